@@ -43,13 +43,6 @@ const CALENDAR: &[&str] = &[
     "today",
     "tomorrow",
     "yesterday",
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
     "spring",
     "summer",
     "autumn",
@@ -63,17 +56,11 @@ const CALENDAR: &[&str] = &[
     "gestern",
     "morgen",
     "abend",
-    "montag",
-    "dienstag",
-    "mittwoch",
-    "donnerstag",
-    "freitag",
-    "samstag",
-    "sonntag",
 ];
 
 fn is_calendar_token(token: &Token, language: &Language) -> bool {
-    token.stem(language).is_some_and(|stem| CALENDAR.iter().any(|known| language.stem(known) == stem))
+    let mut known = CALENDAR.iter().chain(&DAYS);
+    token.stem(language).is_some_and(|stem| known.any(|known| language.stem(known) == stem))
 }
 
 /// Whether `word`, in lower case, names a day, a month or a part of a day.
@@ -92,7 +79,7 @@ pub(super) fn is_calendar(word: &str) -> bool {
         "november",
         "december",
     ];
-    CALENDAR.contains(&word) || MONTHS.contains(&word)
+    CALENDAR.contains(&word) || DAYS.contains(&word) || MONTHS.contains(&word)
 }
 
 /// The days of the week.

@@ -5,6 +5,7 @@ use super::stem;
 use super::vocabulary::Vocabulary;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::LazyLock;
 
 /// The language of a text and its facts.
@@ -106,36 +107,7 @@ pub(crate) struct Language {
     nouns: HashSet<&'static str>,
     pub(super) numbers: HashMap<&'static str, u32>,
     pub(super) months: HashMap<&'static str, u8>,
-    /// Whether the verb stands second and its participle last, whatever stands first.
-    pub(super) is_verb_second: bool,
-    /// Whether a decimal comma and points between thousands are read.
-    pub(super) has_decimal_comma: bool,
-    endings: fn(&str) -> String,
-    /// The endings of verbs in a past form.
-    pub(super) past: &'static [&'static str],
-    /// The endings of verbs, for words that no list has.
-    pub(super) verb_endings: &'static [&'static str],
-    /// The forms of "be" with which the passive is built.
-    pub(super) be: &'static [&'static str],
-    /// The auxiliaries in a past form.
-    pub(super) past_auxiliaries: &'static [&'static str],
-    /// The auxiliaries that form a past tense with a participle.
-    pub(super) have: &'static [&'static str],
-    /// The bases of "be" and "have".
-    pub(super) lemma_be: &'static str,
-    pub(super) lemma_have: &'static str,
-    /// The stem of the verb that measures: "weighs 2 kg" is "has a weight of 2 kg".
-    pub(super) measure: &'static str,
-    /// The articles, after which no verb follows.
-    pub(super) articles: &'static [&'static str],
-    /// The stems of words that a heading doubts what follows with: "Myths".
-    pub(super) doubts: &'static [&'static str],
-    /// The stems of words that refer to the sentence before.
-    pub(super) references: &'static [&'static str],
-    /// The word for "times", as in "two times".
-    pub(super) times: &'static str,
-    /// The preposition before the one who acts, in a passive sentence.
-    pub(super) by: &'static str,
+    grammar: Grammar,
 }
 
 impl Language {
@@ -242,23 +214,46 @@ impl Language {
 }
 
 /// The grammar of a language, besides its words.
-struct Grammar {
-    is_verb_second: bool,
-    has_decimal_comma: bool,
-    endings: fn(&str) -> String,
-    past: &'static [&'static str],
-    verb_endings: &'static [&'static str],
-    be: &'static [&'static str],
-    past_auxiliaries: &'static [&'static str],
-    have: &'static [&'static str],
-    lemma_be: &'static str,
-    lemma_have: &'static str,
-    measure: &'static str,
-    articles: &'static [&'static str],
-    doubts: &'static [&'static str],
-    references: &'static [&'static str],
-    times: &'static str,
-    by: &'static str,
+#[derive(Debug, Clone)]
+pub(crate) struct Grammar {
+    /// Whether the verb stands second and its participle last, whatever stands first.
+    pub(super) is_verb_second: bool,
+    /// Whether a decimal comma and points between thousands are read.
+    pub(super) has_decimal_comma: bool,
+    pub(super) endings: fn(&str) -> String,
+    /// The endings of verbs in a past form.
+    pub(super) past: &'static [&'static str],
+    /// The endings of verbs, for words that no list has.
+    pub(super) verb_endings: &'static [&'static str],
+    /// The forms of "be" with which the passive is built.
+    pub(super) be: &'static [&'static str],
+    /// The auxiliaries in a past form.
+    pub(super) past_auxiliaries: &'static [&'static str],
+    /// The auxiliaries that form a past tense with a participle.
+    pub(super) have: &'static [&'static str],
+    /// The bases of "be" and "have".
+    pub(super) lemma_be: &'static str,
+    pub(super) lemma_have: &'static str,
+    /// The stem of the verb that measures: "weighs 2 kg" is "has a weight of 2 kg".
+    pub(super) measure: &'static str,
+    /// The articles, after which no verb follows.
+    pub(super) articles: &'static [&'static str],
+    /// The stems of words that a heading doubts what follows with: "Myths".
+    pub(super) doubts: &'static [&'static str],
+    /// The stems of words that refer to the sentence before.
+    pub(super) references: &'static [&'static str],
+    /// The word for "times", as in "two times".
+    pub(super) times: &'static str,
+    /// The preposition before the one who acts, in a passive sentence.
+    pub(super) by: &'static str,
+}
+
+impl Deref for Language {
+    type Target = Grammar;
+
+    fn deref(&self) -> &Grammar {
+        &self.grammar
+    }
 }
 
 /// `canonical: phrase, phrase; …` of one class.
@@ -298,24 +293,6 @@ fn language(
     let months =
         months.flat_map(|(number, names)| names.split_whitespace().map(move |name| (name, number))).collect();
     let phrase_max_words = phrases.keys().map(|phrase: &&str| phrase.split(' ').count()).max().unwrap_or(1);
-    let Grammar {
-        is_verb_second,
-        has_decimal_comma,
-        endings,
-        past,
-        verb_endings,
-        be,
-        past_auxiliaries,
-        have,
-        lemma_be,
-        lemma_have,
-        measure,
-        articles,
-        doubts,
-        references,
-        times,
-        by,
-    } = grammar;
     Language {
         vocabulary: Vocabulary::default(),
         phrases,
@@ -324,22 +301,7 @@ fn language(
         nouns: nouns_alone,
         numbers,
         months,
-        is_verb_second,
-        has_decimal_comma,
-        endings,
-        past,
-        verb_endings,
-        be,
-        past_auxiliaries,
-        have,
-        lemma_be,
-        lemma_have,
-        measure,
-        articles,
-        doubts,
-        references,
-        times,
-        by,
+        grammar,
     }
 }
 

@@ -80,7 +80,7 @@ impl Part {
     }
 }
 
-/// What the tokens of a part without a verb are.
+/// The shape of a part without a verb.
 #[derive(Debug, Clone, Default)]
 struct Piece {
     /// Whether it is one noun: a word, or a few after an article or a number, and no clause about it.
@@ -373,7 +373,7 @@ fn is_name(token: &Token) -> bool {
     matches!(&token.kind, TokenKind::Word(word) if word.is_name)
 }
 
-/// Whether `subject` is a name, and `tokens` name nobody else.
+/// Whether `subject` is a name, and `tokens` have no other one.
 fn is_only_name(subject: &[Token], tokens: &[Token]) -> bool {
     let names = |tokens: &[Token]| tokens.iter().filter(|token| is_name(token)).count();
     let has_owner = tokens.iter().any(|token| token.is(WordClass::Pronoun));

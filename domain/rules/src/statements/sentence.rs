@@ -142,7 +142,7 @@ impl<'l> TextReader<'l> {
     }
 }
 
-/// Whether `text` quotes what somebody says: three words or more.
+/// Whether `text` has a quotation of three words or more.
 fn is_quotation(text: &str) -> bool {
     let mut pieces = text.split(['"', '“', '”', '„', '«', '»']).skip(1).step_by(2);
     pieces.any(|quoted| quoted.split_whitespace().count() > 2)
