@@ -160,10 +160,9 @@ impl ClaimCheck<'_, '_> {
         }
         // a fact may have the whole sentence
         if let Some(whole) = &sentence.whole {
-            let left = self.left;
-            if self.support(whole).is_supported() {
-                self.left = left;
-                return self.check_part(within, whole, None, findings);
+            let support = self.support(whole);
+            if support.is_supported() {
+                return self.report(within, whole, support, findings);
             }
         }
         let named = sentence.named.iter().map(Some).chain(iter::repeat(None));
@@ -180,13 +179,22 @@ impl ClaimCheck<'_, '_> {
         named: Option<&Part>,
         findings: &mut RuleFindings,
     ) {
-        let (context, text) = (self.context, self.context.plain_at(within));
-        let start = within.range.start;
-        let origin = context.plain_origin(within.part, start + part.range.start..start + part.range.end);
         let literal = self.support(part);
         let named = named.filter(|_| !literal.is_supported());
         let named = named.map(|named| self.support(named)).filter(Support::is_supported);
-        let support = named.unwrap_or(literal);
+        self.report(within, part, named.unwrap_or(literal), findings);
+    }
+
+    fn report(
+        &mut self,
+        within: &CandidateRange,
+        part: &Part,
+        support: Support,
+        findings: &mut RuleFindings,
+    ) {
+        let (context, text) = (self.context, self.context.plain_at(within));
+        let start = within.range.start;
+        let origin = context.plain_origin(within.part, start + part.range.start..start + part.range.end);
         let is_supported = support.is_supported();
         let Support { fact, derived_with, comparisons, faults } = support;
         let with = fact.map_or("", |fact| context.fact_text(fact));

@@ -296,7 +296,7 @@ impl Form {
             _ => None,
         });
         let noun = noun.filter(|word| is_action && !word.is_name)?;
-        Some(noun.text.ends_with('s') && !noun.text.ends_with("ss"))
+        Some(noun.has_plural_ending())
     }
 
     pub(super) const fn has_subject(&self) -> bool {
@@ -323,17 +323,11 @@ impl Form {
         if is_passive(self.voice) == is_passive(fact.voice) {
             let is_agentless =
                 self.voice == Voice::Agentless && fact.voice == Voice::Passive && !self.is_negated();
-            let phrases: Vec<&[Item]> = fact.phrases.iter().map(Vec::as_slice).collect();
             let agent = is_agentless.then(|| fact.agent()).flatten();
-            let phrases: Vec<&[Item]> = phrases
-                .into_iter()
-                .enumerate()
-                .filter(|(index, _)| Some(*index) != agent)
-                .map(|(_, phrase)| phrase)
-                .collect();
-            let own: Vec<&[Item]> = self.phrases.iter().map(Vec::as_slice).collect();
+            let others = fact.phrases.iter().enumerate().filter(|(index, _)| Some(*index) != agent);
+            let phrases: Vec<&[Item]> = others.map(|(_, phrase)| phrase.as_slice()).collect();
             return !self.moves_phrase(fact)
-                && are_same_phrases(&own, &phrases)
+                && are_same_phrases(&slices(&self.phrases), &phrases)
                 && (are_same(&self.subject, &fact.subject) && are_same(&self.object, &fact.object)
                     || self.is_exchangeable(fact)
                         && are_same(&self.subject, &fact.object)
@@ -504,8 +498,8 @@ fn split_phrases(items: &[Item]) -> impl Iterator<Item = &[Item]> {
 }
 
 /// Whether both have the same phrases, in any order.
-fn are_same_set(claim: &[Vec<Item>], fact: &[Vec<Item>]) -> bool {
-    let mut left: Vec<&Vec<Item>> = fact.iter().collect();
+fn are_same_set(claim: &[&[Item]], fact: &[&[Item]]) -> bool {
+    let mut left = fact.to_vec();
     claim.len() == fact.len()
         && claim.iter().all(|phrase| {
             let found = left.iter().position(|other| are_same(phrase, other));
@@ -513,34 +507,31 @@ fn are_same_set(claim: &[Vec<Item>], fact: &[Vec<Item>]) -> bool {
         })
 }
 
+fn are_in_order(claim: &[&[Item]], fact: &[&[Item]]) -> bool {
+    claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| are_same(claim, fact))
+}
+
 /// Whether both have the same phrases. A time or an amount may stand anywhere, if it is the only one; the others keep their
 /// order.
 fn are_same_phrases(claim: &[&[Item]], fact: &[&[Item]]) -> bool {
-    let is_light = |phrase: &&&[Item]| {
+    let is_light = |phrase: &&[Item]| {
         phrase.first().is_some_and(|first| first.is_mark(TIME)) || !phrase.iter().skip(1).any(Item::is_word)
     };
-    let split = |phrases: &[&[Item]]| -> [Vec<Vec<Item>>; 2] {
-        let of = |light: bool| {
-            phrases.iter().filter(|phrase| is_light(phrase) == light).map(|phrase| phrase.to_vec()).collect()
-        };
-        [of(true), of(false)]
-    };
-    let are_equal = |claim: &[Vec<Item>], fact: &[Vec<Item>]| {
-        claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| are_same(claim, fact))
-    };
-    let ([light, heavy], [fact_light, fact_heavy]) = (split(claim), split(fact));
+    let (light, heavy): (Vec<&[Item]>, Vec<&[Item]>) = claim.iter().copied().partition(is_light);
+    let (fact_light, fact_heavy): (Vec<&[Item]>, Vec<&[Item]>) = fact.iter().copied().partition(is_light);
     // "at 9 p.m. on 5 May"
-    let is_moment = |phrases: &[Vec<Item>]| {
+    let is_moment = || {
         let is = |clock: bool| {
-            phrases.iter().flatten().any(|item| matches!(item, Item::Quantity(placed) if placed.quantity.is_clock() == clock && placed.quantity.is_time()))
+            light.iter().copied().flatten().any(|item| matches!(item, Item::Quantity(placed) if placed.quantity.is_clock() == clock && placed.quantity.is_time()))
         };
-        phrases.len() == 2 && is(true) && is(false)
+        light.len() == 2 && is(true) && is(false)
     };
-    if is_moment(&light) && are_equal(&heavy, &fact_heavy) {
+    if is_moment() && are_in_order(&heavy, &fact_heavy) {
         return are_same_set(&light, &fact_light);
     }
-    let is_free = light.len() < 2 || heavy.is_empty();
-    let in_order =
-        || claim.len() == fact.len() && claim.iter().zip(fact).all(|(claim, fact)| are_same(claim, fact));
-    if is_free { are_equal(&light, &fact_light) && are_equal(&heavy, &fact_heavy) } else { in_order() }
+    if light.len() < 2 || heavy.is_empty() {
+        are_in_order(&light, &fact_light) && are_in_order(&heavy, &fact_heavy)
+    } else {
+        are_in_order(claim, fact)
+    }
 }

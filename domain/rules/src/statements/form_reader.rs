@@ -4,7 +4,8 @@ use super::adverbial::{DEFINITE, OF_TIME, calendar_length, is_day};
 use super::form::{Form, Item, OF, PlacedQuantity, TIME};
 use super::language::{Language, WordClass};
 use super::quantity::Quantity;
-use super::tokens::{Token, TokenKind, Voice, Word};
+use super::tokens::{Token, TokenKind, Voice, Word, without_limits};
+use super::verb::split_auxiliaries;
 
 impl Form {
     /// Reads `tokens`, whose subject begins at `start`, whose verb begins at `verb` and has its word at `word`.
@@ -28,17 +29,17 @@ impl Form {
             is_fixed: false,
             before_subject: 0,
         };
-        let limits = verb.map_or(0, |verb| {
-            let before = tokens.get(..verb).unwrap_or_default();
-            before.iter().rposition(|token| !token.is_limit()).map_or(0, |last| last + 1)
-        });
+        let limits = verb.map_or(0, |verb| without_limits(tokens.get(..verb).unwrap_or_default()).len());
+        let auxiliaries =
+            verb.map_or(0, |verb| split_auxiliaries(tokens.get(verb..).unwrap_or_default()).0.len());
         let mut index = 0;
         while let Some(token) = tokens.get(index) {
             let place = match verb {
                 Some(verb) if index < verb && index >= limits.max(start) => Place::Verb,
                 Some(verb) if index < verb && index >= start => Place::Subject,
                 Some(verb)
-                    if index >= verb && index <= word.unwrap_or(verb).max(last_auxiliary(tokens, verb)) =>
+                    if index >= verb
+                        && index <= word.unwrap_or(verb).max(verb + auxiliaries.saturating_sub(1)) =>
                 {
                     Place::Verb
                 }
@@ -57,14 +58,6 @@ impl Form {
         reader.form.ends_in_phrase = matches!(reader.place, Place::Phrase);
         reader.form.normal(language)
     }
-}
-
-/// The index of the last auxiliary of the verb that begins at `verb`.
-fn last_auxiliary(tokens: &[Token], verb: usize) -> usize {
-    let run = tokens.iter().skip(verb).take_while(|token| token.is(WordClass::Auxiliary) || token.is_limit());
-    let count = run.count();
-    let is_auxiliary = tokens.get(verb).is_some_and(|token| token.is(WordClass::Auxiliary));
-    if is_auxiliary { verb + count.saturating_sub(1) } else { verb }
 }
 
 /// Where the next items go.

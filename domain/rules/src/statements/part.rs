@@ -4,7 +4,7 @@ use super::adverbial::{calendar_length, is_like_preposition};
 use super::form::Form;
 use super::language::{Language, Tense, WordClass};
 use super::quantity::Quantity;
-use super::tokens::{Token, TokenKind, Voice};
+use super::tokens::{Token, TokenKind, Voice, without_limits};
 use super::verb::{is_finite, is_sure_verb, tense, verb_at, verb_word_at, voice};
 use std::ops::Range;
 
@@ -139,12 +139,7 @@ pub(super) struct Subject {
 impl Subject {
     /// Whether `pronoun` can stand for it.
     fn fits(&self, pronoun: &str) -> bool {
-        let end = self
-            .tokens
-            .iter()
-            .position(|token| token.is(WordClass::Preposition))
-            .unwrap_or(self.tokens.len());
-        let words = self.tokens.iter().take(end).rev();
+        let words = before_preposition(&self.tokens).iter().rev();
         let Some(TokenKind::Word(last)) =
             words.map(|token| &token.kind).find(|kind| matches!(kind, TokenKind::Word(_)))
         else {
@@ -390,12 +385,6 @@ fn has_two_nouns(tokens: &[Token]) -> bool {
         .any(|pair| matches!(pair, [noun, article] if noun.is_word() && article.is(WordClass::Function)))
 }
 
-/// `tokens` of a subject without the negations and modal verbs before its verb.
-fn without_limits(subject: &[Token]) -> &[Token] {
-    let end = subject.iter().rposition(|token| !token.is_limit()).map_or(0, |last| last + 1);
-    subject.get(..end).unwrap_or_default()
-}
-
 /// The number of tokens of an introduction, such as "in 2020", before the subject in `tokens`: it ends where a noun begins.
 fn introduction_length(tokens: &[Token], language: &Language) -> usize {
     let mut length = 0;
@@ -427,6 +416,9 @@ fn introduction_length(tokens: &[Token], language: &Language) -> usize {
 
 /// The noun of a subject: its last word before a preposition.
 fn head_of(subject: &[Token], language: &Language) -> Option<String> {
-    let end = subject.iter().position(|token| token.is(WordClass::Preposition)).unwrap_or(subject.len());
-    subject.get(..end)?.iter().rev().find_map(|token| token.stem(language))
+    before_preposition(subject).iter().rev().find_map(|token| token.stem(language))
+}
+
+fn before_preposition(tokens: &[Token]) -> &[Token] {
+    tokens.split(|token| token.is(WordClass::Preposition)).next().unwrap_or_default()
 }

@@ -53,6 +53,11 @@ impl Word {
         }
     }
 
+    /// Whether it ends as a plural does.
+    pub(super) fn has_plural_ending(&self) -> bool {
+        self.text.ends_with('s') && !self.text.ends_with("ss")
+    }
+
     /// Whether the word list has both in one group.
     pub(super) fn is_listed_with(&self, fact: &Self) -> bool {
         let is_listed = self.own_stem.is_some() || fact.own_stem.is_some();
@@ -61,8 +66,7 @@ impl Word {
 
     /// Whether the word list has both in one group, and both or none are plurals.
     fn is_synonym(&self, fact: &Self) -> bool {
-        let is_plural = |word: &Self| word.text.ends_with('s') && !word.text.ends_with("ss");
-        self.is_listed_with(fact) && is_plural(self) == is_plural(fact)
+        self.is_listed_with(fact) && self.has_plural_ending() == fact.has_plural_ending()
     }
 }
 
@@ -429,4 +433,10 @@ impl Token {
     pub(super) fn stem(&self, language: &Language) -> Option<String> {
         self.as_word(language).map(|word| word.stem)
     }
+}
+
+/// The tokens of a subject without the negations and modal verbs before its verb.
+pub(super) fn without_limits(subject: &[Token]) -> &[Token] {
+    let end = subject.iter().rposition(|token| !token.is_limit()).map_or(0, |last| last + 1);
+    subject.get(..end).unwrap_or_default()
 }

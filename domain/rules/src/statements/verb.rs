@@ -101,7 +101,7 @@ fn is_noun_before_verb(tokens: &[Token], index: usize) -> bool {
 }
 
 /// The auxiliaries that begin `tokens`, with the negations and qualifiers among them, and the tokens after these.
-fn split_auxiliaries(tokens: &[Token]) -> (&[Token], &[Token]) {
+pub(super) fn split_auxiliaries(tokens: &[Token]) -> (&[Token], &[Token]) {
     let is_passed = |token: &&Token| token.is(WordClass::Auxiliary) || token.is_limit();
     tokens.split_at(tokens.iter().take_while(is_passed).count())
 }
@@ -133,7 +133,6 @@ pub(super) fn is_finite(tokens: &[Token], verb: usize, language: &Language) -> b
         "geworden",
     ];
     let before = tokens.get(..verb).unwrap_or_default();
-    let is_modal = |token: &Token| token.is(WordClass::Qualifier) || token.is(WordClass::Negation);
     let has_ending = |word: &str| {
         if language.is_verb_second {
             word.ends_with('t') && !word.starts_with("ge")
@@ -141,7 +140,7 @@ pub(super) fn is_finite(tokens: &[Token], verb: usize, language: &Language) -> b
             word.ends_with('s') && !word.ends_with("ss")
         }
     };
-    before.iter().any(is_modal)
+    before.iter().any(Token::is_limit)
         || tokens.get(verb).is_some_and(|token| match &token.kind {
             TokenKind::Class(WordClass::Auxiliary, name) => !INFINITE.contains(name),
             TokenKind::Class(WordClass::Verb, name) => has_ending(name),
