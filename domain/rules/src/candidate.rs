@@ -8,6 +8,7 @@ use super::normalization::{OriginOffsets, normalize};
 use super::opposite_pairs::RequestedPairs;
 use super::plain_text::{HEADING, PlainText, QUOTE, is_line_end};
 use super::result::{CandidateSpan, EvaluationMetrics, RuleResult, RuleVerdict};
+use super::table::{TableRow, table_rows};
 use domain_base::digest::Sha256Hex;
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -222,6 +223,11 @@ impl<'a> RuleContext<'a> {
         let before = self.parts.get(part).and_then(|part| part.text.get(..at)).unwrap_or_default();
         let marks = before.rsplit(is_line_end).next().unwrap_or_default();
         marks.bytes().filter(|mark| *mark == b'#').count()
+    }
+
+    /// The rows of the tables of a part, in its text without layout. `of` is the word between a property and what has it.
+    pub(super) fn table_rows(&self, part: usize, of: &str) -> Vec<TableRow<'_>> {
+        table_rows(self.plain().get(part).map_or("", PlainText::text), of)
     }
 
     /// Whether marks of deleted text stand within or beside `range` of a part.

@@ -202,14 +202,41 @@ impl CandidateCheck {
         facts_from: Option<&[FactsFrom]>,
         wordlist: Option<&WordlistName>,
     ) -> Self {
-        let Self { facts, constraints, expected, rules, language, .. } = &self;
-        let language = (!language.is_default()).then_some(language);
-        let members = (facts, facts_from.unwrap_or_default(), constraints, expected, rules);
-        let digest = match (language, wordlist) {
-            (_, Some(wordlist)) => Sha256Hex::of_json(&(members, language, wordlist)),
-            (Some(language), None) => Sha256Hex::of_json(&(members, language)),
-            (None, None) => Sha256Hex::of_json(&members),
-        };
+        /// What a check is recognized by.
+        #[derive(Serialize)]
+        struct RequestInput<'a> {
+            facts: &'a [String],
+            facts_from: &'a [FactsFrom],
+            constraints: &'a [String],
+            expected: &'a CandidateExpectations,
+            rules: Option<&'a [RuleId]>,
+            language: TextLanguage,
+            wordlist: Option<&'a WordlistName>,
+            derive: bool,
+        }
+        // without `..`, so that no member can be forgotten
+        let Self {
+            facts,
+            facts_from: _,
+            context: _,
+            constraints,
+            expected,
+            language,
+            wordlist: _,
+            derive,
+            rules,
+            request_sha256: _,
+        } = &self;
+        let digest = Sha256Hex::of_json(&RequestInput {
+            facts,
+            facts_from: facts_from.unwrap_or_default(),
+            constraints,
+            expected,
+            rules: rules.as_deref(),
+            language: *language,
+            wordlist,
+            derive: *derive,
+        });
         Self { request_sha256: Some(digest), ..self }
     }
 

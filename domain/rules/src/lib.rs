@@ -28,6 +28,7 @@ mod result;
 pub mod sourced;
 mod statements;
 mod supported;
+mod table;
 pub mod wire;
 pub mod wordlist;
 mod words;
@@ -64,6 +65,8 @@ struct EvaluationInput<'a> {
     candidate_sha256: &'a Sha256Hex,
     constraints: &'a [String],
     context: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    derive: bool,
     expected: &'a CandidateExpectations,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     facts_from: &'a [FactSource],
@@ -89,28 +92,42 @@ pub fn evaluate(
     facts: &FactSet,
     settings: &RuleSettings,
 ) -> RulesEvaluation {
-    let rules = check.rules.as_deref().unwrap_or(&settings.profile);
-    let unsupported_max = check.expected.unsupported_max(settings);
+    // without `..`, so that no member can be forgotten
+    let CandidateCheck {
+        facts: _,
+        facts_from,
+        context,
+        constraints,
+        expected,
+        language,
+        wordlist,
+        derive,
+        rules,
+        request_sha256: _,
+    } = check;
+    let rules = rules.as_deref().unwrap_or(&settings.profile);
+    let unsupported_max = expected.unsupported_max(settings);
     let subject = RuleContext::new(candidate, check, facts, unsupported_max);
     let results: Vec<RuleResult> = rules.iter().map(|rule| applied(*rule, &subject)).collect();
     let whole = EvaluationInput {
         candidate_sha256: subject.candidate_sha256(),
-        constraints: &check.constraints,
-        context: check.context.as_deref(),
-        expected: &check.expected,
-        facts_from: &check.facts_from,
+        constraints,
+        context: context.as_deref(),
+        derive: *derive,
+        expected,
+        facts_from,
         facts_sha256: facts.sha256(),
         fields: candidate.field_names(),
-        language: check.language,
+        language: *language,
         rules,
         unsupported_max,
-        wordlist_sha256: check.wordlist.as_ref().map(|list| list.sha256()),
+        wordlist_sha256: wordlist.as_ref().map(|list| list.sha256()),
     };
     RulesEvaluation::of(
         Sha256Hex::of_json(&whole),
         subject.candidate_sha256().clone(),
-        (facts.sha256().clone(), check.facts_from.clone()),
-        check.wordlist.as_ref().map(|list| list.document().reference()),
+        (facts.sha256().clone(), facts_from.clone()),
+        wordlist.as_ref().map(|list| list.document().reference()),
         subject.metrics(&results),
         results,
     )

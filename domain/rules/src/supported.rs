@@ -12,6 +12,7 @@ use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleError, RuleFindings};
 use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
 use crate::statements::{Derivation, EXAMINED_MAX, FactParts, Language, Part, Sentence, TextReader};
+use crate::table::CellClaim;
 
 use std::iter;
 use std::ops::Range;
@@ -98,7 +99,10 @@ impl ClaimCheck<'_, '_> {
     /// Checks the sentences of one text.
     fn check_text(&mut self, sentences: &[CandidateRange], findings: &mut RuleFindings) {
         let (context, language) = (self.context, self.language);
-        let headings = sentences.first().map_or_else(Vec::new, |first| context.headings(first.part));
+        let Some(first) = sentences.first() else { return };
+        let headings = context.headings(first.part);
+        let mut rows = context.table_rows(first.part, language.of).into_iter().peekable();
+        let mut rows_end = 0;
         let origin = |within: &CandidateRange| context.plain_origin(within.part, within.range.clone());
         let is_item = |within: &CandidateRange| context.is_list_item(within.part, origin(within).start);
         let mut reader = TextReader::new(language);
@@ -107,8 +111,14 @@ impl ClaimCheck<'_, '_> {
         // "The plan includes:", which each item of the list after it continues
         let mut lead = String::new();
         for (index, within) in sentences.iter().enumerate() {
+            while let Some(row) = rows.next_if(|row| row.range.start <= within.range.start) {
+                rows_end = row.range.end;
+                for claim in row.claims {
+                    self.check_cell(within.part, claim, &mut reader, !limits.is_empty(), findings);
+                }
+            }
             let text = context.plain_at(within);
-            if !text.contains(char::is_alphanumeric) {
+            if within.range.start < rows_end || !text.contains(char::is_alphanumeric) {
                 continue;
             }
             if is_in(&headings, origin(within).start) {
@@ -132,18 +142,48 @@ impl ClaimCheck<'_, '_> {
                 continue;
             }
             sentence.remove_lead(lead.len());
-            if !limits.is_empty() {
-                sentence.set_undecidable("the heading limits it");
-            }
-            if context.is_struck(within.part, origin(within)) {
-                sentence.set_undecidable("it is struck out");
-            }
-            self.check_sentence(within, &sentence, findings);
+            self.check_below(within, sentence, !limits.is_empty(), findings);
         }
     }
 
+    fn check_cell(
+        &mut self,
+        part: usize,
+        claim: CellClaim<'_>,
+        reader: &mut TextReader<'_>,
+        is_limited: bool,
+        findings: &mut RuleFindings,
+    ) {
+        let is_limited = is_limited || TextReader::new(self.language).read(claim.head).is_limiting;
+        // "it" before, in and after a table means nothing in particular
+        reader.forget_subject();
+        let mut sentence = reader.read(&claim.sentence);
+        reader.forget_subject();
+        sentence.compose(claim.sentence, claim.range.len());
+        self.check_below(&CandidateRange { part, range: claim.range }, sentence, is_limited, findings);
+    }
+
+    /// Checks a sentence below a heading, which may limit it.
+    fn check_below(
+        &mut self,
+        within: &CandidateRange,
+        mut sentence: Sentence,
+        is_limited: bool,
+        findings: &mut RuleFindings,
+    ) {
+        if is_limited {
+            sentence.set_undecidable("the heading limits it");
+        }
+        let origin = self.context.plain_origin(within.part, within.range.clone());
+        if self.context.is_struck(within.part, origin) {
+            sentence.set_undecidable("it is struck out");
+        }
+        self.check_sentence(within, &sentence, findings);
+    }
+
     fn check_sentence(&mut self, within: &CandidateRange, sentence: &Sentence, findings: &mut RuleFindings) {
-        let (context, text) = (self.context, self.context.plain_at(within));
+        let context = self.context;
+        let text = sentence.composed.as_deref().unwrap_or_else(|| context.plain_at(within));
         let origin = context.plain_origin(within.part, within.range.clone());
         if let Some(fact) = self.facts.verbatim.get(&sentence.verbatim) {
             findings.step(text.trim(), context.fact_text(*fact), || EvidenceOutput {
@@ -162,44 +202,36 @@ impl ClaimCheck<'_, '_> {
         if let Some(whole) = &sentence.whole {
             let support = self.support(whole);
             if support.is_supported() {
-                return self.report(within, whole, support, findings);
+                return self.report(within, sentence, whole, support, findings);
             }
         }
+        // the same parts with full names
         let named = sentence.named.iter().map(Some).chain(iter::repeat(None));
         for (part, named) in sentence.parts.iter().zip(named) {
-            self.check_part(within, part, named, findings);
+            let literal = self.support(part);
+            let named = named.filter(|_| !literal.is_supported());
+            let named = named.map(|named| self.support(named)).filter(Support::is_supported);
+            self.report(within, sentence, part, named.unwrap_or(literal), findings);
         }
-    }
-
-    /// Checks `part`; `named` is the same part with full names.
-    fn check_part(
-        &mut self,
-        within: &CandidateRange,
-        part: &Part,
-        named: Option<&Part>,
-        findings: &mut RuleFindings,
-    ) {
-        let literal = self.support(part);
-        let named = named.filter(|_| !literal.is_supported());
-        let named = named.map(|named| self.support(named)).filter(Support::is_supported);
-        self.report(within, part, named.unwrap_or(literal), findings);
     }
 
     fn report(
         &mut self,
         within: &CandidateRange,
+        sentence: &Sentence,
         part: &Part,
         support: Support,
         findings: &mut RuleFindings,
     ) {
-        let (context, text) = (self.context, self.context.plain_at(within));
-        let start = within.range.start;
+        let (context, start) = (self.context, within.range.start);
+        let text = context.plain_at(within).get(part.range.clone()).unwrap_or_default();
+        let text = sentence.composed.as_deref().unwrap_or(text);
         let origin = context.plain_origin(within.part, start + part.range.start..start + part.range.end);
         let is_supported = support.is_supported();
         let Support { fact, derived_with, comparisons, faults } = support;
         let with = fact.map_or("", |fact| context.fact_text(fact));
         let span = context.span(within.part, origin.clone());
-        findings.step(text.get(part.range.clone()).unwrap_or_default(), with, || EvidenceOutput {
+        findings.step(text, with, || EvidenceOutput {
             comparisons,
             derived_with,
             fact,

@@ -5,6 +5,7 @@ mod hostile;
 mod transcription;
 
 use super::*;
+use std::collections::HashSet;
 use strum::VariantArray;
 
 fn check(facts: &[&str]) -> CandidateCheck {
@@ -61,6 +62,30 @@ fn evaluation_json_is_canonical_and_matches_digest() {
     let canonical = serde_json_canonicalizer::to_vec(&unsigned).expect("the value is canonical");
     assert_eq!(evaluation.sha256, Sha256Hex::of(&canonical));
     assert_eq!(serde_json::from_str::<RulesEvaluation>(&text).expect("valid JSON"), evaluation);
+}
+
+/// Two checks that can have other results have other digests.
+#[test]
+fn digests_differ_with_each_member_that_changes_the_result() {
+    let plain = check(&["Ice melts"]);
+    let changed = |change: fn(&mut CandidateCheck)| {
+        let mut check = plain.clone();
+        change(&mut check);
+        check
+    };
+    let checks = [
+        plain.clone(),
+        changed(|check| check.facts.push("Tin is grey".into())),
+        changed(|check| check.constraints.push("a < b".into())),
+        changed(|check| check.expected.must_find.push("ice".into())),
+        changed(|check| check.language = TextLanguage::De),
+        changed(|check| check.derive = true),
+        changed(|check| check.rules = Some(vec![RuleId::Prec013])),
+    ];
+    let inputs = checks.iter().map(|check| evaluated("Ice melts.", check).input_sha256);
+    let requests = checks.iter().map(|check| check.clone().with_request_digest(None, None).request_sha256);
+    assert_eq!(inputs.collect::<HashSet<_>>().len(), checks.len());
+    assert_eq!(requests.collect::<HashSet<_>>().len(), checks.len());
 }
 
 #[test]

@@ -23,14 +23,17 @@ pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Languag
         at += 1;
     }
     let first = at;
-    while tokens.get(at).is_some_and(|token| is_calendar_token(token, language)) {
+    let is_calendar =
+        |token: &Token| token.as_word(language).is_some_and(|word| language.is_of_calendar(&word.text));
+    while tokens.get(at).is_some_and(is_calendar) {
         at += 1;
     }
     let is_compound = tokens.get(at).is_some_and(Token::is_word);
     (at > first && !is_compound).then_some(at - index)
 }
 
-const CALENDAR: &[&str] = &[
+/// The words of the calendar besides days of the week and months.
+pub(super) const CALENDAR: &[&str] = &[
     "day",
     "night",
     "week",
@@ -57,11 +60,6 @@ const CALENDAR: &[&str] = &[
     "morgen",
     "abend",
 ];
-
-fn is_calendar_token(token: &Token, language: &Language) -> bool {
-    let mut known = CALENDAR.iter().chain(&DAYS);
-    token.stem(language).is_some_and(|stem| known.any(|known| language.stem(known) == stem))
-}
 
 /// Whether `word`, in lower case, names a day, a month or a part of a day.
 pub(super) fn is_calendar(word: &str) -> bool {
@@ -102,7 +100,7 @@ pub(super) const DAYS: [&str; 14] = [
 
 /// Whether the token is a day of the week.
 pub(super) fn is_day(token: &Token, language: &Language) -> bool {
-    token.stem(language).is_some_and(|stem| DAYS.iter().any(|day| language.stem(day) == stem))
+    token.as_word(language).is_some_and(|word| language.is_day(&word.text))
 }
 
 /// Whether the token begins a prepositional phrase.

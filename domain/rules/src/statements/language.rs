@@ -1,6 +1,7 @@
 //! The words of a language that the rule for supported claims knows: function words, negations, conditions, and the light
 //! inflection of its other words.
 
+use super::adverbial::{CALENDAR, DAYS};
 use super::stem;
 use super::vocabulary::Vocabulary;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,9 @@ pub(crate) struct Language {
     nouns: HashSet<&'static str>,
     pub(super) numbers: HashMap<&'static str, u32>,
     pub(super) months: HashMap<&'static str, u8>,
+    /// The stems of the days of the week, and those of all words of the calendar without a number.
+    days: HashSet<String>,
+    calendar: HashSet<String>,
     grammar: Grammar,
 }
 
@@ -143,6 +147,16 @@ impl Language {
         let is_past = self.past.iter().any(|end| form.ends_with(end)) || is_irregular;
         let tense = if is_past { Tense::Past } else { Tense::Present };
         (!SEVERAL.contains(&form)).then_some(tense)
+    }
+
+    /// Whether `word` is a day of the week.
+    pub(super) fn is_day(&self, word: &str) -> bool {
+        self.days.contains(&self.own_stem(word))
+    }
+
+    /// Whether `word` is of the calendar, as "Monday", "year" and "today".
+    pub(super) fn is_of_calendar(&self, word: &str) -> bool {
+        self.calendar.contains(&self.own_stem(word))
     }
 
     /// Whether `noun` is a base of the table, such as that of "long" and "length".
@@ -246,6 +260,8 @@ pub(crate) struct Grammar {
     pub(super) times: &'static str,
     /// The preposition before the one who acts, in a passive sentence.
     pub(super) by: &'static str,
+    /// The preposition between a property and what has it.
+    pub(crate) of: &'static str,
 }
 
 impl Deref for Language {
@@ -293,7 +309,7 @@ fn language(
     let months =
         months.flat_map(|(number, names)| names.split_whitespace().map(move |name| (name, number))).collect();
     let phrase_max_words = phrases.keys().map(|phrase: &&str| phrase.split(' ').count()).max().unwrap_or(1);
-    Language {
+    let mut language = Language {
         vocabulary: Vocabulary::default(),
         phrases,
         phrase_max_words,
@@ -301,8 +317,13 @@ fn language(
         nouns: nouns_alone,
         numbers,
         months,
+        days: HashSet::new(),
+        calendar: HashSet::new(),
         grammar,
-    }
+    };
+    language.days = DAYS.iter().map(|day| language.own_stem(day)).collect();
+    language.calendar = CALENDAR.iter().chain(&DAYS).map(|word| language.own_stem(word)).collect();
+    language
 }
 
 /// English.
@@ -415,6 +436,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ],
             times: "times",
             by: "by",
+            of: "of",
         },
     )
 });
@@ -513,6 +535,7 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             ],
             times: "mal",
             by: "von",
+            of: "von",
         },
     )
 });

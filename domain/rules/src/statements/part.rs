@@ -5,7 +5,7 @@ use super::form::Form;
 use super::language::{Language, Tense, WordClass};
 use super::quantity::Quantity;
 use super::tokens::{Token, TokenKind, Voice, without_limits};
-use super::verb::{is_finite, is_sure_verb, tense, verb_at, verb_word_at, voice};
+use super::verb::{is_finite, is_introduction, is_sure_verb, tense, verb_at, verb_word_at, voice};
 use std::ops::Range;
 
 /// A condition or an attribution, which holds for the whole sentence.
@@ -213,9 +213,7 @@ impl<'l> PartReader<'l> {
 
     /// Takes `tokens` as the introduction of the sentence, if it is a phrase.
     pub(super) fn introduce(&mut self, tokens: &[Token]) -> bool {
-        let is_phrase = tokens.first().is_some_and(is_like_preposition)
-            || calendar_length(tokens, 0, self.language) == Some(tokens.len());
-        if !is_phrase || verb_at(tokens, self.language).is_some() {
+        if !is_introduction(tokens, self.language) {
             return false;
         }
         self.introduction = Form::read(tokens, 0, (None, None), Voice::Active, self.language);

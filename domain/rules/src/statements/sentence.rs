@@ -1,11 +1,11 @@
 //! Reads a sentence: its conditions and attributions, and its parts.
 
-use super::adverbial::{DEFINITE, calendar_length, is_like_preposition};
+use super::adverbial::DEFINITE;
 use super::language::{Language, WordClass};
 use super::listed_words::replace_listed;
 use super::part::{Frame, Part, PartReader, Subject};
 use super::tokens::{TOKENS_MAX, Token, TokenKind, tokens};
-use super::verb::{noun_end, put_subject_first, verb_at};
+use super::verb::{is_introduction, noun_end, put_subject_first, verb_at};
 use std::collections::HashMap;
 
 /// A sentence.
@@ -22,6 +22,8 @@ pub(crate) struct Sentence {
     pub(crate) is_limiting: bool,
     /// Whether it can refer to the sentence before.
     pub(crate) is_referring: bool,
+    /// It, if it was made of several places of the text.
+    pub(crate) composed: Option<String>,
 }
 
 impl Sentence {
@@ -32,6 +34,14 @@ impl Sentence {
         for part in self.parts.iter_mut().chain(&mut self.whole) {
             part.undecidable = Some(reason);
         }
+    }
+
+    /// Sets all ranges to a text of `bytes`, of which it was made with others.
+    pub(crate) fn compose(&mut self, composed: String, bytes: usize) {
+        for part in self.parts.iter_mut().chain(&mut self.named).chain(&mut self.whole) {
+            part.range = 0..bytes;
+        }
+        self.composed = Some(composed);
     }
 
     /// Moves the ranges to the text without its first `bytes`.
@@ -81,7 +91,13 @@ impl<'l> TextReader<'l> {
         }
         names.into_iter().for_each(|(name, is_full)| self.add_name(name, is_full));
         let named = named.filter(|named| named.len() == parts.len()).unwrap_or_default();
-        Sentence { whole, parts, named, verbatim: verbatim(text), is_limiting, is_referring }
+        let verbatim = verbatim(text);
+        Sentence { whole, parts, named, verbatim, is_limiting, is_referring, composed: None }
+    }
+
+    /// Lets no pronoun mean what was read before.
+    pub(crate) fn forget_subject(&mut self) {
+        self.subject = Subject::default();
     }
 
     fn add_name(&mut self, name: Vec<Token>, is_full: bool) {
@@ -219,7 +235,7 @@ fn read_clauses(
         if language.is_verb_second {
             put_subject_first(&mut tokens, language, index == 0 && follows_frame);
         }
-        // "In 2023, …", "On this tariff, …" hold for all parts
+        // it holds for all parts
         if index == 0 && count > 1 && reader.introduce(&tokens) {
             continue;
         }
@@ -434,12 +450,9 @@ impl SegmentReader<'_> {
     /// Whether a comma begins something that is no item of a list with "and": "the lamp is red, a lie". An introduction may
     /// end with one.
     fn has_afterthought(&self) -> bool {
-        let is_introduction = self.segments.first().is_some_and(|first| {
-            first.tokens.first().is_some_and(is_like_preposition)
-                && verb_at(&first.tokens, self.language).is_none()
-                || calendar_length(&first.tokens, 0, self.language) == Some(first.tokens.len())
-        });
-        let commas = self.commas.get(usize::from(is_introduction)..).unwrap_or_default();
+        let is_introduced =
+            self.segments.first().is_some_and(|first| is_introduction(&first.tokens, self.language));
+        let commas = self.commas.get(usize::from(is_introduced)..).unwrap_or_default();
         commas.last().is_some_and(|is_comma| *is_comma)
     }
 

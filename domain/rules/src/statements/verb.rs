@@ -215,6 +215,13 @@ pub(super) fn tense(
     })
 }
 
+/// Whether a part is only a phrase before the others: "In 2023, …", "On this tariff, …".
+pub(super) fn is_introduction(part: &[Token], language: &Language) -> bool {
+    let is_phrase = part.first().is_some_and(is_like_preposition)
+        || calendar_length(part, 0, language) == Some(part.len());
+    is_phrase && verb_at(part, language).is_none()
+}
+
 /// Puts the tokens of a clause of a verb-second language into the order subject, verb, participle, others.
 ///
 /// `follows_frame`: the clause follows a condition or an attribution, after which it begins with its verb.

@@ -290,6 +290,46 @@ fn sentence_that_contains_a_fact_or_stands_in_one_is_read_as_a_whole() {
     }
 }
 
+/// Each cell of a table is a claim, and its heads are part of it.
+#[test]
+fn table_passes_only_if_the_facts_have_each_cell() {
+    let facts = [
+        "The price of the lamp is 49 €",
+        "The weight of the lamp is 1,200 g",
+        "The price of the oak desk is 89 €",
+        "The lamp is waterproof",
+        "The coat is red",
+    ]
+    .map(str::to_owned);
+    for (text, is_supported) in [
+        (
+            "| Product | Price | Weight (kg) |\n|---|--:|--:|\n| Lamp | 49 € | 1.2 |\n| Oak desk | **€89** | |",
+            true,
+        ),
+        ("| | Lamp | Oak desk |\n|---|---|---|\n| Price | 49 € | 89 € |", true),
+        ("| Product | Price |\n|---|---|\n| Lamp | 49 € |\nThe lamp is waterproof.", true),
+        ("| Features |\n|---|\n| The lamp is waterproof |", true),
+        ("| Product | Price |\n|---|---|\n| Lamp | 49 € |\n| Oak desk | 49 € |", false),
+        ("| Product | Price |\n|---|---|\n| Oak desk | 49 € |\n| Lamp | 89 € |", false),
+        ("| Product | Weight |\n|---|---|\n| Lamp | 49 € |", false),
+        ("| Product | Weight (g) |\n|---|---|\n| Lamp | 1.2 |", false),
+        ("| Product | Price (with a spare bulb) |\n|---|---|\n| Lamp | 49 € |", false),
+        ("| Product | Lowest price |\n|---|---|\n| Lamp | 49 € |", false),
+        ("| Product | Price |\n|---|---|\n| Lamp in red | 49 € |", false),
+        ("| Product | Price |\n|---|---|\n| The coat is red | |", true),
+        ("| Product | Price |\n|---|---|\n| The coat is blue | |", false),
+        ("| Product | Price |\n|---|---|\n| Lamp | 49 € | waterproof and red |", false),
+        ("| Product | Price |\n|---|---|\n| Lamp | ✗ |", false),
+        ("| Product | Price |\n|---|---|\n| Lamp | ~~49 €~~ |", false),
+        ("| Myths |\n|---|\n| The lamp is waterproof |", false),
+        ("# Not for sale\n| Product | Price |\n|---|---|\n| Lamp | 49 € |", false),
+        ("The lamp is waterproof.\n| Product | Price |\n|---|---|\n| It | 49 € |", false),
+        ("The coat is red.\n| Product | Price |\n|---|---|\n| Lamp | 49 € |\n\nIt is waterproof.", false),
+    ] {
+        assert_eq!(passes(text, &facts), is_supported, "{text}");
+    }
+}
+
 /// A claim that follows from two facts passes only where the check allows it.
 #[test]
 fn derived_quantity_passes_only_if_the_check_allows_it() {

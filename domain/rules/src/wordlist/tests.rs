@@ -30,8 +30,12 @@ fn evaluated(text: &str, check: &CandidateCheck) -> RulesEvaluation {
     evaluate(&CandidateText::text(text), check, &FactSet::compile(&check.facts), &RuleSettings::default())
 }
 
-fn passes(text: &str, fact: &str, list: &Wordlist) -> bool {
-    evaluated(text, &check(list, &[fact])).verdict == RuleVerdict::Pass
+/// Checks each text with its fact, and whether the fact supports it.
+fn assert_support(list: &Wordlist, cases: &[(&str, &str, bool)]) {
+    for (text, fact, is_supported) in cases {
+        let verdict = evaluated(text, &check(list, &[fact])).verdict;
+        assert_eq!(verdict == RuleVerdict::Pass, *is_supported, "{text} with {fact}");
+    }
 }
 
 /// The words of the text and of the fact with this result.
@@ -122,7 +126,7 @@ fn words_of_a_group_compare_as_one() {
             ["customer", "client"],
         ],
     }));
-    for (text, fact, is_supported) in [
+    let cases = [
         ("The automobiles are red.", "The cars are red", true),
         ("The automobile's roof is red.", "The car's roof is red", true),
         ("The van is red.", "The car is red", false),
@@ -141,9 +145,8 @@ fn words_of_a_group_compare_as_one() {
         ("The fee is 9 € per client.", "The fee is 9 € per customer", true),
         ("The shop has 5 clients.", "The shop has 5 customers", true),
         ("The shop has 6 clients.", "The shop has 5 customers", false),
-    ] {
-        assert_eq!(passes(text, fact, &list), is_supported, "{text} with {fact}");
-    }
+    ];
+    assert_support(&list, &cases);
     let evaluation = evaluated(
         "The automobiles bought coronary cars.",
         &check(&list, &["The cars purchase heart attack cars"]),
@@ -162,7 +165,7 @@ fn abbreviation_stands_for_its_words() {
         "synonyms": [["arterial tension", "blood pressure"], ["pressure gauge", "manometer"]],
         "abbreviations": {"BP": "blood pressure", "Pt": "patient", "GM": "general manager"},
     }));
-    for (text, fact, is_supported) in [
+    let cases = [
         ("The BP is high.", "The blood pressure is high", true),
         ("The BP is high.", "The arterial tension is high", true),
         ("The blood pressure is high.", "The BP is high", true),
@@ -172,9 +175,8 @@ fn abbreviation_stands_for_its_words() {
         ("The BP gauge is new.", "The blood manometer is new", false),
         ("The GM is ill.", "The general manager is ill", true),
         ("The Pt is ill.", "The patient is ill", true),
-    ] {
-        assert_eq!(passes(text, fact, &list), is_supported, "{text} with {fact}");
-    }
+    ];
+    assert_support(&list, &cases);
     let evaluation = evaluated("The GM's BP is high.", &check(&list, &["The general manager's BP is high"]));
     assert_eq!(evaluation.verdict, RuleVerdict::Pass, "{:?}", evaluation.rules);
     assert_eq!(compared(&evaluation, ComparisonResult::Synonym), [("GM", "general"), ("GM", "manager")]);
@@ -191,7 +193,7 @@ fn unit_is_read_with_its_factor() {
             "quid": {"unit": "£"},
         },
     }));
-    for (text, fact, is_supported) in [
+    let cases = [
         ("The pill weighs 16 drams.", "The pill weighs 1 oz", true),
         ("The pill weighs sixteen drams.", "The pill weighs 28.349523125 g", true),
         ("The pill weighs 16 drams.", "The pill weighs 16 g", false),
@@ -201,9 +203,8 @@ fn unit_is_read_with_its_factor() {
         ("The lamb weighs 2 stone ton.", "The lamb weighs 2 t", true),
         ("The lamb weighs 2 stones.", "The lamb weighs 12,700.58636 g", false),
         ("The fee is 9 quid per hour.", "The fee is £9 per hour", true),
-    ] {
-        assert_eq!(passes(text, fact, &list), is_supported, "{text} with {fact}");
-    }
+    ];
+    assert_support(&list, &cases);
 }
 
 #[test]
