@@ -179,7 +179,8 @@ impl Form {
 
     /// The statement that the subject is an amount in `year`.
     fn in_year(&self, year: Quantity) -> Self {
-        let year = Item::Quantity(PlacedQuantity { quantity: year, is_about: false, bound: None });
+        let written = year.to_string();
+        let year = Item::Quantity(PlacedQuantity { quantity: year, written, is_about: false, bound: None });
         Self {
             subject: self.subject.clone(),
             verb: vec![Item::Mark("be")],

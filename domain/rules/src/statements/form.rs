@@ -14,6 +14,8 @@ use std::iter;
 #[derive(Debug, Clone)]
 pub(crate) struct PlacedQuantity {
     pub(super) quantity: Quantity,
+    /// It as it is written.
+    pub(super) written: String,
     pub(super) is_about: bool,
     /// The bound before it: "at least".
     pub(super) bound: Option<&'static str>,
@@ -40,7 +42,7 @@ impl PlacedQuantity {
     pub(super) fn shown(&self) -> String {
         let bound = self.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
         let about = if self.is_about { "about " } else { "" };
-        format!("{bound}{about}{}", self.quantity)
+        format!("{bound}{about}{}", self.written)
     }
 }
 

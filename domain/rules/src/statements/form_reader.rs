@@ -243,7 +243,8 @@ impl FormReader<'_> {
             TokenKind::Break => Item::Mark(","),
             TokenKind::Colon => Item::Mark(self.language.lemma_be),
             TokenKind::Quantity(quantity) => {
-                Item::Quantity(PlacedQuantity { quantity: quantity.clone(), is_about: false, bound: None })
+                let (quantity, written) = (quantity.clone(), token.written.clone());
+                Item::Quantity(PlacedQuantity { quantity, written, is_about: false, bound: None })
             }
         };
         self.items().push(item);
@@ -322,6 +323,7 @@ impl FormReader<'_> {
 
     fn add_quantity(&mut self, index: usize, quantity: &Quantity) {
         let quantity = self.year_at(index, quantity).unwrap_or_else(|| quantity.clone());
+        let written = self.tokens.get(index).map(|token| token.written.clone()).unwrap_or_default();
         let (bound, is_about) = (self.bound.take(), std::mem::take(&mut self.is_about));
         let is_object = self.place == Place::Object && !self.is_fixed;
         if is_object
@@ -337,7 +339,7 @@ impl FormReader<'_> {
         } else {
             items.len()
         };
-        items.insert(at, Item::Quantity(PlacedQuantity { quantity, is_about, bound }));
+        items.insert(at, Item::Quantity(PlacedQuantity { quantity, written, is_about, bound }));
     }
 }
 

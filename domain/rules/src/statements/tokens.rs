@@ -98,6 +98,8 @@ pub(super) struct Token {
     pub(super) range: Range<usize>,
     /// Whether it begins with a capital letter, as German nouns do.
     pub(super) is_capital: bool,
+    /// A quantity as it is written; empty for other tokens.
+    pub(super) written: String,
 }
 
 impl Token {
@@ -166,7 +168,9 @@ struct TokenReader<'t> {
 impl TokenReader<'_> {
     fn push(&mut self, kind: TokenKind, range: Range<usize>) {
         let text = self.text.get(range.clone()).unwrap_or_default();
-        self.tokens.push(Token { kind, range, is_capital: text.starts_with(char::is_uppercase) });
+        let is_capital = text.starts_with(char::is_uppercase);
+        let written = if matches!(kind, TokenKind::Quantity(_)) { text.to_owned() } else { String::new() };
+        self.tokens.push(Token { kind, range, is_capital, written });
     }
 
     /// Reads a quantity, and returns whether there is one.
@@ -331,11 +335,9 @@ fn join_ranges(tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token
                 if is_between && matches!(quantity, Quantity::Number { .. }) {
                     joined.pop();
                 }
-                joined.push(Token {
-                    kind: TokenKind::Quantity(quantity),
-                    range: token.range.start..end,
-                    ..token
-                });
+                let range = token.range.start..end;
+                let written = text.get(range.clone()).unwrap_or_default().to_owned();
+                joined.push(Token { kind: TokenKind::Quantity(quantity), range, written, ..token });
                 rest = ahead;
             }
             None => joined.push(token),
