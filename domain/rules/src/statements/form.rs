@@ -3,8 +3,7 @@
 //! Everything is compared, in its place. Two forms are equal if they have the same words, quantities and marks in the same
 //! order, except that phrases after the verb may be exchanged, and that active and passive sentences are compared.
 
-use super::adverbial::{DAYS, is_calendar};
-use super::language::Language;
+use super::language::{DAYS, Language, is_calendar};
 use super::quantity::{Quantity, QuantityMatch};
 use super::tokens::{Voice, Word};
 use crate::result::ComparisonResult;

@@ -1,7 +1,6 @@
 //! The words of a language that the rule for supported claims knows: function words, negations, conditions, and the light
 //! inflection of its other words.
 
-use super::adverbial::{CALENDAR, DAYS};
 use super::stem;
 use super::vocabulary::Vocabulary;
 use serde::{Deserialize, Serialize};
@@ -93,6 +92,72 @@ pub(super) enum WordClass {
     /// A content word that narrows the word beside it: "first", "known".
     Narrowing,
 }
+
+/// The words of the calendar besides days of the week and months.
+const CALENDAR: &[&str] = &[
+    "day",
+    "night",
+    "week",
+    "weekend",
+    "month",
+    "year",
+    "morning",
+    "afternoon",
+    "evening",
+    "today",
+    "tomorrow",
+    "yesterday",
+    "spring",
+    "summer",
+    "autumn",
+    "winter",
+    "jahr",
+    "tag",
+    "woche",
+    "monat",
+    "nacht",
+    "heute",
+    "gestern",
+    "morgen",
+    "abend",
+];
+
+/// Whether `word`, in lower case, names a day, a month or a part of a day.
+pub(super) fn is_calendar(word: &str) -> bool {
+    const MONTHS: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
+    CALENDAR.contains(&word) || DAYS.contains(&word) || MONTHS.contains(&word)
+}
+
+/// The days of the week.
+pub(super) const DAYS: [&str; 14] = [
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+    "montag",
+    "dienstag",
+    "mittwoch",
+    "donnerstag",
+    "freitag",
+    "samstag",
+    "sonntag",
+];
 
 /// A language, with the words of a word list.
 #[derive(Debug, Clone)]
