@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
+use tempfile::TempDir;
 
 pub(crate) fn options(dir: &Path) -> StoreOptions {
     StoreOptions {
@@ -125,6 +126,19 @@ pub(crate) fn fill(journal: &mut Journal, sessions: std::ops::Range<usize>) {
     }
 }
 
+/// A directory whose journal has the deliveries of `sessions`, and both open.
+fn opened_with(sessions: std::ops::Range<usize>) -> (TempDir, Journal, TableReader) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, sessions);
+    (dir, journal, store)
+}
+
+/// The same, with the journal closed.
+fn closed_with(sessions: std::ops::Range<usize>) -> TempDir {
+    opened_with(sessions).0
+}
+
 pub(crate) fn whole_log(store: &TableReader) -> Vec<LogLine> {
     store.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("the log is read")
 }
@@ -141,9 +155,7 @@ pub(crate) fn assert_mirror_is_whole(dir: &Path, store: &TableReader) {
 
 #[test]
 fn committed_records_are_readable_after_reopening() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..3);
+    let (dir, mut journal, store) = opened_with(0..3);
     let outcomes = journal.commit(&[delivered(3, 40)]).expect("the commit succeeds");
     assert_eq!(outcomes, [Ok(CommitReceipt { first_seq: 7, last_seq: 8 })]);
     let before = whole_log(&store);
@@ -182,9 +194,7 @@ fn stale_record_changes_nothing_and_the_rest_of_its_group_commits() {
 
 #[test]
 fn removing_a_verdict_keeps_its_session() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..2);
+    let (dir, mut journal, store) = opened_with(0..2);
     let (delivery, revision) =
         store.get::<VerdictDelivery>(&id(0)).expect("the verdict is readable").expect("the verdict exists");
     let purged = AuditEvent::new(
@@ -372,9 +382,7 @@ fn log_query_by_session_is_complete_after_row_changes() {
 
 #[test]
 fn journal_accepts_writes_again_after_its_database_is_reopened() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..3);
+    let (dir, mut journal, store) = opened_with(0..3);
     journal.fail(StoreError::Unavailable { cause: "a broken disk".into() }, RecoveryCondition::Reopening);
     let error = journal.commit(&[delivered(3, 40)]).expect_err("it takes nothing");
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
@@ -388,9 +396,7 @@ fn journal_accepts_writes_again_after_its_database_is_reopened() {
 
 #[test]
 fn interrupted_opening_does_not_prevent_the_next_one() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..3);
+    let (dir, mut journal, store) = opened_with(0..3);
     let torn = dir.path().join("store/snap.00000000000FFFFF.generating");
     fs::write(&torn, "half a snap").expect("the write succeeds");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
@@ -569,9 +575,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     drop(journal);
     drop(store);
 
-    let db = raw(dir.path());
-    remove(&db, b"outbox/verdict:cs_1001\0");
-    drop(db);
+    remove(&raw(dir.path()), b"outbox/verdict:cs_1001\0");
     let (_journal, store) = open(dir.path());
     let error = store.audit_all().expect_err("the mail is missing").to_string();
     assert!(error.contains("1198 rows in the table outbox"), "{error}");
@@ -682,10 +686,7 @@ fn open_rejects_a_directory_to_which_a_restore_was_interrupted() {
 
 #[test]
 fn old_missing_entry_is_found_by_the_check_and_a_new_one_at_the_start() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..1000);
-    drop(journal);
+    let dir = closed_with(0..1000);
     // the second opening walks the whole log, and the third one only new entries
     let (mut journal, store) = open(dir.path());
     assert!(store.audit_all().is_ok());
@@ -748,9 +749,7 @@ fn snapshot_is_renewed_once_many_entries_are_new_and_sooner_when_idle() {
 
 #[test]
 fn readers_and_writers_wait_for_a_renewal_and_none_fails() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..50);
+    let (dir, mut journal, store) = opened_with(0..50);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let readers: Vec<_> = (0..4)
@@ -811,9 +810,7 @@ fn names_in(dir: &Path) -> Vec<String> {
 
 #[test]
 fn database_is_rebuilt_after_a_power_cut_unless_it_was_synced() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..20);
+    let (dir, mut journal, store) = opened_with(0..20);
     let cut = |is_other_boot: bool| {
         let copy = tempfile::tempdir().expect("a directory");
         copy_dir(dir.path(), copy.path());
@@ -882,10 +879,7 @@ fn damage_in_segments_is_never_silent() {
 
 #[test]
 fn open_accepts_an_old_mark_and_rejects_a_longer_mirror() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..5);
-    drop(journal);
+    let dir = closed_with(0..5);
     let old = fs::read(dir.path().join("watermark")).expect("the file is readable");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 5..10);
@@ -899,15 +893,10 @@ fn open_accepts_an_old_mark_and_rejects_a_longer_mirror() {
 
 #[test]
 fn audit_reports_a_missing_verdict() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..10);
-    drop(journal);
+    let dir = closed_with(0..10);
     // after this opening the store counts as checked, and older rows are checked only in the background
     drop(open(dir.path()));
-    let db = raw(dir.path());
-    remove(&db, b"sessions/cs_3\0");
-    drop(db);
+    remove(&raw(dir.path()), b"sessions/cs_3\0");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 20..30);
     let error = store.audit_all().expect_err("one is missing");
@@ -1038,10 +1027,7 @@ fn open_names_an_unusable_directory() {
 
 #[test]
 fn opening_completes_a_truncated_mirror() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..10);
-    drop(journal);
+    let dir = closed_with(0..10);
     let whole = mirror(dir.path());
     for keep in [0, 1, whole.len() / 2, whole.len() - 1] {
         fs::write(dir.path().join("oracle_log.jsonl"), &whole[..keep]).expect("the write succeeds");
@@ -1060,9 +1046,7 @@ fn opening_completes_a_truncated_mirror() {
 
 #[test]
 fn rotated_mirror_continues_in_a_new_file() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..2);
+    let (dir, mut journal, _) = opened_with(0..2);
     let old = dir.path().join("oracle_log.jsonl.1");
     fs::rename(dir.path().join("oracle_log.jsonl"), &old).expect("the rename succeeds");
     fill(&mut journal, 2..3);
@@ -1174,10 +1158,7 @@ fn truncated_sled_settings_do_not_prevent_the_next_opening() {
 
 #[test]
 fn opening_moves_a_mirror_with_foreign_lines_aside() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..3);
-    drop(journal);
+    let dir = closed_with(0..3);
     let whole = mirror(dir.path());
     let foreign = "{\"event\":\"of another service\"}\n{\"event\":\"again\"}\n";
     for (n, content) in [foreign.to_owned(), whole.clone() + foreign].into_iter().enumerate() {
@@ -1219,9 +1200,7 @@ fn damaged_mirrors(whole: &str) -> Vec<String> {
 
 #[test]
 fn mirror_check_finds_each_damage_and_its_place() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..5);
+    let (dir, mut journal, store) = opened_with(0..5);
     let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
     let snapshot = journal.mirror_snapshot().expect("the file opens");
     assert_eq!(store.check_mirror(&snapshot, || true).expect("it is readable"), None);
@@ -1251,9 +1230,7 @@ fn mirror_check_finds_each_damage_and_its_place() {
 
 #[test]
 fn rewritten_mirror_of_many_entries_is_complete_after_some_calls() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..50);
+    let (dir, mut journal, store) = opened_with(0..50);
     let whole = mirror(dir.path());
     journal.rewrite_mirror().expect("the file is moved");
     assert!(journal.mirror_lag().is_some() && mirror(dir.path()).len() < whole.len());
@@ -1274,9 +1251,7 @@ fn rewritten_mirror_of_many_entries_is_complete_after_some_calls() {
 
 #[test]
 fn rewriting_continues_after_a_kill() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..50);
+    let (dir, mut journal, _) = opened_with(0..50);
     journal.rewrite_mirror().expect("the file is moved");
     let copy = tempfile::tempdir().expect("a directory");
     copy_dir(dir.path(), copy.path());
@@ -1291,9 +1266,7 @@ fn rewriting_continues_after_a_kill() {
 
 #[test]
 fn deleted_first_line_is_found_after_a_rotation_and_a_restart() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..2);
+    let (dir, mut journal, _) = opened_with(0..2);
     let path = dir.path().join("oracle_log.jsonl");
     fs::rename(&path, dir.path().join("rotated")).expect("the rename succeeds");
     journal.reopen_mirror().expect("it is reopened");
@@ -1313,10 +1286,7 @@ fn deleted_first_line_is_found_after_a_rotation_and_a_restart() {
 
 #[test]
 fn mirror_without_its_last_lines_is_reported_at_the_opening() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..3);
-    drop(journal);
+    let dir = closed_with(0..3);
     let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
     let kept: String = whole.split_inclusive('\n').take(4).collect();
     let edited = whole.replacen("\"seq\":6,", "\"seq\":6 ,", 1);
@@ -1333,10 +1303,7 @@ fn mirror_without_its_last_lines_is_reported_at_the_opening() {
 
 #[test]
 fn mirror_that_was_emptied_while_stopped_is_reported_and_a_rotated_one_is_not() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..3);
-    drop(journal);
+    let dir = closed_with(0..3);
     let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
     fs::write(&path, "").expect("the write succeeds");
     let (mut journal, _) = open(dir.path());
@@ -1358,10 +1325,7 @@ fn mirror_that_was_emptied_while_stopped_is_reported_and_a_rotated_one_is_not() 
 
 #[test]
 fn mirror_lines_that_a_power_cut_has_torn_are_not_taken_for_those_of_another_program() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..6);
-    drop(journal);
+    let dir = closed_with(0..6);
     let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
     let starts: Vec<usize> =
         std::iter::once(0).chain(whole.match_indices('\n').map(|(at, _)| at + 1)).collect();
@@ -1391,9 +1355,7 @@ fn mirror_lines_that_a_power_cut_has_torn_are_not_taken_for_those_of_another_pro
 
 #[test]
 fn mirror_that_another_file_replaced_is_checked_from_its_first_entry() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..3);
+    let (dir, mut journal, store) = opened_with(0..3);
     let (whole, path) = (mirror(dir.path()), dir.path().join("oracle_log.jsonl"));
     let rest = &whole[whole.find('\n').expect("a line") + 1..];
     // as an editor does that writes another file
@@ -1409,9 +1371,7 @@ fn mirror_that_another_file_replaced_is_checked_from_its_first_entry() {
 
 #[test]
 fn deleted_mirror_continues_in_a_new_file() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..2);
+    let (dir, mut journal, store) = opened_with(0..2);
     fs::remove_file(dir.path().join("oracle_log.jsonl")).expect("the file exists");
     fill(&mut journal, 2..3);
     let snapshot = journal.mirror_snapshot().expect("a new file is created");
@@ -1422,9 +1382,7 @@ fn deleted_mirror_continues_in_a_new_file() {
 
 #[test]
 fn reopen_mirror_rejects_a_file_with_later_entries() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..3);
+    let (dir, mut journal, store) = opened_with(0..3);
     let name = dir.path().join("oracle_log.jsonl");
     let rotated = dir.path().join("rotated");
     fs::rename(&name, &rotated).expect("the rename succeeds");
@@ -1447,9 +1405,7 @@ fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
         .remove(0)
         .expect("the record is not stale");
     drop((journal, store));
-    let db = raw(dir.path());
-    remove(&db, b"sessions/cs_0\0\0\x02");
-    drop(db);
+    remove(&raw(dir.path()), b"sessions/cs_0\0\0\x02");
     let (mut journal, store) = open(dir.path());
     assert!(store.get::<SessionRecord>(&id(0)).expect("the session is readable").is_some());
     assert!(matches!(store.get::<VerdictDelivery>(&id(0)), Err(StoreError::Corrupt { .. })));
@@ -1469,15 +1425,10 @@ fn verdict_that_lost_a_chunk_can_be_removed_and_its_session_is_read() {
 
 #[test]
 fn database_that_was_found_damaged_is_rebuilt_at_the_next_opening() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..10);
-    drop(journal);
+    let dir = closed_with(0..10);
     // after this opening the store counts as checked, and older rows are checked only in the background
     drop(open(dir.path()));
-    let db = raw(dir.path());
-    remove(&db, b"sessions/cs_3\0");
-    drop(db);
+    remove(&raw(dir.path()), b"sessions/cs_3\0");
     let (mut journal, store) = open(dir.path());
     let damage = store.audit_all().expect_err("one is missing");
     journal.rebuild(damage.to_string());
@@ -1493,9 +1444,7 @@ fn damage_that_a_read_finds_is_repaired_once() {
     let (mut journal, _) = open(dir.path());
     journal.commit(&[delivered(0, 20_000)]).expect("the commit succeeds").remove(0).expect("not stale");
     drop(journal);
-    let db = raw(dir.path());
-    remove(&db, b"sessions/cs_0\0\0\x02");
-    drop(db);
+    remove(&raw(dir.path()), b"sessions/cs_0\0\0\x02");
     let (mut journal, store) = open(dir.path());
     let damage_again = |journal: &Journal| {
         let mut batch = RowBatch::default();
@@ -1573,9 +1522,7 @@ fn journal_stays_failed_until_its_segments_have_room() {
 
 #[test]
 fn damage_that_a_commit_finds_leads_to_a_rebuild() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..3);
+    let (dir, mut journal, store) = opened_with(0..3);
     let mut batch = RowBatch::default();
     batch.remove([&b"sessions/cs_1\0"[..], &1u16.to_be_bytes()].concat());
     journal.engine.apply(batch).expect("the write succeeds");
@@ -1641,9 +1588,7 @@ fn database_is_not_removed_if_a_segment_is_damaged() {
 
 #[test]
 fn read_during_a_replacement_never_returns_an_older_revision() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..1);
+    let (dir, mut journal, store) = opened_with(0..1);
     let (session, _) =
         store.get::<SessionRecord>(&id(0)).expect("the session is readable").expect("the session exists");
     let done = AtomicBool::new(false);
@@ -1832,9 +1777,7 @@ fn missing_row_is_found_although_another_is_replaced_during_the_count() {
     }
     drop((journal, store));
     drop(open(dir.path()));
-    let db = raw(dir.path());
-    remove(&db, b"sessions/cs_999\0");
-    drop(db);
+    remove(&raw(dir.path()), b"sessions/cs_999\0");
     let (mut journal, store) = open(dir.path());
     let mut calls = 0;
     let audited = store.audit(|_| {
@@ -1946,9 +1889,7 @@ fn every_entry_of_the_log_is_proved_after_each_opening() {
 
 #[test]
 fn tile_that_differs_from_the_log_is_found_at_the_next_opening() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _) = open(dir.path());
-    fill(&mut journal, 0..200);
+    let (dir, mut journal, _) = opened_with(0..200);
     let mut batch = RowBatch::default();
     rows::put(&mut batch, TILES, &[0; 9], 256, &[7; 256 * 32], 0);
     journal.engine.apply(batch).expect("the write succeeds");
