@@ -7,10 +7,12 @@
 
 mod bare;
 mod crosscheck;
+mod floor;
 mod ground;
 mod load;
 mod machine;
 mod model;
+mod peer;
 mod read;
 mod records;
 mod redis;
@@ -28,8 +30,9 @@ use std::time::Duration;
 use std::{env, io};
 use table::BenchTable;
 
-/// The argument that makes this program the bare server, in a separate process.
+/// The arguments that make this program the bare server, or the floor of a submission, in a separate process.
 const SERVE_BARE: &str = "--serve-bare";
+const SERVE_FLOOR: &str = "--serve-floor";
 /// The numbers of connections.
 const CONNECTIONS: [usize; 3] = [1, 16, 64];
 
@@ -85,10 +88,12 @@ impl BenchEffort {
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    if let [mode, socket, body] = arguments.as_slice()
-        && mode == SERVE_BARE
-    {
-        return bare::serve(Path::new(socket), Path::new(body));
+    if let [mode, socket, path] = arguments.as_slice() {
+        match mode.as_str() {
+            SERVE_BARE => return bare::serve(Path::new(socket), Path::new(path)),
+            SERVE_FLOOR => return floor::serve(Path::new(socket), Path::new(path)),
+            _ => {}
+        }
     }
     let effort = if arguments.iter().any(|argument| argument == "--quick") {
         BenchEffort::QUICK

@@ -1,15 +1,15 @@
 //! Reads a cached verdict over the socket, compared with a bare axum handler that returns the same bytes.
 
-use crate::bare::BareServer;
 use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, get};
 use crate::machine::cpu_ns;
+use crate::peer::PeerProcess;
 use crate::records::session_id;
 use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, latencies, median, per_second};
-use crate::{BenchEffort, CONNECTIONS, submit};
+use crate::{BenchEffort, CONNECTIONS, SERVE_BARE, submit};
 use hdrhistogram::Histogram;
 use oracled_tests::DaemonWorld;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 use tokio::runtime;
 
 /// The number of sessions that are read in turn.
@@ -28,7 +28,8 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
     let requests: Vec<Vec<u8>> = paths.iter().map(|path| get(path)).collect();
     let body = body_of(&world.socket(), paths.first().expect("at least one session"))?;
     let bare_socket = world.path("bare.sock");
-    let bare = BareServer::start(&bare_socket, &world.path("body"), &body)?;
+    fs::write(world.path("body"), &body)?;
+    let bare = PeerProcess::start(SERVE_BARE, &bare_socket, &world.path("body"))?;
 
     table.group(format!(
         "cached read over the socket, {} bytes; ratio: rate of oracled over rate of the bare handler",

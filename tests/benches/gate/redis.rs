@@ -1,21 +1,16 @@
 //! A peer of a durable submission: Redis with `appendfsync always`, if `redis-server` is installed.
 
 use crate::load::{LoadConnections, LoadRound, RoundEnd};
+use crate::peer::PeerProcess;
 use crate::records::session_id;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
+use std::process::Command;
 
-/// The pause between two looks at the server's socket, and their highest number.
-const PAUSE: Duration = Duration::from_millis(5);
-const PAUSES_MAX: usize = 1000;
-
-/// A running server. Dropping it kills the process.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct RedisServer {
-    process: Child,
+    _process: PeerProcess,
     socket: PathBuf,
 }
 
@@ -27,19 +22,11 @@ impl RedisServer {
         command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
         // a rewrite of its file would be work that the journal does not have
         command.args(["--auto-aof-rewrite-percentage", "0", "--unixsocket"]).arg(&socket);
-        command.arg("--dir").arg(dir).stdin(Stdio::null()).stdout(Stdio::null());
-        let process = match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            process => process?,
-        };
-        let server = Self { process, socket };
-        for _ in 0..PAUSES_MAX {
-            if server.socket.exists() {
-                return Ok(Some(server));
-            }
-            sleep(PAUSE);
+        command.arg("--dir").arg(dir);
+        match PeerProcess::spawn(&mut command, &socket) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            process => Ok(Some(Self { _process: process?, socket })),
         }
-        Err(io::Error::other("redis-server does not start"))
     }
 
     /// Stores values of `bytes` bytes under the ids of `requests` sessions, beginning with number `from`.
@@ -64,12 +51,5 @@ impl RedisServer {
                 request.extend_from_slice(b"\r\n");
             },
         )
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        drop(self.process.kill());
-        drop(self.process.wait());
     }
 }

@@ -1,31 +1,31 @@
-//! Durable submissions over the socket. They are compared with the journal alone with as many writers, and
-//! with writing and syncing the same bytes to a file in groups of the same sizes. The file is written once at
-//! its end, so that the file system commits a new length each time, and once over existing bytes. Where
-//! `redis-server` is installed, it stores the same bytes with `appendfsync always`.
+//! Durable submissions over the socket. They are compared with the journal alone with as many writers, and with the floor, a
+//! program of one file that does the same with nothing else. Where `redis-server` is installed, it stores the same bytes with
+//! `appendfsync always`.
 
-use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, nanoseconds, post};
+use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, post};
 use crate::machine::cpu_ns;
+use crate::peer::PeerProcess;
 use crate::read::all_latencies;
 use crate::records::{QUERY, record, session_id, text};
 use crate::redis::RedisServer;
 use crate::standalone_journal::{StandaloneJournal, fill_store};
-use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, median, per_second};
-use crate::{BenchEffort, CONNECTIONS, tree};
+use crate::table::{BenchRow, BenchTable, at_least, cpu_each, median, per_second};
+use crate::{BenchEffort, CONNECTIONS, SERVE_FLOOR, tree};
 use domain_verdict::label::ProductTier;
 use oracled_store::{JournalRecord, RowWrite};
 use oracled_tests::{DaemonProcess, DaemonWorld};
 use serde_json::json;
-use std::fs::{self, File};
-use std::io::{self, Seek, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime;
 
 /// The required ratio to the journal alone with the highest number of connections.
 const AIM: f64 = 0.5;
-/// The required ratio to appending and syncing the same bytes, with an empty store and with a filled one.
-const APPEND_AIM: f64 = 0.5;
-const APPEND_AIM_STORED: f64 = 0.35;
+/// The required ratio to the rate of the floor, and to that of Redis, with the highest number of connections.
+const FLOOR_AIM: f64 = 0.5;
+const REDIS_AIM: f64 = 0.25;
 /// The lowest number of submissions in a round, for any number of connections.
 const SUBMISSIONS_MIN: usize = 600;
 
@@ -54,12 +54,10 @@ struct SubmitSides<'w> {
     world: &'w DaemonWorld,
     daemon: DaemonProcess<'w>,
     alone: StandaloneJournal,
-    /// Files that are written at their end, and over existing bytes.
-    growing: File,
-    grown: File,
+    floor: PeerProcess,
     redis: Option<RedisServer>,
-    /// The next session of the daemon, of the journal and of Redis.
-    next: [usize; 3],
+    /// The next session of the daemon and its peers.
+    next: usize,
     record_bytes: usize,
 }
 
@@ -68,28 +66,27 @@ struct SubmitSides<'w> {
 struct SubmitRounds {
     over_socket: Vec<LoadRound>,
     by_journal: Vec<LoadRound>,
-    by_append: Vec<LoadRound>,
-    by_overwriting: Vec<LoadRound>,
+    by_floor: Vec<LoadRound>,
     by_redis: Vec<LoadRound>,
     /// The sizes of the groups of the journal alone.
     groups: Vec<usize>,
-    /// The processor time of a submission, in nanoseconds.
+    /// The processor time of a submission, in nanoseconds, and that of the floor.
     cpu: Vec<f64>,
+    floor_cpu: Vec<f64>,
 }
 
 /// Measures each number of connections with an empty store, and the highest one with a filled store.
 pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
-    let journal_rate = measure_with(0, &CONNECTIONS, APPEND_AIM, effort, table)?;
+    let journal_rate = measure_with(0, &CONNECTIONS, effort, table)?;
     tree::show(journal_rate, table);
     let most = CONNECTIONS.last().copied();
-    measure_with(effort.stored, most.as_slice(), APPEND_AIM_STORED, effort, table).map(drop)
+    measure_with(effort.stored, most.as_slice(), effort, table).map(drop)
 }
 
 /// Measures with `stored` sessions in each store. Returns the rate of the journal alone with the last number of connections.
 fn measure_with(
     stored: usize,
     connections: &[usize],
-    append_aim: f64,
     effort: BenchEffort,
     table: &mut BenchTable,
 ) -> io::Result<f64> {
@@ -105,10 +102,9 @@ fn measure_with(
         daemon: runtime.block_on(world.serve()),
         world: &world,
         alone: StandaloneJournal::open(&world.path("alone"))?,
-        growing: File::create(world.path("growing"))?,
-        grown: File::create(world.path("grown"))?,
+        floor: PeerProcess::start(SERVE_FLOOR, &world.path("floor.sock"), &world.path("floor"))?,
         redis: if stored > 0 { None } else { RedisServer::start(&redis_dir)? },
-        next: [stored; 3],
+        next: stored,
         record_bytes: bytes_of(&record(0)),
     };
     table.group(format!(
@@ -124,12 +120,7 @@ fn measure_with(
         let rounds = sides.rounds(connections, effort)?;
         let after = groups_of_daemon(&world.socket())?;
         let our_group = (after.0 - before.0) / (after.1 - before.1);
-        rounds.show(
-            &format!("{connections:2} connections, groups of {our_group:.1}"),
-            is_most,
-            append_aim,
-            table,
-        );
+        rounds.show(&format!("{connections:2} connections, groups of {our_group:.1}"), is_most, table);
         journal_rate = median_rate(&rounds.by_journal);
     }
     Ok(journal_rate)
@@ -142,22 +133,27 @@ fn median_rate(rounds: &[LoadRound]) -> f64 {
 impl SubmitSides<'_> {
     fn rounds(&mut self, connections: usize, effort: BenchEffort) -> io::Result<SubmitRounds> {
         let submissions = (connections * effort.submissions).max(SUBMISSIONS_MIN);
-        let (mut rounds, bytes, socket) = (SubmitRounds::default(), self.record_bytes, self.world.socket());
+        let mut rounds = SubmitRounds::default();
+        let (socket, floor_socket) = (self.world.socket(), self.world.path("floor.sock"));
         for _ in 0..effort.rounds {
-            let [mut numbers, records, keys] = self.next.map(|from| from..);
-            self.next = self.next.map(|from| from + submissions);
-            let cpu_before = cpu_ns(self.daemon.pid())?;
-            rounds.over_socket.push(submit(&socket, connections, submissions, &mut numbers)?);
-            rounds.cpu.push((cpu_ns(self.daemon.pid())? - cpu_before) as f64 / submissions as f64);
-            let mut records = records.map(|number| vec![record(number)]);
+            let numbers = self.next..;
+            self.next += submissions;
+            let servers = [
+                (&socket, self.daemon.pid(), &mut rounds.over_socket, &mut rounds.cpu),
+                (&floor_socket, self.floor.pid(), &mut rounds.by_floor, &mut rounds.floor_cpu),
+            ];
+            for (socket, pid, of_server, cpu) in servers {
+                let before = cpu_ns(pid)?;
+                of_server.push(submit(socket, connections, submissions, &mut numbers.clone())?);
+                cpu.push((cpu_ns(pid)? - before) as f64 / submissions as f64);
+            }
+            let mut records = numbers.map(|number| vec![record(number)]);
             let (round, in_groups) =
                 self.alone.round(connections, submissions, Duration::ZERO, &mut records)?;
             rounds.by_journal.push(round);
-            rounds.by_append.push(write_and_sync(&mut self.growing, &in_groups, bytes)?);
-            fill_up(&mut self.grown, submissions * bytes)?;
-            rounds.by_overwriting.push(write_and_sync(&mut self.grown, &in_groups, bytes)?);
             if let Some(redis) = &self.redis {
-                rounds.by_redis.push(redis.round(connections, submissions, keys.start, bytes)?);
+                let from = self.next - submissions;
+                rounds.by_redis.push(redis.round(connections, submissions, from, self.record_bytes)?);
             }
             rounds.groups.extend(in_groups);
         }
@@ -166,7 +162,7 @@ impl SubmitSides<'_> {
 }
 
 impl SubmitRounds {
-    fn show(&self, what: &str, is_most: bool, append_aim: f64, table: &mut BenchTable) {
+    fn show(&self, what: &str, is_most: bool, table: &mut BenchTable) {
         let [ours, journal] = [&self.over_socket, &self.by_journal].map(|rounds| median_rate(rounds));
         let verdict = |ratio: f64, aim| if is_most { at_least(ratio, aim) } else { format!("{ratio:.2}") };
         let records: usize = self.groups.iter().sum();
@@ -181,22 +177,20 @@ impl SubmitRounds {
             verdict: verdict(ours / journal, AIM),
             ..BenchRow::default()
         });
+        let [cpu, floor_cpu] = [&self.cpu, &self.floor_cpu].map(|cpu| median(cpu.iter().copied()));
         let peers = [
-            ("append and fdatasync, same groups", &self.by_append),
-            ("overwrite and fdatasync, same groups", &self.by_overwriting),
-            ("redis-server, appendfsync always, same bytes", &self.by_redis),
+            (format!("floor; CPU × {:.1}", cpu / floor_cpu), &self.by_floor, cpu_each(floor_cpu), FLOOR_AIM),
+            ("redis-server, appendfsync always, same bytes".into(), &self.by_redis, String::new(), REDIS_AIM),
         ];
-        for (number, (peer, rounds)) in
-            peers.into_iter().enumerate().filter(|(_, (_, rounds))| !rounds.is_empty())
-        {
-            let peer_rate = median_rate(rounds);
-            let (ratio, of_journal) = (ours / peer_rate, journal / peer_rate);
+        for (baseline, rounds, baseline_cpu, aim) in peers.into_iter().filter(|peer| !peer.1.is_empty()) {
+            let rate = median_rate(rounds);
             table.row(BenchRow {
-                baseline: peer.to_owned(),
-                baseline_measured: per_second(peer_rate),
+                what: format!("    the journal alone: {:.2}", journal / rate),
+                baseline,
+                baseline_measured: per_second(rate),
+                baseline_cpu,
                 baseline_latencies: all_latencies(rounds),
-                verdict: if number == 0 { verdict(ratio, append_aim) } else { format!("{ratio:.2}") },
-                what: format!("    the journal alone: {of_journal:.2}"),
+                verdict: verdict(ours / rate, aim),
                 ..BenchRow::default()
             });
         }
@@ -211,29 +205,6 @@ fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
         line.ok_or_else(|| io::Error::other(format!("the metrics hold no {name}")))
     };
     Ok((value("oracled_journal_group_records_sum ")?, value("oracled_journal_group_records_count ")?))
-}
-
-/// Writes `bytes` bytes to `file`, syncs it, and goes back to its start.
-fn fill_up(file: &mut File, bytes: usize) -> io::Result<()> {
-    file.rewind()?;
-    file.write_all(&vec![b'y'; bytes])?;
-    file.sync_all()?;
-    file.rewind()
-}
-
-/// Writes the same number of bytes in the same groups, and syncs each group.
-fn write_and_sync(file: &mut File, groups: &[usize], record_bytes: usize) -> io::Result<LoadRound> {
-    let mut latencies = histogram();
-    let bytes = vec![b'x'; record_bytes * groups.iter().max().copied().unwrap_or_default()];
-    let began = Instant::now();
-    for group in groups {
-        let one_began = Instant::now();
-        file.write_all(bytes.get(..group * record_bytes).unwrap_or_default())?;
-        file.sync_data()?;
-        latencies.saturating_record(nanoseconds(one_began.elapsed()));
-    }
-    let requests = groups.iter().sum();
-    Ok(LoadRound { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
 }
 
 /// The bytes of a record: its events and the rows that it sets.

@@ -2,16 +2,16 @@
 
 use super::facts::BenchRelease;
 use super::{SOURCE, as_of, random_facts};
-use crate::bare::BareServer;
 use crate::load::post;
+use crate::peer::PeerProcess;
 use crate::read::{ReadSide, all_latencies};
 use crate::table::{BenchRow, BenchTable, cpu_each, median, per_second};
-use crate::{BenchEffort, CONNECTIONS};
+use crate::{BenchEffort, CONNECTIONS, SERVE_BARE};
 use jiff::Timestamp;
 use oracled_api::client::DaemonClient;
 use oracled_tests::DaemonWorld;
 use serde_json::{Value, json};
-use std::io;
+use std::{fs, io};
 use tokio::runtime;
 
 const PATH: &str = "/v1/query";
@@ -57,7 +57,8 @@ pub(crate) fn measure(
     });
     let requests = requests.collect::<io::Result<Vec<_>>>()?;
     let bare_socket = world.path("bare.sock");
-    let bare = BareServer::start(&bare_socket, &world.path("body"), &answer)?;
+    fs::write(world.path("body"), &answer)?;
+    let bare = PeerProcess::start(SERVE_BARE, &bare_socket, &world.path("body"))?;
     for connections in CONNECTIONS {
         let mut sides = [ReadSide::new(world.socket(), pid), ReadSide::new(bare_socket.clone(), bare.pid())];
         for _ in 0..effort.rounds {
