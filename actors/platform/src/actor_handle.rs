@@ -6,6 +6,7 @@ use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, Message};
 use domain_base::actor_report::ActorReport;
 use std::fmt;
+#[cfg(debug_assertions)]
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, oneshot};
