@@ -23,8 +23,7 @@ pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Languag
         at += 1;
     }
     let first = at;
-    let is_calendar =
-        |token: &Token| token.as_word(language).is_some_and(|word| language.is_of_calendar(&word.text));
+    let is_calendar = |token: &Token| token.word_text().is_some_and(|word| language.is_of_calendar(word));
     while tokens.get(at).is_some_and(is_calendar) {
         at += 1;
     }
@@ -34,7 +33,7 @@ pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Languag
 
 /// Whether the token is a day of the week.
 pub(super) fn is_day(token: &Token, language: &Language) -> bool {
-    token.as_word(language).is_some_and(|word| language.is_day(&word.text))
+    token.word_text().is_some_and(|word| language.is_day(word))
 }
 
 /// Whether the token begins a prepositional phrase.

@@ -8,6 +8,7 @@ use super::quantity::{Quantity, QuantityMatch};
 use super::tokens::{Voice, Word};
 use crate::result::ComparisonResult;
 use std::iter;
+use std::sync::Arc;
 
 /// A quantity with the words that change it.
 #[derive(Debug, Clone)]
@@ -48,9 +49,9 @@ impl PlacedQuantity {
 /// A piece of a part.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
-    Word(Word),
+    Word(Arc<Word>),
     /// The word of the verb, which has more inflections.
-    Verb(Word),
+    Verb(Arc<Word>),
     Quantity(PlacedQuantity),
     /// Any number, in a form that is searched for.
     Amount,
@@ -152,7 +153,7 @@ impl Form {
             && verb.stem == language.measure
             && is_amount(&self.object)
         {
-            self.object.insert(1, Item::Word(Word { noun: verb.stem.clone(), ..verb.clone() }));
+            self.object.insert(1, Item::Word(Word { noun: verb.stem.clone(), ..Word::clone(verb) }.into()));
             self.verb.pop();
             self.verb.push(have);
             return self;
@@ -416,13 +417,13 @@ impl Form {
 
     pub(super) fn words(&self) -> impl Iterator<Item = &Word> {
         self.items().filter_map(|item| match item {
-            Item::Word(word) | Item::Verb(word) => Some(word),
+            Item::Word(word) | Item::Verb(word) => Some(&**word),
             _ => None,
         })
     }
 
     pub(super) fn has_verb(&self, word: &Word) -> bool {
-        matches!(self.verb.last(), Some(Item::Verb(verb)) if verb == word)
+        matches!(self.verb.last(), Some(Item::Verb(verb)) if **verb == *word)
     }
 
     pub(super) fn quantities(&self) -> impl Iterator<Item = &PlacedQuantity> {

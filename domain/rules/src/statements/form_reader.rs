@@ -223,7 +223,7 @@ impl FormReader<'_> {
         let start = items.iter().rposition(|item| !item.is_word()).map_or(0, |last| last + 1);
         let mut owner = items.split_off(start);
         let text = word.text.trim_end_matches("'s").to_owned();
-        owner.push(Item::Word(Word { text, ..word.clone() }));
+        owner.push(Item::Word(Word { text, ..word.clone() }.into()));
         self.owner = owner;
     }
 
@@ -231,7 +231,7 @@ impl FormReader<'_> {
         let item = match &token.kind {
             TokenKind::Word(word) => Item::Word(word.clone()),
             TokenKind::Class(WordClass::Verb | WordClass::Narrowing, name) => {
-                Item::Word(Word::known(name, self.language))
+                Item::Word(Word::known(name, self.language).into())
             }
             TokenKind::Class(WordClass::Negation, name) => Item::Negation(name),
             TokenKind::Class(

@@ -165,8 +165,8 @@ pub(crate) struct Language {
     pub(crate) vocabulary: Vocabulary,
     /// The entries of one word or several, each with its class and the word that stands for all with the same meaning.
     phrases: HashMap<&'static str, (WordClass, &'static str)>,
-    /// The most words of an entry.
-    pub(super) phrase_max_words: usize,
+    /// The most words of an entry, by its first word.
+    phrase_words: HashMap<&'static str, usize>,
     /// Irregular forms, each with its base.
     irregular: HashMap<&'static str, &'static str>,
     /// The bases that are no verbs.
@@ -183,6 +183,11 @@ impl Language {
     /// The class of a phrase in lower case, and the word that stands for it.
     pub(super) fn class(&self, phrase: &str) -> Option<(WordClass, &'static str)> {
         self.phrases.get(phrase).copied()
+    }
+
+    /// The most words of an entry that begins with `word`; 0 if none does.
+    pub(super) fn phrase_words(&self, word: &str) -> usize {
+        self.phrase_words.get(word).copied().unwrap_or(0)
     }
 
     /// Whether `word` has the form of a past participle.
@@ -373,11 +378,16 @@ fn language(
     let months = (1_u8..).zip(months.split(';'));
     let months =
         months.flat_map(|(number, names)| names.split_whitespace().map(move |name| (name, number))).collect();
-    let phrase_max_words = phrases.keys().map(|phrase: &&str| phrase.split(' ').count()).max().unwrap_or(1);
+    let mut phrase_words = HashMap::new();
+    for phrase in phrases.keys() {
+        let words: Vec<&str> = phrase.split(' ').collect();
+        let most = phrase_words.entry(words[0]).or_insert(0);
+        *most = words.len().max(*most);
+    }
     let mut language = Language {
         vocabulary: Vocabulary::default(),
         phrases,
-        phrase_max_words,
+        phrase_words,
         irregular,
         nouns: nouns_alone,
         numbers,

@@ -4,6 +4,7 @@ use super::language::{Language, WordClass};
 use super::quantity::{Quantity, leading_quantity};
 use super::tokens::{Token, TokenKind, Word, tokens};
 use domain_base::decimal::Decimal;
+use std::sync::Arc;
 
 /// Why a word cannot be in a word list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
@@ -105,8 +106,7 @@ pub(crate) fn is_read_after_number(spelling: &str, language: &Language) -> bool 
 /// The stem of a word of its own, even if a word list has it in a group.
 fn own_stem(token: &Token, language: &Language) -> Option<String> {
     match &token.kind {
-        TokenKind::Word(Word { own_stem: Some(own), .. }) => Some(own.clone()),
-        TokenKind::Word(word) => Some(word.stem.clone()),
+        TokenKind::Word(word) => Some(word.own_stem.as_ref().unwrap_or(&word.stem).clone()),
         TokenKind::Class(WordClass::Narrowing | WordClass::Verb, name) => Some(language.own_stem(name)),
         _ => None,
     }
@@ -168,12 +168,12 @@ fn expand(token: Token, text: &str, language: &Language) -> Vec<StemmedToken> {
     let in_place = |(index, word): (usize, Token)| {
         let stem = own_stem(&word, language);
         let kind = match word.kind {
-            TokenKind::Word(word) => TokenKind::Word(Word {
+            TokenKind::Word(word) => TokenKind::Word(Arc::new(Word {
                 // in "BP's", only the last word has the ending
                 text: if index + 1 == count { written.replace('’', "'") } else { name.to_owned() },
                 own_stem: Some(name.to_owned()),
-                ..word
-            }),
+                ..Arc::unwrap_or_clone(word)
+            })),
             other => other,
         };
         StemmedToken { token: Token { kind, ..token.clone() }, stem }
@@ -209,11 +209,11 @@ fn merge(first: &Token, words: &[StemmedToken], group: &str) -> Token {
     }
     let mut merged = first.clone();
     merged.range.end = words.last().map_or(first.range.end, |last| last.token.range.end);
-    merged.kind = TokenKind::Word(Word {
+    merged.kind = TokenKind::Word(Arc::new(Word {
         stem: group.to_owned(),
         text: texts.join(" "),
         own_stem: Some(stems.join(" ")),
         ..Word::default()
-    });
+    }));
     merged
 }

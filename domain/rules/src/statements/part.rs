@@ -6,7 +6,9 @@ use super::language::{Language, Tense, WordClass};
 use super::quantity::Quantity;
 use super::tokens::{Token, TokenKind, Voice, without_limits};
 use super::verb::{is_finite, is_introduction, is_sure_verb, tense, verb_at, verb_word_at, voice};
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A condition or an attribution, which holds for the whole sentence.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -175,7 +177,7 @@ impl Subject {
             && let Some(Token { kind: TokenKind::Word(word), .. }) = tokens.last_mut()
             && !word.text.ends_with("'s")
         {
-            word.text.push_str("'s");
+            Arc::make_mut(word).text.push_str("'s");
         }
         tokens
     }
@@ -414,7 +416,7 @@ fn introduction_length(tokens: &[Token], language: &Language) -> usize {
 
 /// The noun of a subject: its last word before a preposition.
 fn head_of(subject: &[Token], language: &Language) -> Option<String> {
-    before_preposition(subject).iter().rev().find_map(|token| token.stem(language))
+    before_preposition(subject).iter().rev().find_map(|token| token.stem(language).map(Cow::into_owned))
 }
 
 fn before_preposition(tokens: &[Token]) -> &[Token] {

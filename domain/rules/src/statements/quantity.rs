@@ -352,6 +352,8 @@ fn date(text: &str, language: &Language) -> Option<(Quantity, usize)> {
         let month = is_month(found.get(2)?.as_str())?;
         return Some((valid(parsed(&found, 3), Some(month), parsed(&found, 1))?, end(&found)));
     }
+    let letters = text.find(|next: char| !next.is_alphabetic()).unwrap_or(text.len());
+    is_month(text.get(..letters)?)?;
     if let Some(found) = MONTH_YEAR.captures(text)
         && let Some(month) = is_month(found.get(1)?.as_str())
     {
@@ -363,6 +365,10 @@ fn date(text: &str, language: &Language) -> Option<(Quantity, usize)> {
 }
 
 fn time(text: &str) -> Option<(Quantity, usize)> {
+    // most words are no time, and a pattern takes as long as all other steps
+    if !text.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
     if let Some(found) = HALF_DAY.captures(text) {
         let hours: u32 = parsed(&found, 1)?;
         let minutes: u32 = parsed(&found, 2).unwrap_or(0);
@@ -452,7 +458,8 @@ fn number(text: &str, language: &Language) -> Option<(Decimal, usize)> {
     if let Some((value, length)) = text.strip_prefix("minus ").and_then(|rest| number(rest, language)) {
         return Some((Decimal::from(0_i64).checked_sub(&value).ok()?, length + "minus ".len()));
     }
-    if let Some(found) = NUMBER.find(text) {
+    let is_digit = |next: char| next.is_numeric() || "-−–+".contains(next);
+    if let Some(found) = text.starts_with(is_digit).then(|| NUMBER.find(text)).flatten() {
         let value = read_digits(found.as_str(), language.has_decimal_comma)?;
         return Some(and_half(value, found.end()));
     }

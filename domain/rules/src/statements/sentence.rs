@@ -6,6 +6,7 @@ use super::listed_words::replace_listed;
 use super::part::{Frame, Part, PartReader, Subject};
 use super::tokens::{TOKENS_MAX, Token, TokenKind, tokens};
 use super::verb::{is_introduction, noun_end, put_subject_first, verb_at};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// A sentence.
@@ -101,10 +102,10 @@ impl<'l> TextReader<'l> {
     }
 
     fn add_name(&mut self, name: Vec<Token>, is_full: bool) {
-        let stems =
-            |name: &[Token]| -> Vec<_> { name.iter().map(|token| token.stem(self.language)).collect() };
-        let Some(last) = name.last().and_then(|last| last.stem(self.language)) else { return };
-        let is_same = |known: &Vec<Token>| stems(known) == stems(&name);
+        let last = name.last().and_then(|last| last.stem(self.language)).map(Cow::into_owned);
+        let Some(last) = last else { return };
+        let stem = |token: &'_ Token| token.stem(self.language).map(Cow::into_owned);
+        let is_same = |known: &Vec<Token>| known.iter().map(stem).eq(name.iter().map(stem));
         let is_only =
             is_full && self.names.get(&last).is_none_or(|known| known.as_ref().is_some_and(is_same));
         self.names.insert(last, is_only.then_some(name));
@@ -144,7 +145,7 @@ impl<'l> TextReader<'l> {
             let is_alone = token.is_word()
                 && tokens.get(index + 1).is_none_or(|next| !next.is_word() || next.is(WordClass::Verb));
             let stem = token.stem(self.language).filter(|_| is_definite && is_alone);
-            let name = stem.and_then(|stem| self.names.get(&stem)).and_then(Option::as_ref);
+            let name = stem.and_then(|stem| self.names.get(&*stem)).and_then(Option::as_ref);
             match name {
                 Some(name) => {
                     has_names = true;
@@ -553,7 +554,7 @@ fn frame(tokens: impl Iterator<Item = Token>, language: &Language) -> Frame {
             }
             TokenKind::Class(WordClass::Auxiliary, name) => words.push(language.lemma(name).to_owned()),
             TokenKind::Class(_, name) => words.push(name.to_owned()),
-            TokenKind::Word(word) => words.push(word.stem),
+            TokenKind::Word(word) => words.push(word.stem.clone()),
             TokenKind::Quantity(quantity) => words.push(quantity.to_string()),
         }
     }

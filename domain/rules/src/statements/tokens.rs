@@ -4,7 +4,9 @@ use super::language::{Language, WordClass};
 use super::quantity::{Quantity, leading_quantity};
 use crate::result::ComparisonResult;
 use crate::words::words;
+use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The most words, numbers and marks of a sentence that is read. The costs of a sentence grow with their square.
 pub(super) const TOKENS_MAX: usize = 400;
@@ -83,7 +85,7 @@ pub(crate) enum Voice {
 
 #[derive(Debug, Clone)]
 pub(super) enum TokenKind {
-    Word(Word),
+    Word(Arc<Word>),
     Quantity(Quantity),
     Class(WordClass, &'static str),
     /// A comma or another mark between parts.
@@ -185,7 +187,7 @@ impl TokenReader<'_> {
         self.push(TokenKind::Quantity(quantity), range.start..end);
         if rest.starts_with("twice") || rest.starts_with("zweimal") {
             let word = Word::known(self.language.times, self.language);
-            self.push(TokenKind::Word(word), range.start..end);
+            self.push(TokenKind::Word(word.into()), range.start..end);
         }
         while self.words.get(self.next).is_some_and(|(range, _)| range.start < end) {
             self.next += 1;
@@ -215,12 +217,11 @@ impl TokenReader<'_> {
     fn read_word(&mut self, range: Range<usize>, word: &str) {
         let class = |count: usize| {
             let words = self.words.get(self.next..self.next + count)?;
-            let words: Vec<String> =
-                words.iter().map(|(_, word)| word.to_lowercase().replace('’', "'")).collect();
+            let words: Vec<String> = words.iter().map(|(_, word)| lower(word)).collect();
             let (class, name) = self.language.class(&words.join(" "))?;
             (!is_name(self.text, range.start, word, class)).then_some((count, TokenKind::Class(class, name)))
         };
-        let known = (1..=self.language.phrase_max_words).rev().find_map(class);
+        let known = (1..=self.language.phrase_words(&lower(word))).rev().find_map(class);
         let (count, kind) = match known {
             Some((count, kind)) => (count, Some(kind)),
             None => (1, kind_of(word, self.language)),
@@ -238,9 +239,17 @@ impl TokenReader<'_> {
     }
 }
 
+/// `word` in lower case, with plain apostrophes.
+fn lower(word: &str) -> String {
+    word.to_lowercase().replace('’', "'")
+}
+
 /// The two words of "isn't", "cannot", "it's" or "they'll".
 fn split_contraction(word: &str, language: &Language) -> Option<[(WordClass, &'static str); 2]> {
-    let lower = word.to_lowercase().replace('’', "'");
+    if !word.contains(['\'', '’']) && !word.eq_ignore_ascii_case("cannot") {
+        return None;
+    }
+    let lower = lower(word);
     let (base, ending) = match lower.as_str() {
         "cannot" | "can't" => ("can", "not"),
         "won't" => ("will", "not"),
@@ -276,7 +285,7 @@ fn is_name(text: &str, start: usize, word: &str, class: WordClass) -> bool {
 
 fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
     if word.contains(char::is_alphanumeric) {
-        let lower = word.to_lowercase().replace('’', "'");
+        let lower = lower(word);
         let is_capital = word.starts_with(char::is_uppercase);
         let base = lower.strip_suffix("'s").unwrap_or(&lower);
         let base = if is_capital { base } else { language.verb_of(base) };
@@ -286,12 +295,13 @@ fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
         let noun = if is_code { base.to_owned() } else { language.noun(base, is_capital) };
         let is_name = is_capital && !language.is_verb_second;
         let own_stem = language.listed_stem(base);
-        return Some(TokenKind::Word(Word { stem, own_stem, noun, text: lower, is_name }));
+        let word = Word { stem, own_stem, noun, text: lower, is_name };
+        return Some(TokenKind::Word(word.into()));
     }
     match word {
         "," | ";" | "–" | "—" => Some(TokenKind::Break),
         ":" => Some(TokenKind::Colon),
-        _ => word.chars().all(is_symbol).then(|| TokenKind::Word(Word::plain(word))),
+        _ => word.chars().all(is_symbol).then(|| TokenKind::Word(Word::plain(word).into())),
     }
 }
 
@@ -358,7 +368,7 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<T
         let is_followed = tokens.get(index + 1).is_some_and(|next| next.is_content() && gap(next));
         if is_number && before.is_content() && !is_followed && before.range.end + 1 == token.range.start {
             let text = text.get(token.range.clone()).unwrap_or_default().to_lowercase();
-            let kind = TokenKind::Word(Word::plain(&text));
+            let kind = TokenKind::Word(Word::plain(&text).into());
             if let Some(token) = tokens.get_mut(index) {
                 token.kind = kind;
             }
@@ -422,18 +432,30 @@ impl Token {
         matches!(self.kind, TokenKind::Word(_) | TokenKind::Class(WordClass::Verb | WordClass::Narrowing, _))
     }
 
-    pub(super) fn as_word(&self, language: &Language) -> Option<Word> {
+    pub(super) fn as_word(&self, language: &Language) -> Option<Arc<Word>> {
         match &self.kind {
-            TokenKind::Word(word) => Some(word.clone()),
+            TokenKind::Word(word) => Some(Arc::clone(word)),
             TokenKind::Class(WordClass::Verb | WordClass::Narrowing, name) => {
-                Some(Word::known(name, language))
+                Some(Word::known(name, language).into())
             }
             _ => None,
         }
     }
 
-    pub(super) fn stem(&self, language: &Language) -> Option<String> {
-        self.as_word(language).map(|word| word.stem)
+    /// The text of a word, in lower case.
+    pub(super) fn word_text(&self) -> Option<&str> {
+        match &self.kind {
+            TokenKind::Word(word) => Some(&word.text),
+            TokenKind::Class(WordClass::Verb | WordClass::Narrowing, name) => Some(name),
+            _ => None,
+        }
+    }
+
+    pub(super) fn stem(&self, language: &Language) -> Option<Cow<'_, str>> {
+        match &self.kind {
+            TokenKind::Word(word) => Some(Cow::Borrowed(&word.stem)),
+            _ => self.word_text().map(|name| Cow::Owned(language.stem(name))),
+        }
     }
 }
 
