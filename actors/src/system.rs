@@ -126,6 +126,8 @@ pub struct ActorSystem {
     pub order_waits: OrderWaits,
     /// The actor that stores verdicts.
     pub cache: ActorHandle<VerdictCache>,
+    /// The memory of the cache.
+    pub hot_verdicts: HotVerdicts,
     /// The service that checks text against facts.
     pub rules: RuleService,
     /// The actor that limits calls of the model.
@@ -200,7 +202,7 @@ impl ActorSystem {
         let outbox_metrics = OutboxMetrics::register(registry);
         let order_metrics = OrderMetrics::register(registry, &applications);
         let verification_metrics = VerificationMetrics::register(registry);
-        let cache_reads = CacheReadMetrics::register(registry);
+        let hot_verdicts = HotVerdicts::new(hot_bytes, CacheReadMetrics::register(registry));
         let lookup_metrics = LookupMetrics::register(registry);
         let logger_metrics = LoggerMetrics::register(registry);
         let (gate, policies) = (policy.clone(), Arc::new(policy.policies.clone()));
@@ -291,10 +293,10 @@ impl ActorSystem {
         let order_progress = OrderProgress::default();
         let cache = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
+            let hot = hot_verdicts.clone();
             let (orders, order_metrics) = (order_progress.clone(), order_metrics.clone());
             let listeners = DeliveryListeners { mails, orders, order_metrics, comparisons };
-            let make =
-                move || VerdictCache::new(store, log, clock, listeners, cache_reads, policy, hot_bytes);
+            let make = move || VerdictCache::new(store, log, clock, listeners, hot, policy);
             starter.start("cache", &here, queue, make)
         };
 
@@ -366,6 +368,7 @@ impl ActorSystem {
             orders,
             order_waits,
             cache,
+            hot_verdicts,
             rules,
             rate_limiter,
             notifier,

@@ -2,7 +2,8 @@
 //!
 //! The store holds all verdicts and is authoritative. The actor keeps the most recently used ones in memory,
 //! as the bytes of the response. Each was read from the store, which returns only durable verdicts that it
-//! has judged again. A purge removes the verdict from memory, too.
+//! has judged again. A purge removes the verdict from memory, too. Only the actor writes this memory; reads of it need no
+//! message.
 
 mod admit;
 mod find;
@@ -43,7 +44,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use quick_cache::Weighter;
-use quick_cache::unsync::Cache as HotCache;
+use quick_cache::sync::Cache as HotCache;
 use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -100,11 +101,37 @@ pub struct VerdictCache {
     log: LoggerHandle,
     clock: Clock,
     listeners: DeliveryListeners,
-    reads: CacheReadMetrics,
+    hot: HotVerdicts,
     policy: PolicyConfig,
     rejecting_checks: rejecting_checks::RejectingCheckUsage,
-    hot_bytes: u64,
-    hot: HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter>,
+}
+
+/// The most recently used verdicts.
+#[derive(Debug, Clone)]
+pub struct HotVerdicts {
+    verdicts: Arc<HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter>>,
+    reads: CacheReadMetrics,
+    /// The counter of the hits here, of `reads`.
+    hits: Counter,
+}
+
+impl HotVerdicts {
+    /// Memory for verdicts of `hot_bytes` bytes.
+    #[must_use]
+    pub fn new(hot_bytes: u64, reads: CacheReadMetrics) -> Self {
+        let entries = usize::try_from(hot_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
+        let verdicts = Arc::new(HotCache::with_weighter(entries, hot_bytes, VerdictWeighter));
+        let hits = reads.counter(CacheReadResult::HitMemory);
+        Self { verdicts, reads, hits }
+    }
+
+    /// The verdict of a session, counted as a read. `None` if only the store may have it.
+    #[must_use]
+    pub fn read(&self, session_id: &SessionId) -> Option<Arc<CachedVerdict>> {
+        let cached = self.verdicts.get(session_id)?;
+        self.hits.inc();
+        Some(cached)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -122,49 +149,33 @@ impl VerdictCache {
         log: LoggerHandle,
         clock: Clock,
         listeners: DeliveryListeners,
-        reads: CacheReadMetrics,
+        hot: HotVerdicts,
         policy: PolicyConfig,
-        hot_bytes: u64,
     ) -> Self {
         let rejecting_checks = rejecting_checks::RejectingCheckUsage::default();
-        Self {
-            store,
-            log,
-            clock,
-            listeners,
-            reads,
-            policy,
-            rejecting_checks,
-            hot_bytes,
-            hot: empty(hot_bytes),
-        }
+        Self { store, log, clock, listeners, hot, policy, rejecting_checks }
     }
 
-    fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<CachedVerdict>>, VerdictCacheError> {
+    fn read(&self, session_id: &SessionId) -> Result<Option<Arc<CachedVerdict>>, VerdictCacheError> {
         let (cached, found_in) = self.look_up(session_id)?;
-        self.reads.count_read(found_in);
+        self.hot.reads.counter(found_in).inc();
         Ok(cached)
     }
 
     fn look_up(
-        &mut self,
+        &self,
         session_id: &SessionId,
     ) -> Result<(Option<Arc<CachedVerdict>>, CacheReadResult), StoreError> {
-        if let Some(cached) = self.hot.get(session_id) {
-            return Ok((Some(Arc::clone(cached)), CacheReadResult::HitMemory));
+        if let Some(cached) = self.hot.verdicts.get(session_id) {
+            return Ok((Some(cached), CacheReadResult::HitMemory));
         }
         let Some((delivery, _)) = self.store.verdict(session_id)? else {
             return Ok((None, CacheReadResult::Miss));
         };
         let cached = Arc::new(CachedVerdict::from(delivery));
-        self.hot.insert(session_id.clone(), Arc::clone(&cached));
+        self.hot.verdicts.insert(session_id.clone(), Arc::clone(&cached));
         Ok((Some(cached), CacheReadResult::HitStore))
     }
-}
-
-fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<CachedVerdict>, VerdictWeighter> {
-    let entries = usize::try_from(hot_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
-    HotCache::with_weighter(entries, hot_bytes, VerdictWeighter)
 }
 
 async fn purge(
@@ -210,7 +221,7 @@ impl Actor for VerdictCache {
 
 impl Supervised for VerdictCache {
     fn restarting(&mut self, _: &mut Context<Self>) {
-        self.hot = empty(self.hot_bytes);
+        self.hot.verdicts.clear();
     }
 }
 
@@ -240,7 +251,7 @@ impl Handler<EvictVerdict> for VerdictCache {
     type Result = ();
 
     fn handle(&mut self, EvictVerdict(session_id): EvictVerdict, _: &mut Context<Self>) {
-        self.hot.remove(&session_id);
+        self.hot.verdicts.remove(&session_id);
     }
 }
 
@@ -425,8 +436,8 @@ impl CacheReadMetrics {
         ))
     }
 
-    fn count_read(&self, result: CacheReadResult) {
-        self.0.get_or_create(&CacheReadLabels::new(result)).inc();
+    fn counter(&self, result: CacheReadResult) -> Counter {
+        self.0.get_or_create_owned(&CacheReadLabels::new(result))
     }
 }
 

@@ -154,8 +154,8 @@ macro_rules! text_of_name {
 }
 
 text_of_name! {
-    VersionName, NAME, "^[a-z0-9][a-z0-9-]{1,63}(@[0-9]+)?$";
-    VersionRef, VERSION, "^[a-z0-9][a-z0-9-]{1,63}@[0-9]+$";
+    VersionName, NAME, "^[a-z0-9][a-z0-9-]{1,63}(@[1-9][0-9]*)?$";
+    VersionRef, VERSION, "^[a-z0-9][a-z0-9-]{1,63}@[1-9][0-9]*$";
 }
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! The candidate of a check: one text, or the texts of one verdict.
 
 use super::check::CandidateCheck;
-use super::claims::{CandidateClaim, CandidateRange, sentences, split_claims};
+use super::claims::{CandidateClaim, CandidateRange, split_claims};
 use super::fact_set::FactSet;
 use super::facts::{FactSupport, SearchableFacts};
 use super::normalization::{OriginOffsets, normalize};
 use super::opposite_pairs::RequestedPairs;
-use super::plain_text::{HEADING, PlainText, QUOTE, is_line_end};
+use super::plain_text::PlainText;
 use super::result::{CandidateSpan, EvaluationMetrics, RuleResult, RuleVerdict};
-use super::table::{TableRow, table_rows};
 use domain_base::digest::Sha256Hex;
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
@@ -99,8 +98,7 @@ pub(super) struct RuleContext<'a> {
     sha256: OnceCell<Sha256Hex>,
     normal: OnceCell<Vec<NormalizedText<'a>>>,
     claims: OnceCell<Vec<CandidateClaim>>,
-    plain: OnceCell<Vec<PlainText<'a>>>,
-    sentences: OnceCell<Vec<CandidateRange>>,
+    plain: OnceCell<Vec<PlainText>>,
     supports: OnceCell<Vec<Option<FactSupport>>>,
     requested_pairs: OnceCell<RequestedPairs>,
     unsupported_claims: Cell<u64>,
@@ -114,7 +112,7 @@ impl<'a> RuleContext<'a> {
         unsupported_max: u64,
     ) -> Self {
         let (sha256, normal, claims, plain) = Default::default();
-        let (sentences, supports, requested_pairs) = Default::default();
+        let (supports, requested_pairs) = Default::default();
         let parts = &candidate.0;
         Self {
             check,
@@ -126,7 +124,6 @@ impl<'a> RuleContext<'a> {
             normal,
             claims,
             plain,
-            sentences,
             supports,
             requested_pairs,
             unsupported_claims: Cell::new(0),
@@ -160,16 +157,8 @@ impl<'a> RuleContext<'a> {
     }
 
     /// The texts without their layout.
-    pub(super) fn plain(&self) -> &[PlainText<'a>] {
+    pub(super) fn plain(&self) -> &[PlainText] {
         self.plain.get_or_init(|| self.texts().map(PlainText::of).collect())
-    }
-
-    /// The sentences by Unicode's boundaries, of the texts without their layout.
-    pub(super) fn sentences(&self) -> &[CandidateRange] {
-        let ranges = |(part, plain): (usize, &PlainText<'_>)| {
-            sentences(plain.text()).into_iter().map(move |range| CandidateRange { part, range })
-        };
-        self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(ranges).collect())
     }
 
     /// The text of a range without layout.
@@ -205,51 +194,6 @@ impl<'a> RuleContext<'a> {
     /// The range of the original text for a place in the normalized text.
     pub(super) fn origin(&self, within: &CandidateRange) -> Range<usize> {
         self.normal().get(within.part).map_or(0..0, |normal| normal.origin(within.range.clone()))
-    }
-
-    /// The lines of a part that are headings of Markdown.
-    pub(super) fn headings(&self, part: usize) -> Vec<Range<usize>> {
-        let text = self.parts.get(part).map_or("", |part| part.text);
-        let mut end = 0;
-        let lines = text.split_inclusive('\n').map(|line| {
-            end += line.len();
-            (end - line.len()..end, line)
-        });
-        lines.filter(|(_, line)| line.trim_start().starts_with('#')).map(|(range, _)| range).collect()
-    }
-
-    /// The level of the heading whose text begins at byte `at` of a part.
-    pub(super) fn heading_level(&self, part: usize, at: usize) -> usize {
-        let before = self.parts.get(part).and_then(|part| part.text.get(..at)).unwrap_or_default();
-        let marks = before.rsplit(is_line_end).next().unwrap_or_default();
-        marks.bytes().filter(|mark| *mark == b'#').count()
-    }
-
-    /// The rows of the tables of a part, in its text without layout. `of` is the word between a property and what has it.
-    pub(super) fn table_rows(&self, part: usize, of: &str) -> Vec<TableRow<'_>> {
-        table_rows(self.plain().get(part).map_or("", PlainText::text), of)
-    }
-
-    /// Whether marks of deleted text stand within or beside `range` of a part.
-    pub(super) fn is_struck(&self, part: usize, range: Range<usize>) -> bool {
-        let text = self.parts.get(part).map_or("", |part| part.text);
-        let (before, rest) = text.split_at_checked(range.start).unwrap_or_default();
-        let (within, after) = rest.split_at_checked(range.len()).unwrap_or_default();
-        const DELETED: &str = "~~";
-        before.ends_with(DELETED) || within.contains(DELETED) || after.starts_with(DELETED)
-    }
-
-    /// Whether an item of a list begins at byte `at` of a part: its line begins with a bullet or a number.
-    pub(super) fn is_list_item(&self, part: usize, at: usize) -> bool {
-        // longer than an indentation with its bullet; without it, a long line of many sentences would take quadratic time
-        const HEAD_MAX_BYTES: usize = 64;
-        let before = self.parts.get(part).and_then(|part| part.text.get(..at)).unwrap_or_default();
-        let start = before.floor_char_boundary(before.len().saturating_sub(HEAD_MAX_BYTES));
-        let head = before.get(start..).unwrap_or_default();
-        let is_whole = start == 0 || head.contains(is_line_end);
-        let line = head.rsplit(is_line_end).next().unwrap_or_default().trim_start();
-        let is_mark = || PlainText::of(&format!("{line}x")).text() == "x";
-        is_whole && !line.is_empty() && !line.starts_with([HEADING, QUOTE]) && is_mark()
     }
 
     /// The text of a fact, as it was given.

@@ -202,7 +202,7 @@ impl CandidateCheck {
         facts_from: Option<&[FactsFrom]>,
         wordlist: Option<&WordlistName>,
     ) -> Self {
-        /// What a check is recognized by.
+        /// The members by which a repeated request is recognized.
         #[derive(Serialize)]
         struct RequestInput<'a> {
             facts: &'a [String],
@@ -313,7 +313,9 @@ impl CandidateCheck {
             ("expected.contradiction_ids", !contradiction_ids.is_empty(), contradictions()),
             ("expected.contradiction_pairs", !contradiction_pairs.is_empty(), contradictions()),
             ("constraints", !self.constraints.is_empty(), vec![RuleId::Cont002]),
+            ("language", !self.language.is_default(), vec![RuleId::Prec013]),
             ("wordlist", self.wordlist.is_some(), vec![RuleId::Prec013]),
+            ("derive", self.derive, vec![RuleId::Prec013]),
             (
                 "expected.max_unsupported_claims",
                 threshold,

@@ -1,6 +1,5 @@
 //! Texts without layout: the numbers and bullets of lists and Markdown's marks are removed.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -11,10 +10,10 @@ pub(super) const BULLETS: [char; 3] = ['-', '*', '•'];
 pub(super) const LIST_NUMBER_MAX_DIGITS: usize = 3;
 
 /// The mark at the beginning of a quoted line.
-pub(super) const QUOTE: char = '>';
+const QUOTE: char = '>';
 
 /// The mark of a heading, once or more.
-pub(super) const HEADING: char = '#';
+const HEADING: char = '#';
 
 /// The maximum level of a heading.
 pub(super) const HEADING_MAX: usize = 6;
@@ -22,26 +21,91 @@ pub(super) const HEADING_MAX: usize = 6;
 /// The marks around emphasis, code and deleted text.
 pub(super) const MARKS: [&str; 4] = ["*", "_", "`", "~~"];
 
+/// The mark around deleted text.
+const DELETED: &str = "~~";
+
 /// A text without its layout, with a map to the original text.
-#[derive(Debug)]
-pub(super) struct PlainText<'a> {
-    text: Cow<'a, str>,
+#[derive(Debug, Default)]
+pub(super) struct PlainText {
+    text: String,
     /// For each removed piece: its offset in `text`, and the number of bytes removed up to there.
     shifts: Vec<(usize, usize)>,
+    lines: Vec<PlainLine>,
+    /// The offsets in `text` of the marks around deleted text.
+    strikes: Vec<usize>,
 }
 
-impl<'a> PlainText<'a> {
+#[derive(Debug)]
+struct PlainLine {
+    /// Its offset in the text.
+    start: usize,
+    head: LineHead,
+}
+
+/// The marks at the beginning of a line.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LineHead {
+    bytes: usize,
+    /// The number of marks of a heading; 0 if the line is none.
+    level: usize,
+    /// Whether there is a bullet or a list number.
+    is_item: bool,
+}
+
+impl PlainText {
     /// Removes the layout of `text`.
-    pub(super) fn of(text: &'a str) -> Self {
-        let mut plain = Self { text: Cow::Borrowed(""), shifts: Vec::new() };
-        let mut from = 0;
-        for dropped in layout(text) {
-            plain.text += text.get(from..dropped.start).unwrap_or_default();
-            from = dropped.end;
-            plain.shifts.push((plain.text.len(), from - plain.text.len()));
+    pub(super) fn of(text: &str) -> Self {
+        let mut plain = Self::default();
+        let mut is_code = false;
+        for line in text.split_inclusive(is_line_end) {
+            // what looks like a heading in code is none
+            let is_fence = is_fence(line);
+            let head = if is_code || is_fence { LineHead::default() } else { line_head(line) };
+            is_code ^= is_fence;
+            let content = line.get(head.bytes..).unwrap_or_default();
+            plain.remove(head.bytes);
+            plain.lines.push(PlainLine { start: plain.text.len(), head });
+            let mut from = 0;
+            for mark in marks(content) {
+                plain.text += content.get(from..mark.start).unwrap_or_default();
+                if content.get(mark.clone()).is_some_and(|mark| mark.contains(DELETED)) {
+                    plain.strikes.push(plain.text.len());
+                }
+                plain.remove(mark.len());
+                from = mark.end;
+            }
+            plain.text += content.get(from..).unwrap_or_default();
         }
-        plain.text += text.get(from..).unwrap_or_default();
         plain
+    }
+
+    /// Notes that `bytes` bytes of the original text are removed here.
+    fn remove(&mut self, bytes: usize) {
+        if bytes > 0 {
+            let before = self.shifts.last().map_or(0, |(_, before)| *before);
+            self.shifts.push((self.text.len(), before + bytes));
+        }
+    }
+
+    fn line_at(&self, at: usize) -> Option<&PlainLine> {
+        let before = self.lines.partition_point(|line| line.start <= at).checked_sub(1)?;
+        self.lines.get(before)
+    }
+
+    /// The level of the heading whose line has byte `at`; 0 if the line is no heading.
+    pub(super) fn heading_level(&self, at: usize) -> usize {
+        self.line_at(at).map_or(0, |line| line.head.level)
+    }
+
+    /// Whether an item of a list begins at byte `at`.
+    pub(super) fn is_item(&self, at: usize) -> bool {
+        self.line_at(at).is_some_and(|line| line.head.is_item && line.start == at)
+    }
+
+    /// Whether a part of `range` is deleted, or a mark of that is beside it.
+    pub(super) fn is_struck(&self, range: &Range<usize>) -> bool {
+        let before = self.strikes.partition_point(|at| *at < range.start);
+        before % 2 == 1 || self.strikes.get(before).is_some_and(|at| *at <= range.end)
     }
 
     pub(super) fn text(&self) -> &str {
@@ -70,34 +134,32 @@ pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() && !is_line_end(character)
 }
 
-/// The ranges of the marks at the beginnings of lines and within them, in their order.
-fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
-    let mut end = 0;
-    text.split_inclusive(is_line_end).flat_map(move |line| {
-        let start = end;
-        end += line.len();
-        let content = strip_line_head(line).unwrap_or(line);
-        let head = start..end - content.len();
-        let marks = marks(content).into_iter();
-        let marks = marks.map(move |mark| end - content.len() + mark.start..end - content.len() + mark.end);
-        (!head.is_empty()).then_some(head).into_iter().chain(marks)
+/// Whether `line` begins or ends a block of code.
+fn is_fence(line: &str) -> bool {
+    let line = line.trim();
+    ["```", "~~~"].iter().any(|fence| {
+        let rest = line.strip_prefix(fence).map(|rest| rest.trim_start_matches(&fence[..1]));
+        rest.is_some_and(|rest| !rest.contains(&fence[..1]))
     })
 }
 
-/// The rest of `line` after a quotation mark, a bullet or list number, and a heading mark. `None` if the rest has no
-/// letter or digit. A number alone is a claim.
-fn strip_line_head(line: &str) -> Option<&str> {
+/// The quotation marks, a bullet or list number, and a heading mark at the beginning of `line`. None if the rest has no letter
+/// or digit. A number alone is a claim.
+fn line_head(line: &str) -> LineHead {
     let mut text = line.trim_start();
     while let Some(rest) = strip_quote_mark(text) {
         text = rest;
     }
-    for head in [item, heading] {
-        let rest = head(text).and_then(|head| text.get(head..)).unwrap_or_default();
-        if rest.starts_with(char::is_whitespace) {
-            text = rest.trim_start();
-        }
-    }
-    text.contains(char::is_alphanumeric).then_some(text)
+    let mut strip = |length: fn(&str) -> Option<usize>| {
+        let bytes = length(text)?;
+        let rest = text.get(bytes..).filter(|rest| rest.starts_with(char::is_whitespace))?;
+        text = rest.trim_start();
+        Some(bytes)
+    };
+    let is_item = strip(item).is_some();
+    let level = strip(heading).unwrap_or(0);
+    let head = LineHead { bytes: line.len() - text.len(), level, is_item };
+    if text.contains(char::is_alphanumeric) { head } else { LineHead::default() }
 }
 
 /// The rest after a quotation mark. Before a number, `>` is a comparison.

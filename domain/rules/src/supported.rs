@@ -11,8 +11,7 @@ use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
 use crate::findings::{FullViolation, RuleError, RuleFindings};
 use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
-use crate::statements::{Derivation, EXAMINED_MAX, FactParts, Language, Part, Sentence, TextReader};
-use crate::table::CellClaim;
+use crate::statements::{Derivation, EXAMINED_MAX, FactParts, Part, Sentence, read_text};
 
 use std::iter;
 use std::ops::Range;
@@ -20,7 +19,6 @@ use std::ops::Range;
 /// The check of a candidate.
 struct ClaimCheck<'c, 'a> {
     context: &'c RuleContext<'a>,
-    language: &'c Language,
     facts: &'c FactParts,
     /// The parts of facts that may still be examined.
     left: usize,
@@ -55,9 +53,11 @@ pub(crate) fn supported_claims(
     let parts = context.facts.parts(context.check);
     let facts = parts.get_or_init(|| FactParts::of(&context.check.facts, language));
     let (left, violations) = (EXAMINED_MAX, Vec::new());
-    let mut check = ClaimCheck { context, language, facts, left, unsupported: 0, violations };
-    for text in context.sentences().chunk_by(|one, other| one.part == other.part) {
-        check.check_text(text, findings);
+    let mut check = ClaimCheck { context, facts, left, unsupported: 0, violations };
+    for (part, plain) in context.plain().iter().enumerate() {
+        read_text(plain, language, |range, sentence| {
+            check.check_sentence(&CandidateRange { part, range }, &sentence, findings);
+        });
     }
     let ClaimCheck { unsupported, violations, .. } = check;
     context.count_unsupported(unsupported);
@@ -94,91 +94,6 @@ impl ClaimCheck<'_, '_> {
             comparisons: vec![comparison],
             faults: Vec::new(),
         })
-    }
-
-    /// Checks the sentences of one text.
-    fn check_text(&mut self, sentences: &[CandidateRange], findings: &mut RuleFindings) {
-        let (context, language) = (self.context, self.language);
-        let Some(first) = sentences.first() else { return };
-        let headings = context.headings(first.part);
-        let mut rows = context.table_rows(first.part, language.of).into_iter().peekable();
-        let mut rows_end = 0;
-        let origin = |within: &CandidateRange| context.plain_origin(within.part, within.range.clone());
-        let is_item = |within: &CandidateRange| context.is_list_item(within.part, origin(within).start);
-        let mut reader = TextReader::new(language);
-        // the levels of the headings that limit what is under them
-        let mut limits: Vec<usize> = Vec::new();
-        // "The plan includes:", which each item of the list after it continues
-        let mut lead = String::new();
-        for (index, within) in sentences.iter().enumerate() {
-            while let Some(row) = rows.next_if(|row| row.range.start <= within.range.start) {
-                rows_end = row.range.end;
-                for claim in row.claims {
-                    self.check_cell(within.part, claim, &mut reader, !limits.is_empty(), findings);
-                }
-            }
-            let text = context.plain_at(within);
-            if within.range.start < rows_end || !text.contains(char::is_alphanumeric) {
-                continue;
-            }
-            if is_in(&headings, origin(within).start) {
-                let level = context.heading_level(within.part, origin(within).start);
-                limits.retain(|above| *above < level);
-                if TextReader::new(language).read(text).is_limiting {
-                    limits.push(level);
-                }
-                continue;
-            }
-            if !is_item(within) {
-                lead.clear();
-            }
-            let mut sentence = reader.read(&format!("{lead}{text}"));
-            let before_items =
-                text.trim_end().strip_suffix(':').filter(|_| sentences.get(index + 1).is_some_and(is_item));
-            if let Some(before) = before_items.filter(|_| sentence.parts.iter().any(|part| part.has_verb)) {
-                let question =
-                    before.trim_start().split_once(' ').filter(|(what, _)| matches!(*what, "What" | "Was"));
-                lead = format!("{} ", question.map_or(before, |(_, rest)| rest));
-                continue;
-            }
-            sentence.remove_lead(lead.len());
-            self.check_below(within, sentence, !limits.is_empty(), findings);
-        }
-    }
-
-    fn check_cell(
-        &mut self,
-        part: usize,
-        claim: CellClaim<'_>,
-        reader: &mut TextReader<'_>,
-        is_limited: bool,
-        findings: &mut RuleFindings,
-    ) {
-        let is_limited = is_limited || TextReader::new(self.language).read(claim.head).is_limiting;
-        // "it" before, in and after a table means nothing in particular
-        reader.forget_subject();
-        let mut sentence = reader.read(&claim.sentence);
-        reader.forget_subject();
-        sentence.compose(claim.sentence, claim.range.len());
-        self.check_below(&CandidateRange { part, range: claim.range }, sentence, is_limited, findings);
-    }
-
-    /// Checks a sentence below a heading, which may limit it.
-    fn check_below(
-        &mut self,
-        within: &CandidateRange,
-        mut sentence: Sentence,
-        is_limited: bool,
-        findings: &mut RuleFindings,
-    ) {
-        if is_limited {
-            sentence.set_undecidable("the heading limits it");
-        }
-        let origin = self.context.plain_origin(within.part, within.range.clone());
-        if self.context.is_struck(within.part, origin) {
-            sentence.set_undecidable("it is struck out");
-        }
-        self.check_sentence(within, &sentence, findings);
     }
 
     fn check_sentence(&mut self, within: &CandidateRange, sentence: &Sentence, findings: &mut RuleFindings) {
@@ -250,10 +165,4 @@ impl ClaimCheck<'_, '_> {
             self.violations.push((within.part, origin, message));
         }
     }
-}
-
-/// Whether one of `ranges`, which are sorted, has `at`.
-fn is_in(ranges: &[Range<usize>], at: usize) -> bool {
-    let before = ranges.partition_point(|range| range.start <= at);
-    before.checked_sub(1).and_then(|last| ranges.get(last)).is_some_and(|range| range.contains(&at))
 }

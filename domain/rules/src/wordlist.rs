@@ -47,7 +47,7 @@ pub struct Wordlist {
     /// 4 words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub synonyms: Vec<Vec<String>>,
-    /// Abbreviations, each with the word or the phrase that it stands for; at most 1,000. Their letters count as they are written.
+    /// Abbreviations, each with the word or the phrase that it means; at most 1,000. Their letters count as they are written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub abbreviations: BTreeMap<String, String>,
     /// Spellings of units after a number; at most 100. Their letters count as they are written.
@@ -275,7 +275,7 @@ impl CompiledWordlist {
     /// The tables of its language with its words.
     ///
     /// # Errors
-    /// The list was registered with an earlier release, and is not valid any more.
+    /// The list was registered with an earlier release, and is no longer valid.
     pub(crate) fn tables(&self) -> Result<&Language, &WordlistError> {
         self.tables.get_or_init(|| self.document.compile()).as_ref()
     }

@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 const GROUP_MAX: usize = 512;
 /// The bytes by which the synced file grows, so that most groups overwrite.
 const GROWTH_BYTES: usize = 8 << 20;
-/// What the head of a group takes: its length and its checksum.
+/// The head of a group: its length and its checksum.
 const HEAD_BYTES: usize = 12;
 const CALLER: &str = r#"{"uid":0,"gid":0,"pid":25977,"application":"default","request_id":"6384-2"}"#;
 
@@ -41,7 +41,7 @@ struct FloorRequest<'a> {
     raw: Cow<'a, str>,
 }
 
-/// What the writing thread stores.
+/// A submission for the writing thread.
 #[derive(Serialize)]
 struct FloorRecord {
     session_id: String,

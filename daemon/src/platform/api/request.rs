@@ -30,14 +30,17 @@ use serde_json::de::SliceRead;
 use serde_json::error::Category;
 use serde_json::{Map, Value, json};
 use serde_path_to_error::Track;
+use std::any::TypeId;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 use utoipa::openapi::Required;
+use utoipa::openapi::path::Parameter;
 
 /// The list of the paths of the routes' socket, for errors.
 pub(crate) const PATHS: &str = "/openapi.json; this is the routes' socket";
@@ -256,7 +259,28 @@ pub fn parse_session_id(
 /// The query parameters of a request. An unknown parameter is an error, since it may be misspelled.
 pub struct QueryParams<T>(pub T);
 
-impl<S: Sync, T: DeserializeOwned + IntoParams> FromRequestParts<S> for QueryParams<T> {
+/// A query parameter that a path has.
+struct KnownParam {
+    name: String,
+    schema: Value,
+    is_required: bool,
+}
+
+/// The query parameters of `T`. They are built at the first request, since building takes longer than the rest of a read.
+fn known_params<T: IntoParams + 'static>() -> &'static [KnownParam] {
+    static KNOWN: Mutex<BTreeMap<TypeId, &'static [KnownParam]>> = Mutex::new(BTreeMap::new());
+    let known = |param: Parameter| KnownParam {
+        schema: json!(param.schema),
+        is_required: param.required == Required::True,
+        name: param.name,
+    };
+    let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    // as many as there are types of parameters
+    all.entry(TypeId::of::<T>())
+        .or_insert_with(|| T::into_params(|| None).into_iter().map(known).collect::<Vec<_>>().leak())
+}
+
+impl<S: Sync, T: DeserializeOwned + IntoParams + 'static> FromRequestParts<S> for QueryParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
@@ -269,10 +293,10 @@ impl<S: Sync, T: DeserializeOwned + IntoParams> FromRequestParts<S> for QueryPar
 ///
 /// # Errors
 /// The fault, with the parameter, its value and the allowed values.
-fn parse_params<T: DeserializeOwned + IntoParams>(uri: &Uri) -> Result<T, String> {
+fn parse_params<T: DeserializeOwned + IntoParams + 'static>(uri: &Uri) -> Result<T, String> {
     let Query(given) =
         Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|error| error.body_text())?;
-    let known = T::into_params(|| None);
+    let known = known_params::<T>();
     let mut values = Map::new();
     for (name, text) in &given {
         let Some(param) = known.iter().find(|param| param.name == *name) else {
@@ -280,18 +304,15 @@ fn parse_params<T: DeserializeOwned + IntoParams>(uri: &Uri) -> Result<T, String
             let (name, known) = (excerpt(name), known.join(", "));
             return Err(format!("`{name}` is not a query parameter of this path; allowed: {known}"));
         };
-        let schema = json!(param.schema);
-        let value = read_text(text, &schema);
-        check_value(&value, &schema)
+        let value = read_text(text, &param.schema);
+        check_value(&value, &param.schema)
             .map_err(|allowed| format!("`{name}` is `{}`; allowed: {allowed}", excerpt(text)))?;
         if values.insert(name.clone(), value).is_some() {
             return Err(format!("`{name}` occurs twice; send it once"));
         }
     }
     let is_missing = |name: &str| !values.contains_key(name);
-    if let Some(param) =
-        known.iter().find(|param| param.required == Required::True && is_missing(&param.name))
-    {
+    if let Some(param) = known.iter().find(|param| param.is_required && is_missing(&param.name)) {
         return Err(format!("`{}` is missing; send it as a query parameter", param.name));
     }
     serde_path_to_error::deserialize(Value::Object(values)).map_err(|error| {
@@ -596,11 +617,11 @@ mod tests {
     use domain_verdict::wire::OutboxParams;
     use serde_json::{Value, json};
 
-    fn parse<T: DeserializeOwned + IntoParams>(query: &str) -> Result<T, String> {
+    fn parse<T: DeserializeOwned + IntoParams + 'static>(query: &str) -> Result<T, String> {
         parse_params(&format!("/v1/path?{query}").parse().expect("a valid URI"))
     }
 
-    fn check_faults<T: DeserializeOwned + IntoParams>(faults: &[(&str, &[&str])]) {
+    fn check_faults<T: DeserializeOwned + IntoParams + 'static>(faults: &[(&str, &[&str])]) {
         for (query, named) in faults {
             let fault = parse::<T>(query).err().expect("the parameters are refused");
             assert!(named.iter().all(|named| fault.contains(named)), "{query}: {fault}");

@@ -193,7 +193,7 @@ pub async fn read_verdict(
     QueryParams(VerdictParams { proof }): QueryParams<VerdictParams>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
-    let found = service.system.cache.ask(ReadVerdict(session_id.clone())).await??;
+    let found = read_cached(&service, &session_id).await?;
     if found.is_none() && method != Method::HEAD {
         look_up_unknown(&service, &session_id).await?;
     }
@@ -234,6 +234,17 @@ pub async fn read_verdict(
     let mut response = json_response(StatusCode::OK, body);
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache_status));
     Ok(response)
+}
+
+/// The cached verdict of a session. Only the cache itself reads the store.
+async fn read_cached(
+    service: &DaemonService,
+    session_id: &SessionId,
+) -> Result<Option<Arc<CachedVerdict>>, Problem> {
+    match service.system.hot_verdicts.read(session_id) {
+        Some(cached) => Ok(Some(cached)),
+        None => Ok(service.system.cache.ask(ReadVerdict(session_id.clone())).await??),
+    }
 }
 
 /// Looks the session up if it is unknown and the look-up is configured for its application. A found session is registered.
@@ -555,7 +566,7 @@ pub async fn read_cached_verdict(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
-    match service.system.cache.ask(ReadVerdict(session_id.clone())).await?? {
+    match read_cached(&service, &session_id).await? {
         Some(cached) => Ok(json_response(StatusCode::OK, cached.body.clone())),
         None => Err(Problem::verdict_not_cached(session_id.local())),
     }

@@ -43,6 +43,9 @@ impl FactParts {
         let Calculation { operation, terms: [one, other], result } = Calculation::of(&part.form)?;
         let (first, one) = self.amount_of(&one, part, left)?;
         let (second, other) = self.amount_of(&other, part, left)?;
+        if first == second {
+            return None;
+        }
         let (text, is_rounded) = operation.gives(&one, &other, &result.quantity)?;
         let comparison = ClaimComparison {
             aspect: ClaimAspect::Quantity,
@@ -53,13 +56,20 @@ impl FactParts {
         Some(Derivation { facts: [first, second], comparison })
     }
 
-    /// The fact with the form `term`, and its amount.
+    /// The fact with the form `term`, and its amount; `None` if facts state different amounts.
     fn amount_of(&self, term: &Form, part: &Part, left: &mut usize) -> Option<(u32, Quantity)> {
-        self.with_words_of(term, left).find_map(|(fact, stated)| {
+        let mut found: Option<(u32, Quantity)> = None;
+        for (fact, stated) in self.with_words_of(term, left) {
             let is_tense_same = part.tense.is_none() || stated.tense.is_none() || part.tense == stated.tense;
             let is_open = stated.frames.is_empty() && is_tense_same && term.is_in(&stated.form);
-            Some((fact, stated.form.amount().filter(|_| is_open)?.clone()))
-        })
+            let Some(amount) = stated.form.amount().filter(|_| is_open) else { continue };
+            match &found {
+                Some((_, known)) if known.as_number() != amount.as_number() => return None,
+                Some(_) => {}
+                None => found = Some((fact, amount.clone())),
+            }
+        }
+        found
     }
 }
 
@@ -135,7 +145,9 @@ impl Operation {
         let (one_value, unit) = one.as_number()?;
         let (other_value, other_unit) = other.as_number()?;
         let (wanted, result_unit) = result.as_number()?;
-        if unit != other_unit {
+        let zero = Decimal::from(0_i64);
+        // "5 % more" than 50 % can be 55 % or 52.5 %
+        if unit != other_unit || unit == "%" || *wanted <= zero {
             return None;
         }
         match self {
@@ -156,8 +168,7 @@ impl Operation {
                     Self::Growth => other_value.checked_sub(one_value),
                     _ => one_value.checked_sub(other_value),
                 };
-                let zero = Decimal::from(0_i64);
-                if result_unit != "%" || *one_value <= zero || *wanted <= zero {
+                if result_unit != "%" || *one_value <= zero {
                     return None;
                 }
                 let hundredfold = difference.ok()?.checked_mul(&Decimal::from(100_i64)).ok()?;

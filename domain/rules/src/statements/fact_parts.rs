@@ -2,10 +2,10 @@
 
 use super::form::{Form, Item, PlacedQuantity};
 use super::language::{Language, Tense};
+use super::layout::read_text;
 use super::part::{Frame, Part};
-use super::sentence::{Sentence, TextReader};
+use super::sentence::Sentence;
 use super::tokens::Word;
-use crate::claims::sentences;
 use crate::plain_text::PlainText;
 use crate::result::{ClaimAspect, ClaimComparison, ComparisonResult};
 use std::cmp::Reverse;
@@ -33,7 +33,7 @@ pub(crate) struct FactPart {
 
 /// The most parts of facts that are examined for a text. Without this limit, a text and facts of the same few words would take
 /// quadratic time.
-pub(crate) const EXAMINED_MAX: usize = 4_000_000;
+pub(crate) const EXAMINED_MAX: usize = 200_000;
 /// The most parts that are compared to name the nearest fact of a claim without support.
 const NEAREST_MAX: usize = 32;
 
@@ -41,13 +41,15 @@ impl FactParts {
     pub(crate) fn of(facts: &[String], language: &Language) -> Self {
         let mut all = Self::default();
         for (fact, text) in (0_u32..).zip(facts) {
-            let plain = PlainText::of(text);
-            let mut reader = TextReader::new(language);
-            for (index, range) in sentences(plain.text()).into_iter().enumerate() {
-                let mut sentence = reader.read(plain.text().get(range).unwrap_or_default());
+            let mut sentences = Vec::new();
+            read_text(&PlainText::of(text), language, |_, sentence| sentences.push(sentence));
+            // "The lamp is red. That is a lie."
+            if sentences.len() > 1 && sentences.iter().any(|sentence| sentence.is_on_truth) {
+                continue;
+            }
+            for (index, mut sentence) in sentences.into_iter().enumerate() {
                 if index > 0 && sentence.is_referring {
-                    // its words alone do not tell what it is about
-                    sentence.verbatim.clear();
+                    // its words alone do not show what it is about
                     let is_clear = |part: &Part| {
                         let is_open = |frame: &Frame| {
                             frame.words.iter().any(|word| language.is_pronoun(word) || word == "that")

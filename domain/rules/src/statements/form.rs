@@ -3,7 +3,7 @@
 //! Everything is compared, in its place. Two forms are equal if they have the same words, quantities and marks in the same
 //! order, except that phrases after the verb may be exchanged, and that active and passive sentences are compared.
 
-use super::language::{DAYS, Language, is_calendar};
+use super::language::Language;
 use super::quantity::{Quantity, QuantityMatch};
 use super::tokens::{Voice, Word};
 use crate::result::ComparisonResult;
@@ -101,7 +101,7 @@ fn are_same(claim: &[Item], fact: &[Item]) -> bool {
 
 /// In place of a preposition: a day or a time, with "on", "in" or "at" or without.
 pub(super) const TIME: &str = "at the time";
-/// The article of a thing that is known.
+/// A definite article.
 const DEFINITELY: Option<bool> = Some(true);
 
 pub(super) const OF: &str = "of";
@@ -236,7 +236,7 @@ impl Form {
             let is_bound = |phrase: &Vec<Item>| {
                 let is_time = phrase.first().is_some_and(|first| first.is_mark(TIME))
                     || !phrase.iter().any(Item::is_word)
-                    || phrase.iter().any(|item| matches!(item, Item::Word(word) if is_calendar(&word.text)));
+                    || phrase.iter().any(|item| matches!(item, Item::Word(word) if word.is_calendar));
                 let place = others.iter().position(|own| are_same(phrase, own));
                 let before = |place: usize| other.object.iter().chain(others.iter().take(place).flatten());
                 let follows_noun = |place: usize| before(place).any(Item::is_word);
@@ -272,7 +272,7 @@ impl Form {
         is_before_phrase && !other_has_amount || is_last && !other_has_amount && !other_has_article
     }
 
-    /// Whether it refers to something that only the sentence before tells.
+    /// Whether it refers to the sentence before.
     pub(super) fn is_referring(&self, language: &Language) -> bool {
         self.items().any(|item| match item {
             Item::Word(word) | Item::Verb(word) => language.references.contains(&&*word.stem),
@@ -289,7 +289,7 @@ impl Form {
         self.object.iter().any(|item| item.is_mark(OF))
     }
 
-    /// Whether another thing that its verb acts on is in the plural; `None` if there is no such thing. A name is none: it
+    /// Whether another noun that its verb acts on is in the plural; `None` if there is no such noun. A name is none: it
     /// would be repeated.
     pub(super) fn acts_on(&self) -> Option<bool> {
         let is_action = matches!(self.verb.last(), Some(Item::Verb(_))) && self.is_definite[1].is_some();
@@ -346,7 +346,7 @@ impl Form {
         self.verb.iter().any(|item| matches!(item, Item::Negation(_)))
     }
 
-    /// Whether subject and object of two sentences with "is" name one thing: "Seville was the warmest place".
+    /// Whether subject and object of two sentences with "is" have the same meaning: "Seville was the warmest place".
     fn is_exchangeable(&self, fact: &Self) -> bool {
         let is_name = |items: &[Item]| matches!(items.first(), Some(Item::Word(word)) if word.is_name);
         self.is_be()
@@ -373,7 +373,7 @@ impl Form {
             phrase.iter().skip(1).all(|item| item.is_word() || matches!(item, Item::Mark(_)))
         };
         // "by Friday"
-        let is_day = |item: &Item| matches!(item, Item::Word(word) if DAYS.contains(&&*word.text));
+        let is_day = |item: &Item| matches!(item, Item::Word(word) if word.is_calendar);
         let is_plain = |phrase: &Vec<Item>| is_plain(phrase) && !phrase.iter().any(is_day);
         let agent = self.phrases.iter().position(is_agent).filter(|_| self.voice == Voice::Passive);
         agent.filter(|agent| self.phrases.get(*agent).is_some_and(is_plain))

@@ -306,7 +306,7 @@ impl FormReader<'_> {
             self.items().push(Item::Mark(OF));
             return;
         }
-        // the case of a German noun tells who does what
+        // the case of a German noun shows who does what
         let mark = match (place, name) {
             (Place::Subject, "den" | "einen") => Some("den"),
             (Place::Subject | Place::Object, "dem" | "einem") => Some("dem"),

@@ -93,77 +93,11 @@ pub(super) enum WordClass {
     Narrowing,
 }
 
-/// The words of the calendar besides days of the week and months.
-const CALENDAR: &[&str] = &[
-    "day",
-    "night",
-    "week",
-    "weekend",
-    "month",
-    "year",
-    "morning",
-    "afternoon",
-    "evening",
-    "today",
-    "tomorrow",
-    "yesterday",
-    "spring",
-    "summer",
-    "autumn",
-    "winter",
-    "jahr",
-    "tag",
-    "woche",
-    "monat",
-    "nacht",
-    "heute",
-    "gestern",
-    "morgen",
-    "abend",
-];
-
-/// Whether `word`, in lower case, names a day, a month or a part of a day.
-pub(super) fn is_calendar(word: &str) -> bool {
-    const MONTHS: [&str; 12] = [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ];
-    CALENDAR.contains(&word) || DAYS.contains(&word) || MONTHS.contains(&word)
-}
-
-/// The days of the week.
-pub(super) const DAYS: [&str; 14] = [
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "montag",
-    "dienstag",
-    "mittwoch",
-    "donnerstag",
-    "freitag",
-    "samstag",
-    "sonntag",
-];
-
 /// A language, with the words of a word list.
 #[derive(Debug, Clone)]
 pub(crate) struct Language {
     pub(crate) vocabulary: Vocabulary,
-    /// The entries of one word or several, each with its class and the word that stands for all with the same meaning.
+    /// The entries of one word or several, each with its class and the word that represents all with the same meaning.
     phrases: HashMap<&'static str, (WordClass, &'static str)>,
     /// The most words of an entry, by its first word.
     phrase_words: HashMap<&'static str, usize>,
@@ -180,7 +114,7 @@ pub(crate) struct Language {
 }
 
 impl Language {
-    /// The class of a phrase in lower case, and the word that stands for it.
+    /// The class of a phrase in lower case, and the word that represents it.
     pub(super) fn class(&self, phrase: &str) -> Option<(WordClass, &'static str)> {
         self.phrases.get(phrase).copied()
     }
@@ -217,6 +151,11 @@ impl Language {
         let is_past = self.past.iter().any(|end| form.ends_with(end)) || is_irregular;
         let tense = if is_past { Tense::Past } else { Tense::Present };
         (!SEVERAL.contains(&form)).then_some(tense)
+    }
+
+    /// Whether it is German, whose units, scales and dates are its own.
+    pub(super) const fn is_german(&self) -> bool {
+        self.grammar.is_verb_second
     }
 
     /// Whether `word` is a day of the week.
@@ -326,6 +265,11 @@ pub(crate) struct Grammar {
     pub(super) doubts: &'static [&'static str],
     /// The stems of words that refer to the sentence before.
     pub(super) references: &'static [&'static str],
+    /// The words, as they are written, that state that something is true or false.
+    pub(super) on_truth: &'static [&'static str],
+    /// The days of the week, and the other words of the calendar without a number, besides months.
+    pub(super) week: &'static [&'static str],
+    pub(super) times_of_day: &'static [&'static str],
     /// The word for "times", as in "two times".
     pub(super) times: &'static str,
     /// The preposition before the one who acts, in a passive sentence.
@@ -396,8 +340,9 @@ fn language(
         calendar: HashSet::new(),
         grammar,
     };
-    language.days = DAYS.iter().map(|day| language.own_stem(day)).collect();
-    language.calendar = CALENDAR.iter().chain(&DAYS).map(|word| language.own_stem(word)).collect();
+    language.days = language.week.iter().map(|day| language.own_stem(day)).collect();
+    let calendar = language.times_of_day.iter().chain(language.week);
+    language.calendar = calendar.map(|word| language.own_stem(word)).collect();
     language
 }
 
@@ -457,7 +402,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             ),
             (
                 WordClass::Function,
-                "the, a, an, there, also, as well, now, moreover, additionally, furthermore, in addition, currently, namely, e.g, i.e",
+                "the, a, an, also, as well, now, moreover, additionally, furthermore, in addition, currently, namely, e.g, i.e",
             ),
             (
                 WordClass::Narrowing,
@@ -508,6 +453,39 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
             references: &[
                 "same", "other", "otherwis", "such", "1st", "2nd", "latter", "former", "too", "then", "that",
                 "one",
+            ],
+            on_truth: &[
+                "false",
+                "wrong",
+                "untrue",
+                "incorrect",
+                "lie",
+                "lies",
+                "myth",
+                "myths",
+                "fiction",
+                "debunked",
+                "true",
+                "correct",
+            ],
+            week: &["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"],
+            times_of_day: &[
+                "day",
+                "night",
+                "week",
+                "weekend",
+                "month",
+                "year",
+                "morning",
+                "afternoon",
+                "evening",
+                "today",
+                "tomorrow",
+                "yesterday",
+                "spring",
+                "summer",
+                "autumn",
+                "winter",
             ],
             times: "times",
             by: "by",
@@ -607,6 +585,15 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
             ],
             references: &[
                 "andere", "anderer", "sonst", "solch", "dann", "dort", "dass", "derselb", "dasselb",
+            ],
+            on_truth: &[
+                "falsch", "unwahr", "gelogen", "lüge", "mythos", "mythen", "irrtum", "wahr", "richtig",
+                "korrekt",
+            ],
+            week: &["montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"],
+            times_of_day: &[
+                "tag", "nacht", "woche", "monat", "jahr", "morgen", "abend", "heute", "gestern", "sommer",
+                "winter",
             ],
             times: "mal",
             by: "von",

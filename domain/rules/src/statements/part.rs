@@ -3,7 +3,6 @@
 use super::adverbial::{calendar_length, is_like_preposition};
 use super::form::Form;
 use super::language::{Language, Tense, WordClass};
-use super::quantity::Quantity;
 use super::tokens::{Token, TokenKind, Voice, without_limits};
 use super::verb::{is_finite, is_introduction, is_sure_verb, tense, verb_at, verb_word_at, voice};
 use std::borrow::Cow;
@@ -33,13 +32,13 @@ pub(crate) struct Part {
     subject: Vec<Token>,
     /// Whether its subject is a name, and it has no other one.
     has_only_name: bool,
-    /// Whether it acts on another thing, and that is in the plural: "built the bridge".
+    /// Whether it acts on another noun in the plural: "built the bridge".
     other: Option<bool>,
     /// The conditions and attributions of its sentence, in their order.
     pub(crate) frames: Vec<Frame>,
     /// Whether the frames may belong to a later part of the sentence only.
     pub(crate) is_freely_framed: bool,
-    /// Whether it is a clause with "which" or "who". Its subject is the noun before it, as far as can be told.
+    /// Whether it is a clause with "which" or "who". Its subject is the noun before it.
     pub(crate) is_relative: bool,
     /// Whether it is joined to others by a reason. A claim then needs a fact with the whole sentence.
     pub(crate) is_joined: bool,
@@ -134,12 +133,12 @@ pub(super) struct Subject {
     tokens: Vec<Token>,
     /// Whether it is a name, and no other one can be meant.
     is_only_name: bool,
-    /// Whether its sentence acts on another thing, and that is in the plural: "the firm built the bridge".
+    /// Whether its sentence acts on another noun in the plural: "the firm built the bridge".
     other: Option<bool>,
 }
 
 impl Subject {
-    /// Whether `pronoun` can stand for it.
+    /// Whether `pronoun` can mean it.
     fn fits(&self, pronoun: &str) -> bool {
         let words = before_preposition(&self.tokens).iter().rev();
         let Some(TokenKind::Word(last)) =
@@ -301,7 +300,7 @@ impl Part {
     }
 
     fn find_doubts(&mut self, tokens: &[Token]) {
-        if tokens.iter().any(|token| matches!(token.kind, TokenKind::Quantity(Quantity::Ambiguous(_)))) {
+        if tokens.iter().any(Token::is_ambiguous) {
             self.undecidable = Some("the date has two readings");
         }
         let is_named = tokens.get(1).is_some_and(Token::is_word);

@@ -91,6 +91,9 @@ impl Quantity {
     /// Its two years, if it is a range of them: "from 2020 to 2021".
     pub(super) fn as_years(&self) -> Option<[Self; 2]> {
         let Self::Number { low, high, unit } = self else { return None };
+        if low >= high {
+            return None;
+        }
         let year = |value: &Decimal| {
             Self::Number { low: value.clone(), high: value.clone(), unit: unit.clone() }.as_year()
         };
@@ -191,7 +194,7 @@ const MULTIPLES: [(&str, &str, &str); 13] = [
 const CURRENCIES: [&str; 10] = ["€", "US$", "$", "£", "¥", "EUR ", "USD ", "GBP ", "CHF ", "JPY "];
 
 /// Further units, in the spelling of the text.
-const FURTHER: [(&str, &str, &str); 27] = [
+const FURTHER: [(&str, &str, &str); 22] = [
     ("pounds", "£", "1"),
     ("pound", "£", "1"),
     ("US dollars", "$", "1"),
@@ -203,8 +206,6 @@ const FURTHER: [(&str, &str, &str); 27] = [
     ("square kilometers", "m²", "1e6"),
     ("hectares", "m²", "1e4"),
     ("hectare", "m²", "1e4"),
-    ("Hektar", "m²", "1e4"),
-    ("Quadratmeter", "m²", "1"),
     ("sqm", "m²", "1"),
     ("ha", "m²", "1e4"),
     ("km/h", "km/h", "1"),
@@ -214,15 +215,17 @@ const FURTHER: [(&str, &str, &str); 27] = [
     ("miles", "mi", "1"),
     ("percentage points", "% point", "1"),
     ("% points", "% point", "1"),
-    ("Prozentpunkte", "% point", "1"),
     ("cents", "cent", "1"),
     ("cent", "cent", "1"),
-    ("Jahre", "month", "12"),
-    ("Prozent", "%", "1"),
 ];
 
 /// Units in German.
-const GERMAN_UNITS: [(&str, &str, &str); 21] = [
+const GERMAN_UNITS: [(&str, &str, &str); 26] = [
+    ("Hektar", "m²", "1e4"),
+    ("Quadratmeter", "m²", "1"),
+    ("Prozentpunkte", "% point", "1"),
+    ("Prozent", "%", "1"),
+    ("Jahre", "month", "12"),
     ("Jahren", "month", "12"),
     ("Jahr", "month", "12"),
     ("Monate", "month", "1"),
@@ -246,19 +249,27 @@ const GERMAN_UNITS: [(&str, &str, &str); 21] = [
     ("Grad", "°", "1"),
 ];
 
-const SCALES: [(&str, i32); 12] = [
+/// The words that multiply a number by a power of ten.
+const ENGLISH_SCALES: [(&str, i32); 9] = [
     ("thousand", 3),
     ("million", 6),
     ("billion", 9),
     ("trillion", 12),
-    ("tausend", 3),
-    ("millionen", 6),
-    ("milliarden", 9),
     ("k", 3),
     ("m", 6),
     ("mn", 6),
     ("bn", 9),
     ("hundred", 2),
+];
+const GERMAN_SCALES: [(&str, i32); 8] = [
+    ("tausend", 3),
+    ("million", 6),
+    ("millionen", 6),
+    ("milliarde", 9),
+    ("milliarden", 9),
+    ("billion", 12),
+    ("billionen", 12),
+    ("hundert", 2),
 ];
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
@@ -320,8 +331,13 @@ fn date(text: &str, language: &Language) -> Option<(Quantity, usize)> {
     };
     let end = |found: &Captures<'_>| found.get(0).map_or(0, |whole| whole.end());
     let valid = |year: Option<u32>, month: Option<u8>, day: Option<u8>| {
+        let days = match month {
+            Some(2) => 29,
+            Some(4 | 6 | 9 | 11) => 30,
+            _ => 31,
+        };
         let fits = month.is_none_or(|month| (1..=12).contains(&month))
-            && day.is_none_or(|day| (1..=31).contains(&day));
+            && day.is_none_or(|day| (1..=days).contains(&day));
         fits.then_some(Quantity::Date { year, month, day })
     };
     if text.starts_with(|first: char| first.is_ascii_digit()) {
@@ -334,6 +350,10 @@ fn date(text: &str, language: &Language) -> Option<(Quantity, usize)> {
                     && !text[end(found)..].starts_with(|next: char| next.is_ascii_digit())
         };
         if let Some(found) = DOTTED_DATE.captures(text).filter(is_dotted) {
+            let (one, two): (u8, u8) = (parsed(&found, 1)?, parsed(&found, 2)?);
+            if !language.is_german() && one != two && one <= 12 && two <= 12 {
+                return Some((Quantity::Ambiguous(found[0].to_owned()), end(&found)));
+            }
             return Some((valid(parsed(&found, 3), parsed(&found, 2), parsed(&found, 1))?, end(&found)));
         }
         if let Some(found) = SLASHED_DATE.captures(text) {
@@ -420,7 +440,7 @@ fn number_with_unit(text: &str, language: &Language) -> Option<(Quantity, usize)
     let start = currency.map_or(0, |currency| currency.len());
     let (value, mut at) = number(text.get(start..)?, language)?;
     at += start;
-    let (value, scaled) = scale(value, text.get(at..)?, currency.is_some());
+    let (value, scaled) = scale(value, text.get(at..)?, currency.is_some(), language);
     at += scaled;
     if let Some(currency) = currency {
         let name = match currency.trim() {
@@ -522,7 +542,7 @@ fn read_digits(text: &str, has_decimal_comma: bool) -> Option<Decimal> {
 }
 
 /// `value`, multiplied by the word or the letter at the beginning of `text`, and the length of that.
-fn scale(value: Decimal, text: &str, is_money: bool) -> (Decimal, usize) {
+fn scale(value: Decimal, text: &str, is_money: bool, language: &Language) -> (Decimal, usize) {
     let spaced = text.trim_start_matches([' ', '\u{a0}']);
     let end = word_end(spaced, char::is_alphabetic);
     let word = &spaced[..end];
@@ -533,7 +553,8 @@ fn scale(value: Decimal, text: &str, is_money: bool) -> (Decimal, usize) {
         || !is_apart && (matches!(word, "k" | "K" | "M" | "bn" | "mn") || is_money && word == "m")
         || word == "bn"
         || word == "mn";
-    let found = SCALES.iter().find(|(name, _)| allowed && name.eq_ignore_ascii_case(word));
+    let scales = if language.is_german() { &GERMAN_SCALES[..] } else { &ENGLISH_SCALES };
+    let found = scales.iter().find(|(name, _)| allowed && name.eq_ignore_ascii_case(word));
     match found {
         Some((_, power)) => (times(value, &format!("1e{power}")), text.len() - spaced.len() + end),
         None => (value, 0),
@@ -551,17 +572,22 @@ fn with_unit(value: Decimal, text: &str, language: &Language) -> (Decimal, Strin
         text.strip_prefix(['-', '\u{2011}']).unwrap_or_else(|| text.trim_start_matches([' ', '\u{a0}']));
     let before = text.len() - spaced.len();
     let listed = language.vocabulary.leading_unit(&value, spaced);
-    let known = with_known_unit(value, spaced, before);
+    let known = with_known_unit(value, spaced, before, language);
     let listed = listed.map(|(value, base, length)| (value, base, before + length));
     listed.filter(|(.., length)| *length > known.2).unwrap_or(known)
 }
 
 /// The same by the tables, for the text `spaced` after `before` bytes.
-fn with_known_unit(value: Decimal, spaced: &str, before: usize) -> (Decimal, String, usize) {
+fn with_known_unit(
+    value: Decimal,
+    spaced: &str,
+    before: usize,
+    language: &Language,
+) -> (Decimal, String, usize) {
     let is_end = |rest: &str| !rest.starts_with(char::is_alphanumeric);
     if let Some((spelling, unit, factor)) = FURTHER
         .iter()
-        .chain(&GERMAN_UNITS)
+        .chain(GERMAN_UNITS.iter().filter(|_| language.is_german()))
         .find(|(spelling, ..)| spaced.strip_prefix(spelling).is_some_and(is_end))
     {
         return (times(value, factor), (*unit).to_owned(), before + spelling.len());

@@ -17,12 +17,14 @@ pub(crate) struct Sentence {
     pub(crate) parts: Vec<Part>,
     /// The same parts with full names in place of their last words; empty if there are none.
     pub(crate) named: Vec<Part>,
-    /// Its words and marks.
+    /// Its words and marks; empty if equal words can have another meaning.
     pub(crate) verbatim: String,
     /// Whether it has a negation, a condition, a source or another limit. As a heading, it limits what follows.
     pub(crate) is_limiting: bool,
     /// Whether it can refer to the sentence before.
     pub(crate) is_referring: bool,
+    /// Whether it can state that another one is true or false.
+    pub(crate) is_on_truth: bool,
     /// It, if it was made of several places of the text.
     pub(crate) composed: Option<String>,
 }
@@ -86,14 +88,20 @@ impl<'l> TextReader<'l> {
                 || token.is(WordClass::Attribution)
                 || token.stem(self.language).is_some_and(|stem| self.language.doubts.contains(&&*stem))
         });
+        let is_on_truth = tokens.iter().any(|token| {
+            token.word_text().is_some_and(|word| self.language.on_truth.contains(&word))
+                || token.names(WordClass::Negation, "false")
+        });
+        let is_ambiguous = tokens.iter().any(Token::is_ambiguous);
         let (parts, whole) = self.read_parts(tokens, text);
         if let Some(subject) = first_subject(&parts) {
             self.subject = subject;
         }
         names.into_iter().for_each(|(name, is_full)| self.add_name(name, is_full));
         let named = named.filter(|named| named.len() == parts.len()).unwrap_or_default();
-        let verbatim = verbatim(text);
-        Sentence { whole, parts, named, verbatim, is_limiting, is_referring, composed: None }
+        let is_open = is_question(text) || is_ambiguous || is_referring;
+        let verbatim = if is_open { String::new() } else { verbatim(text) };
+        Sentence { whole, parts, named, verbatim, is_limiting, is_referring, is_on_truth, composed: None }
     }
 
     /// Lets no pronoun mean what was read before.
@@ -124,8 +132,7 @@ impl<'l> TextReader<'l> {
             whole = all.filter(|_| is_one);
             previous = first_subject(&parts).unwrap_or(previous);
         }
-        // a question, or what is struck out or still to do
-        if text.contains(['?', '？']) || text.contains("[ ]") || is_quotation(text) {
+        if is_question(text) || is_quotation(text) {
             for part in parts.iter_mut().chain(&mut whole) {
                 part.undecidable = Some(UNSPLIT);
             }
@@ -157,6 +164,11 @@ impl<'l> TextReader<'l> {
         }
         has_names.then_some(named)
     }
+}
+
+/// Whether `text` asks, or is still to do.
+fn is_question(text: &str) -> bool {
+    text.contains(['?', '？']) || text.contains("[ ]")
 }
 
 /// Whether `text` has a quotation of three words or more.
@@ -554,7 +566,9 @@ fn frame(tokens: impl Iterator<Item = Token>, language: &Language) -> Frame {
             }
             TokenKind::Class(WordClass::Auxiliary, name) => words.push(language.lemma(name).to_owned()),
             TokenKind::Class(_, name) => words.push(name.to_owned()),
-            TokenKind::Word(word) => words.push(word.stem.clone()),
+            // the words of a group compare as one
+            TokenKind::Word(word) if word.own_stem.is_some() => words.push(word.stem.clone()),
+            TokenKind::Word(word) => words.push(word.noun.clone()),
             TokenKind::Quantity(quantity) => words.push(quantity.to_string()),
         }
     }

@@ -24,6 +24,8 @@ pub(crate) struct Word {
     pub(super) own_stem: Option<String>,
     /// Whether it can be a name, which has no inflections: it begins with a capital letter.
     pub(super) is_name: bool,
+    /// Whether it names a day, a month or a part of a day.
+    pub(super) is_calendar: bool,
 }
 
 impl Word {
@@ -35,6 +37,7 @@ impl Word {
             noun: language.noun(name, false),
             text: name.to_owned(),
             is_name: false,
+            is_calendar: language.is_of_calendar(name),
         }
     }
 
@@ -125,6 +128,11 @@ impl Token {
 
     pub(super) const fn is_quantity(&self) -> bool {
         matches!(self.kind, TokenKind::Quantity(_))
+    }
+
+    /// Whether it is a date with two readings.
+    pub(super) const fn is_ambiguous(&self) -> bool {
+        matches!(self.kind, TokenKind::Quantity(Quantity::Ambiguous(_)))
     }
 
     pub(super) const fn is_word_or_quantity(&self) -> bool {
@@ -295,7 +303,8 @@ fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
         let noun = if is_code { base.to_owned() } else { language.noun(base, is_capital) };
         let is_name = is_capital && !language.is_verb_second;
         let own_stem = language.listed_stem(base);
-        let word = Word { stem, own_stem, noun, text: lower, is_name };
+        let is_calendar = language.is_of_calendar(base) || language.months.contains_key(base);
+        let word = Word { stem, own_stem, noun, is_calendar, text: lower, is_name };
         return Some(TokenKind::Word(word.into()));
     }
     match word {
@@ -306,7 +315,7 @@ fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
 }
 
 /// Whether the character has a meaning of its own, as "%" and "✓" have, and is no mark between words.
-fn is_symbol(character: char) -> bool {
+pub(super) fn is_symbol(character: char) -> bool {
     const MARKS: &str = ".!?()[]{}\"'„“”‚‘’«»‹›…/\\-‑_*#|`¿¡·•\u{fe0f}";
     !character.is_alphanumeric()
         && !character.is_whitespace()

@@ -1,4 +1,4 @@
-//! The verb of a part: where it stands, its voice and its tense.
+//! The verb of a part: its place, its voice and its tense.
 
 use super::adverbial::{calendar_length, is_like_preposition};
 use super::language::{Language, Tense, WordClass};

@@ -33,7 +33,7 @@ struct ListedUnit {
 }
 
 impl Vocabulary {
-    /// Adds a group: the stems of each of its words and phrases. The first one stands for all.
+    /// Adds a group: the stems of each of its words and phrases. The first one represents all.
     pub(crate) fn add_group(&mut self, members: Vec<Vec<String>>) {
         let group = members.first().map(|stems| stems.join(" ")).unwrap_or_default();
         for stems in members {

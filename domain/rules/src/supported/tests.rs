@@ -344,6 +344,11 @@ fn derived_quantity_passes_only_if_the_check_allows_it() {
         "The fee was 200 € in 2021",
         "The bill was 9 $ in 2020",
         "The bill was 18 € in 2021",
+        "The toll was 10 € in 2020",
+        "The toll was 11 € in 2021",
+        "The toll was 14 € in 2021",
+        "The share was 50 % in 2020",
+        "The share was 55 % in 2021",
     ]
     .map(str::to_owned);
     for (text, follows) in [
@@ -367,6 +372,11 @@ fn derived_quantity_passes_only_if_the_check_allows_it() {
         ("The fee fell by 33.3 % from 2020 to 2021.", true),
         ("The fee fell by 33.4 % from 2020 to 2021.", false),
         ("The bill rose by 100 % from 2020 to 2021.", false),
+        ("The toll rose by 10 % from 2020 to 2021.", false),
+        ("The share rose by 10 % from 2020 to 2021.", false),
+        ("The rent rose by 10 % from 2021 to 2020.", false),
+        ("The lamp and the lamp cost 98 € together.", false),
+        ("The lamp costs -40 € more than the desk.", false),
     ] {
         let verdict = |derive: bool| {
             let rules = Some(vec![RuleId::Prec013]);

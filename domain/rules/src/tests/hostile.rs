@@ -124,6 +124,26 @@ fn text_of_layout_quantities_and_abbreviations_is_linear() {
 }
 
 #[test]
+fn tables_and_long_lines_are_linear() {
+    for (start, unit) in [
+        ("# ", "Ab. "),
+        ("- ", "Ab. "),
+        ("~~", "Ab. "),
+        ("", "a|b\n-|-\n"),
+        ("a|b\n-|-\n", "c|d\n"),
+        ("a|b\n-|-\n", "\\|"),
+        ("", "|-"),
+        ("", "|a"),
+        ("", "```\n"),
+    ] {
+        grows_with_its_size(|size| {
+            let text = format!("{start}{}", unit.repeat(size / unit.len()));
+            (text, check(vec!["Price of c: d".into()]))
+        });
+    }
+}
+
+#[test]
 fn nested_patterns_are_linear() {
     grows_with_its_size(|size| {
         let patterns = |last: &str| {
