@@ -22,7 +22,7 @@ use actors_upstream::lookup::LookupClient;
 use actors_upstream::oracle_health::{MonitoredOracle, OracleHealth};
 use actors_upstream::reloadable::Reloadable;
 use actors_verdict::cache::{
-    CacheReadMetrics, ComparisonMetrics, DeliveryListeners, PolicyConfig, VerdictCache,
+    CacheReadMetrics, ComparisonMetrics, DeliveryListeners, HotVerdicts, PolicyConfig, VerdictCache,
 };
 use actors_verdict::crosscheck::{CrosscheckActor, CrosscheckMetrics};
 use actors_verdict::erasure::{ErasureHandles, ErasureService};

@@ -43,8 +43,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use quick_cache::Weighter;
 use quick_cache::sync::Cache as HotCache;
+use quick_cache::{OptionsBuilder, Weighter};
 use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -120,7 +120,13 @@ impl HotVerdicts {
     #[must_use]
     pub fn new(hot_bytes: u64, reads: CacheReadMetrics) -> Self {
         let entries = usize::try_from(hot_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
-        let verdicts = Arc::new(HotCache::with_weighter(entries, hot_bytes, VerdictWeighter));
+        let mut options = OptionsBuilder::new();
+        // with several shards, a long verdict would exceed the memory of its own
+        options.shards(1).estimated_items_capacity(entries).weight_capacity(hot_bytes);
+        let options = options.build().expect("all needed options are set");
+        let verdicts =
+            HotCache::with_options(options, VerdictWeighter, Default::default(), Default::default());
+        let verdicts = Arc::new(verdicts);
         let hits = reads.counter(CacheReadResult::HitMemory);
         Self { verdicts, reads, hits }
     }
@@ -572,7 +578,8 @@ mod tests {
 
     #[test]
     fn hot_verdicts_stay_within_their_memory() {
-        let mut hot = empty(64 * 1024);
+        let HotVerdicts { verdicts: hot, .. } =
+            HotVerdicts::new(64 * 1024, CacheReadMetrics::register(&mut Registry::default()));
         let delivery = |n: usize| {
             let verdict = format!(r#"{{"verdict":"RED","summary":"{}"}}"#, "s".repeat(2000));
             let approved = judge(ProductTier::Quick, VerdictPayload::raw(&verdict))

@@ -324,9 +324,9 @@ fn language(
         months.flat_map(|(number, names)| names.split_whitespace().map(move |name| (name, number))).collect();
     let mut phrase_words = HashMap::new();
     for phrase in phrases.keys() {
-        let words: Vec<&str> = phrase.split(' ').collect();
-        let most = phrase_words.entry(words[0]).or_insert(0);
-        *most = words.len().max(*most);
+        let first = phrase.split(' ').next().unwrap_or_default();
+        let most: &mut usize = phrase_words.entry(first).or_default();
+        *most = phrase.split(' ').count().max(*most);
     }
     let mut language = Language {
         vocabulary: Vocabulary::default(),

@@ -396,7 +396,7 @@ fn journal_accepts_writes_again_after_its_database_is_reopened() {
 
 #[test]
 fn interrupted_opening_does_not_prevent_the_next_one() {
-    let (dir, mut journal, store) = opened_with(0..3);
+    let (dir, journal, store) = opened_with(0..3);
     let torn = dir.path().join("store/snap.00000000000FFFFF.generating");
     fs::write(&torn, "half a snap").expect("the write succeeds");
     assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
@@ -749,7 +749,7 @@ fn snapshot_is_renewed_once_many_entries_are_new_and_sooner_when_idle() {
 
 #[test]
 fn readers_and_writers_wait_for_a_renewal_and_none_fails() {
-    let (dir, mut journal, store) = opened_with(0..50);
+    let (_dir, mut journal, store) = opened_with(0..50);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let readers: Vec<_> = (0..4)
@@ -1588,7 +1588,7 @@ fn database_is_not_removed_if_a_segment_is_damaged() {
 
 #[test]
 fn read_during_a_replacement_never_returns_an_older_revision() {
-    let (dir, mut journal, store) = opened_with(0..1);
+    let (_dir, mut journal, store) = opened_with(0..1);
     let (session, _) =
         store.get::<SessionRecord>(&id(0)).expect("the session is readable").expect("the session exists");
     let done = AtomicBool::new(false);
@@ -1889,7 +1889,7 @@ fn every_entry_of_the_log_is_proved_after_each_opening() {
 
 #[test]
 fn tile_that_differs_from_the_log_is_found_at_the_next_opening() {
-    let (dir, mut journal, _) = opened_with(0..200);
+    let (dir, journal, _) = opened_with(0..200);
     let mut batch = RowBatch::default();
     rows::put(&mut batch, TILES, &[0; 9], 256, &[7; 256 * 32], 0);
     journal.engine.apply(batch).expect("the write succeeds");
