@@ -5,6 +5,7 @@ use crate::base::error::CtlError;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::GlobalOptions;
 use crate::base::output::{OutputStyle, format_pairs, shorten_line, table_text};
+use clap::builder::PossibleValuesParser;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use domain_base::count::format_count;
 use domain_base::visible::{visible_json, visible_line};
@@ -12,7 +13,7 @@ use domain_ground::version_name::{WordlistName, WordlistRef};
 use domain_rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
 use domain_rules::{
     CandidateSpan, ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict,
-    RuleViolation,
+    RuleViolation, TextLanguage,
 };
 use hyper::Method;
 use oracled_api::client::ClientError;
@@ -22,6 +23,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use strum::VariantArray;
 
 /// Maximum number of complaints shown; the rest are counted.
 const COMPLAINTS_MAX: usize = 1_000;
@@ -49,7 +51,7 @@ pub(crate) struct RulesCheckArgs {
     derive: bool,
 
     /// The language of the text and the facts, for RULE-PREC-013 [default: that of the word list, or en]
-    #[arg(long, value_name = "LANGUAGE", value_parser = ["en", "de"])]
+    #[arg(long, value_name = "LANGUAGE", value_parser = PossibleValuesParser::new(TextLanguage::VARIANTS.iter().map(<&str>::from)))]
     language: Option<String>,
 
     /// A registered word list, for RULE-PREC-013; without a version, the newest
