@@ -12,8 +12,7 @@
     e2e              tuetschek/e2e-cleaning: cleaned-data/test-fixed.csv, cleaned-data/devel-fixed.no-ol.csv
 
 `peers` installs the other checks from PyPI in a temporary virtual environment, and removes it. They run without a network.
-The thresholds are those with the best agreement on the cases of `--tune`, by default the open ones of this repository, of all
-thresholds with which any of them passes.
+The threshold of each check is the one with the best agreement on the cases of `--tune` (default: `tests/cases/supported-claims.ndjson`).
 """
 
 import argparse
@@ -29,8 +28,8 @@ import venv
 from pathlib import Path
 
 OPEN_CASES = Path(__file__).parent.parent / "cases" / "supported-claims.ndjson"
-# of one benchmark; the pairs of TabFact and E2E count as two
-MOST_CASES = 2000
+# cases of one benchmark; the pairs of TabFact and E2E count as two
+CASES_MAX = 2000
 SEED = 13
 
 PACKAGES = [
@@ -107,7 +106,7 @@ def tabfact(folder):
     pairs = json.loads((folder / "pairwise_data/all_positive_negative_pairs.json").read_text())
     # the placeholder stands for a missing statement
     pairs = [pair for pair in pairs if pair[0] in simple and "borries-ileigh" not in pair]
-    for number, (table, *pair) in enumerate(random.Random(SEED).sample(pairs, MOST_CASES // 2)):
+    for number, (table, *pair) in enumerate(random.Random(SEED).sample(pairs, CASES_MAX // 2)):
         facts = table_facts(folder / "data/all_csv" / table)
         true, false = (natural(text).rstrip(".") + "." for text in pair)
         same_words = re.sub(r"\d+", "0", true) == re.sub(r"\d+", "0", false)
@@ -173,7 +172,7 @@ def e2e(folder):
                 corrected = set(right) - set(wrong)
                 if corrected and "name" in dict(right):
                     pairs.append((row["ref"], right, wrong, min(corrected)[0]))
-    for number, (text, right, wrong, slot) in enumerate(random.Random(SEED).sample(pairs, min(len(pairs), MOST_CASES // 2))):
+    for number, (text, right, wrong, slot) in enumerate(random.Random(SEED).sample(pairs, min(len(pairs), CASES_MAX // 2))):
         yield case(f"e2e-{number}-true", f"e2e-{slot}", text, e2e_facts(right), True)
         yield case(f"e2e-{number}-false", f"e2e-{slot}", text, e2e_facts(wrong), False)
 
@@ -280,7 +279,7 @@ def touchstone():
     return lambda text, facts: -verifier.score(text=text, source="\n".join(facts)).prob_hallucinated
 
 
-def grounding():
+def corroborate_check():
     import corroborate
 
     return lambda text, facts: corroborate.check_answer(query="", retrieved_chunks=facts, answer=text).ok()
@@ -293,7 +292,7 @@ PEERS = {
     "cosine of all-MiniLM-L6-v2": embeddings,
     "Guardrails provenance, default": guardrails,
     "touchstone": touchstone,
-    "corroborate": grounding,
+    "corroborate": corroborate_check,
 }
 
 

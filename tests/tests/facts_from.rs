@@ -518,7 +518,7 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
     assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&expected), "{shown}");
     assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
     let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
-    assert!(status == Some(1) && shown.contains("`2835978` in the fact, `3554108` in the text"), "{shown}");
+    assert!(status == Some(1) && shown.contains("`2835978` in the fact, `3,554,108` in the text"), "{shown}");
     let more = file("facts.txt", FALSE_TEXT);
     let (status, shown) = check("both.txt", FALSE_TEXT, &["--facts", &more]);
     assert!(status == Some(0) && !shown.contains("record  "), "a fact of the request has no record: {shown}");

@@ -66,7 +66,7 @@ fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields)
             label {
                 "Rules"
                 select name="rules" {
-                    option value="" { "the configured ones" }
+                    option value="" { "configured profile" }
                     @let supported = RuleId::Prec013.into_str();
                     option value=(supported) selected[fields.text("rules") == supported] { "supported claims (" (supported) ")" }
                 }
@@ -137,7 +137,7 @@ fn render_evaluation(text: &str, evaluation: &RulesEvaluation) -> Markup {
             p {
                 (metrics.rules) " rules, " (metrics.facts) " facts, " (metrics.claims) " claims, "
                 (metrics.unsupported_claims) " unsupported"
-                @if let Some(wordlist) = &evaluation.wordlist { ", read with word list " (wordlist) }
+                @if let Some(wordlist) = &evaluation.wordlist { ", with word list " (wordlist) }
             }
             p.text { (mark_ranges(text, &ranges)) }
             p.note { mark.supported { "supported" } " " mark.fault { "unsupported or contradicted" } " no mark: no rule examined it" }

@@ -217,8 +217,8 @@ fn read(text: &str) -> Result<AnyDocument, FilePartFault> {
     })
 }
 
-/// The line and the column of the member at `path` in a document in YAML, of its name or of its value; `None` for the whole
-/// document.
+/// The line and the column of the member at `path` in a YAML document: of its name with `of_name`, otherwise of its value. `None`
+/// for the whole document.
 fn position_of(text: &str, path: &[&Segment], of_name: bool) -> Option<(usize, usize)> {
     let mut events = Parser::new_from_str(text).map_while(Result::ok);
     let first = events.find(|(event, _)| !matches!(event, Event::StreamStart | Event::DocumentStart(..)))?;

@@ -46,7 +46,7 @@ pub(crate) struct RulesCheckArgs {
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     rules: Option<Vec<RuleId>>,
 
-    /// Accept sums, differences and changes in percent of two facts, for RULE-PREC-013
+    /// Accept claims that state a sum, a difference or a percentage change of two facts (RULE-PREC-013)
     #[arg(long)]
     derive: bool,
 
@@ -55,7 +55,7 @@ pub(crate) struct RulesCheckArgs {
     language: Option<String>,
 
     /// A registered word list, for RULE-PREC-013; without a version, the newest
-    #[arg(long, value_name = "NAME[@VERSION]")]
+    #[arg(long, value_name = "ID[@VERSION]")]
     wordlist: Option<WordlistName>,
 }
 
@@ -187,7 +187,7 @@ impl SourcedEvaluation {
         Ok(())
     }
 
-    /// Prints each claim without support with the nearest fact, and what was compared of both.
+    /// Prints each unsupported claim with the nearest fact and their comparisons.
     fn show_comparisons(&self, out: &mut dyn Write, text: &str, look: OutputStyle) -> Result<(), CtlError> {
         let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
         let compared = steps.filter(|step| {

@@ -8,7 +8,7 @@ use domain_rules::problem::{FACTS_UNAVAILABLE, WORDLIST_UNKNOWN};
 use domain_rules::sourced::NoFactsError;
 use std::time::Duration;
 
-/// A word list, and facts from sources, in addition to those of a query and a verification.
+/// The errors of word lists and of facts from sources, in addition to those of a query and a verification.
 pub(crate) const CHECK: &[ProblemCode] = &[FACTS_UNAVAILABLE, WORDLIST_UNKNOWN];
 
 impl From<&EvaluationError> for Problem {

@@ -106,7 +106,7 @@ impl RequestedCase {
     /// The case of an evaluation request.
     ///
     /// # Errors
-    /// `InvalidRequest` if the check is invalid; `WordlistUnknown`.
+    /// `InvalidRequest` if the check is invalid; `WordlistUnknown` if the word list is not registered.
     pub fn from_request(request: EvaluateTextRequest, rules: &RuleService) -> Result<Self, Problem> {
         let EvaluateTextRequest {
             id,
@@ -169,8 +169,11 @@ impl RequestedCheck {
     }
 }
 
-/// `check` with its language and its word list.
-fn with_language(
+/// Adds the language and the word list to `check`.
+///
+/// # Errors
+/// `WordlistUnknown`; `InvalidRequest` if the language is not that of the word list.
+fn with_language_and_wordlist(
     check: CandidateCheck,
     language: Option<TextLanguage>,
     wordlist: Option<&WordlistName>,

@@ -12,21 +12,21 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// The id of a document whose versions are numbers.
 pub trait VersionedId: Debug + Clone + Display + FromStr<Err = ParseIdError> {
-    /// The schema of one version: its name and its description.
-    const VERSION: [&'static str; 2];
-    /// The schema of the name of one version or of the newest one.
-    const NAME: [&'static str; 2];
+    /// The name and the description of the schema of `VersionRef`.
+    const REF_SCHEMA: [&'static str; 2];
+    /// The name and the description of the schema of `VersionName`.
+    const NAME_SCHEMA: [&'static str; 2];
 }
 
 impl VersionedId for TemplateId {
-    const VERSION: [&'static str; 2] = ["TemplateRef", "One version of a template: `ID@VERSION`."];
-    const NAME: [&'static str; 2] =
+    const REF_SCHEMA: [&'static str; 2] = ["TemplateRef", "One version of a template: `ID@VERSION`."];
+    const NAME_SCHEMA: [&'static str; 2] =
         ["TemplateName", "The name of a template: `ID@VERSION`, or `ID` for the newest version."];
 }
 
 impl VersionedId for WordlistId {
-    const VERSION: [&'static str; 2] = ["WordlistRef", "One version of a word list: `ID@VERSION`."];
-    const NAME: [&'static str; 2] =
+    const REF_SCHEMA: [&'static str; 2] = ["WordlistRef", "One version of a word list: `ID@VERSION`."];
+    const NAME_SCHEMA: [&'static str; 2] =
         ["WordlistName", "The name of a word list: `ID@VERSION`, or `ID` for the newest version."];
 }
 
@@ -46,7 +46,7 @@ pub enum ParseVersionNameError {
     #[error(transparent)]
     Id(#[from] ParseIdError),
     /// The version is missing or invalid.
-    #[error("`{0}` has no version; write `ID@VERSION` with a version from 1 to {max}", max = u32::MAX)]
+    #[error("`{0}` has no valid version; write `ID@VERSION` with a version from 1 to {max}", max = u32::MAX)]
     Version(String),
 }
 
@@ -154,8 +154,8 @@ macro_rules! text_of_name {
 }
 
 text_of_name! {
-    VersionName, NAME, "^[a-z0-9][a-z0-9-]{1,63}(@[1-9][0-9]*)?$";
-    VersionRef, VERSION, "^[a-z0-9][a-z0-9-]{1,63}@[1-9][0-9]*$";
+    VersionName, NAME_SCHEMA, "^[a-z0-9][a-z0-9-]{1,63}(@[1-9][0-9]*)?$";
+    VersionRef, REF_SCHEMA, "^[a-z0-9][a-z0-9-]{1,63}@[1-9][0-9]*$";
 }
 
 #[cfg(test)]

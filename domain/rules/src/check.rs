@@ -3,7 +3,7 @@
 use super::normalization::normalize;
 use super::registry::{RuleCheckType, RuleId};
 use crate::sourced::{FactSource, FactsFrom};
-use crate::statements::{Language, TextLanguage};
+use crate::statements::{LanguageTables, TextLanguage};
 use crate::wordlist::{CompiledWordlist, WordlistError};
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::is_blank;
@@ -250,7 +250,7 @@ impl CandidateCheck {
     }
 
     /// The tables with which the text and the facts are read.
-    pub(super) fn tables(&self) -> Result<&Language, &WordlistError> {
+    pub(super) fn tables(&self) -> Result<&LanguageTables, &WordlistError> {
         self.wordlist.as_ref().map_or_else(|| Ok(self.language.tables()), |list| list.tables())
     }
 

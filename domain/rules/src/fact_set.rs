@@ -1,5 +1,5 @@
-//! The compiled facts of a check. The form for the published rules is created at once; the one for supported claims at its
-//! first use in a language and with a word list, and then kept.
+//! The compiled facts of a check. The form for the published rules is created at once. The form for RULE-PREC-013 is created at the
+//! first check with a language and a word list; the last 4 are kept.
 
 use super::check::CandidateCheck;
 use super::facts::SearchableFacts;
@@ -60,8 +60,8 @@ impl FactSet {
         self.len() == 0
     }
 
-    /// The maximum memory use in bytes, including the index, created or not. The forms for the rules after the
-    /// published ones count only once they are created.
+    /// The maximum memory use in bytes, including the index, created or not. The forms for
+    /// RULE-PREC-013 count only after they are created.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
         let forms = self.forms();
@@ -74,7 +74,7 @@ impl FactSet {
         &self.given
     }
 
-    /// The place for the facts as parts, as the language and the word list of `check` read them.
+    /// The cell for the facts, read with the language and the word list of `check`. The caller fills it.
     pub(super) fn parts(&self, check: &CandidateCheck) -> Arc<OnceLock<FactParts>> {
         let wordlist = check.wordlist.as_ref().map(|list| list.sha256());
         let mut forms = self.forms();

@@ -3,8 +3,8 @@
 //! [`evaluate`] applies rules to a [`CandidateText`] and reports the findings of each rule with their
 //! evidence. The same input gives the same bytes: rules do not sample, and do not guess meanings. Each family
 //! of rules has its own file. [`precision`] checks where claims come from, [`patterns`] checks required and
-//! forbidden text, [`contradiction`] and [`comparison`] check whether the text is consistent, as the seed says it;
-//! [`supported`] compares claims with facts as a careful reader would.
+//! forbidden text, [`contradiction`] and [`comparison`] check whether the text is consistent;
+//! [`supported`] compares the parts of claims with those of facts.
 
 mod candidate;
 mod check;

@@ -157,6 +157,9 @@ fn line_head(line: &str) -> LineHead {
         Some(bytes)
     };
     let is_item = strip(item).is_some();
+    if is_item {
+        strip(done_task);
+    }
     let level = strip(heading).unwrap_or(0);
     let head = LineHead { bytes: line.len() - text.len(), level, is_item };
     if text.contains(char::is_alphanumeric) { head } else { LineHead::default() }
@@ -168,6 +171,11 @@ fn strip_quote_mark(line: &str) -> Option<&str> {
     let text = rest.trim_start();
     let is_number = text.chars().take(2).any(|character| character.is_ascii_digit());
     (text.len() < rest.len() && !is_number).then_some(text)
+}
+
+/// The length of the mark of a task that is done. An open task is no claim, and keeps its mark.
+fn done_task(line: &str) -> Option<usize> {
+    ["[x]", "[X]"].iter().find(|mark| line.starts_with(**mark)).map(|mark| mark.len())
 }
 
 /// The length of the heading mark at the beginning of `line`.

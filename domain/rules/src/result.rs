@@ -100,9 +100,9 @@ pub enum SupportDirection {
 pub struct ClaimComparison {
     /// The aspect that was compared.
     pub aspect: ClaimAspect,
-    /// It in the claim; empty if the claim has none.
+    /// The compared text of the claim; empty if the claim has none.
     pub claim: String,
-    /// It in the fact; empty if the fact has none.
+    /// The compared text of the fact; empty if the fact has none.
     pub fact: String,
     /// The result.
     pub result: ComparisonResult,
@@ -113,7 +113,7 @@ impl fmt::Display for ClaimComparison {
         let or_none = |text: &str| if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") };
         let aspect: &str = self.aspect.into();
         match self.result {
-            ComparisonResult::Missing => write!(f, "the fact does not say {}", or_none(&self.claim)),
+            ComparisonResult::Missing => write!(f, "{aspect}: {} is not in the fact", or_none(&self.claim)),
             _ => write!(
                 f,
                 "{aspect}: {} in the fact, {} in the text",
@@ -188,10 +188,12 @@ pub enum ComparisonResult {
     Rounded,
     /// The claim has the result of a calculation with two facts.
     Derived,
-    /// The fact has another one.
+    /// The fact has a different value, or one side has none.
     Different,
-    /// The fact has none.
+    /// The fact does not have the word.
     Missing,
+    /// Function words, such as articles, which were not compared.
+    Ignored,
 }
 
 impl ComparisonResult {

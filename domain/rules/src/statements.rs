@@ -20,7 +20,7 @@ mod vocabulary;
 
 pub(crate) use derivation::Derivation;
 pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};
-pub(crate) use language::Language;
+pub(crate) use language::LanguageTables;
 pub use language::TextLanguage;
 pub(crate) use layout::read_text;
 pub use listed_words::ReservedUse;

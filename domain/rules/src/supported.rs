@@ -1,8 +1,8 @@
 //! RULE-PREC-013, supported claims: each part of each sentence is stated by one part of one fact.
 //!
-//! A part is supported if its subject, its content words, its quantities, its polarity, and how far and under which
-//! conditions it holds are those of a fact. The order of the words, light inflection and function words do not count. What
-//! the rule cannot decide fails.
+//! A part is supported if one part of a fact has the same subject, words, quantities, negations, qualifiers and conditions in the
+//! same positions. Verbs are compared without their endings; most function words are ignored. A part that the rule cannot decide
+//! fails. With `derive`, a quantity may follow from two facts.
 
 #[cfg(test)]
 mod tests;
@@ -111,7 +111,7 @@ impl ClaimCheck<'_, '_> {
         }
         if sentence.parts.is_empty() {
             self.unsupported += 1;
-            self.violations.push((within.part, origin, "no claim can be read in it".to_owned()));
+            self.violations.push((within.part, origin, "the sentence has no claim".to_owned()));
         }
         // a fact may have the whole sentence
         if let Some(whole) = &sentence.whole {
@@ -158,9 +158,15 @@ impl ClaimCheck<'_, '_> {
             self.unsupported += 1;
             let message = match fact {
                 Some(fact) => {
-                    format!("no fact supports it; the nearest is fact {fact}: {}", faults.join("; "))
+                    format!(
+                        "no fact supports this claim; the nearest is fact {fact} (from 0): {}",
+                        faults.join("; ")
+                    )
                 }
-                None => "no fact supports it, and none has a word of it".to_owned(),
+                None => match faults.as_slice() {
+                    [] => "no fact supports this claim; no fact was near enough to compare".to_owned(),
+                    faults => format!("no fact supports this claim: {}", faults.join("; ")),
+                },
             };
             self.violations.push((within.part, origin, message));
         }

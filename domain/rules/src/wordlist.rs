@@ -4,7 +4,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::statements::{Language, ReservedUse, TextLanguage, is_read_after_number, read_entry, read_unit};
+use crate::statements::{
+    LanguageTables, ReservedUse, TextLanguage, is_read_after_number, read_entry, read_unit,
+};
 use domain_base::count::format_count;
 use domain_base::decimal::{Decimal, DecimalText};
 use domain_base::digest::Sha256Hex;
@@ -47,10 +49,10 @@ pub struct Wordlist {
     /// 4 words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub synonyms: Vec<Vec<String>>,
-    /// Abbreviations, each with the word or the phrase that it means; at most 1,000. Their letters count as they are written.
+    /// Abbreviations, each with its word or phrase; at most 1,000. Case-sensitive.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub abbreviations: BTreeMap<String, String>,
-    /// Spellings of units after a number; at most 100. Their letters count as they are written.
+    /// Spellings of units after a number; at most 100. Case-sensitive.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, WordlistUnit>,
 }
@@ -59,9 +61,9 @@ pub struct Wordlist {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WordlistUnit {
-    /// A unit that the rule knows.
+    /// The unit to which this one is converted, such as `g`.
     pub unit: String,
-    /// How many of that unit it is; 1 if it is absent.
+    /// The number of `unit` in one of this unit; 1 if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DecimalText>)]
     pub factor: Option<Decimal>,
@@ -100,12 +102,10 @@ pub enum WordlistError {
     #[error("`{field}` is `{text}`, which is the same word as `{other}`; write it once")]
     Twice { field: String, text: String, other: String },
     /// The rule knows the spelling of a unit.
-    #[error("`{field}` is read by the rule without the list; use another spelling")]
+    #[error("`{field}` is already a unit or a number word; use another spelling")]
     UnitKnown { field: String },
     /// The rule does not know a unit.
-    #[error(
-        "`{field}` is `{text}`, a unit that the rule does not know; use a known one, such as `g`, `m` or `hours`"
-    )]
+    #[error("`{field}` is `{text}`, which is not a unit of the rule; use a unit such as `g`, `m` or `hours`")]
     UnitUnknown { field: String, text: String },
     /// A factor is out of range.
     #[error("`{field}` is {factor} (more than 0, with up to 20 digits, allowed)")]
@@ -138,7 +138,7 @@ impl Wordlist {
     }
 
     /// The tables of its language with its words.
-    fn compile(&self) -> Result<Language, WordlistError> {
+    fn compile(&self) -> Result<LanguageTables, WordlistError> {
         let Self { version, language, synonyms, abbreviations, units, .. } = self;
         if *version == 0 {
             return Err(WordlistError::Version);
@@ -188,7 +188,7 @@ fn check_count(field: &str, given: usize, allowed: RangeInclusive<usize>) -> Res
 
 /// Reads the entries of a list.
 struct EntryReader {
-    language: &'static Language,
+    language: &'static LanguageTables,
     /// The field of each word and phrase, by its stems.
     fields: HashMap<Vec<String>, String>,
 }
@@ -257,7 +257,7 @@ pub struct CompiledWordlist {
     document: Wordlist,
     /// The digest of the document.
     sha256: OnceLock<Sha256Hex>,
-    tables: OnceLock<Result<Language, WordlistError>>,
+    tables: OnceLock<Result<LanguageTables, WordlistError>>,
 }
 
 impl CompiledWordlist {
@@ -276,7 +276,7 @@ impl CompiledWordlist {
     ///
     /// # Errors
     /// The list was registered with an earlier release, and is no longer valid.
-    pub(crate) fn tables(&self) -> Result<&Language, &WordlistError> {
+    pub(crate) fn tables(&self) -> Result<&LanguageTables, &WordlistError> {
         self.tables.get_or_init(|| self.document.compile()).as_ref()
     }
 }

@@ -1,6 +1,6 @@
 //! Phrases of time, and the words that begin a phrase.
 
-use super::language::{Language, WordClass};
+use super::language::{LanguageTables, WordClass};
 use super::tokens::{Token, TokenKind};
 
 /// The definite articles, and the words in their place.
@@ -10,7 +10,7 @@ pub(super) const DEFINITE: [&str; 8] = ["the", "this", "these", "der", "die", "d
 pub(super) const OF_TIME: [&str; 6] = ["before", "after", "during", "within", "until", "since"];
 
 /// The number of tokens at `index` that name a day or a time without a quantity, such as "last year".
-pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Language) -> Option<usize> {
+pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &LanguageTables) -> Option<usize> {
     let is_before = |token: &Token| {
         token.names(WordClass::Qualifier, "all")
             || token.names(WordClass::Qualifier, "every")
@@ -32,7 +32,7 @@ pub(super) fn calendar_length(tokens: &[Token], index: usize, language: &Languag
 }
 
 /// Whether the token is a day of the week.
-pub(super) fn is_day(token: &Token, language: &Language) -> bool {
+pub(super) fn is_day(token: &Token, language: &LanguageTables) -> bool {
     token.word_text().is_some_and(|word| language.is_day(word))
 }
 

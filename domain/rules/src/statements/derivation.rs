@@ -3,6 +3,7 @@
 
 use super::fact_parts::FactParts;
 use super::form::{Form, Item, PlacedQuantity, TIME};
+use super::language::Tense;
 use super::part::Part;
 use super::quantity::Quantity;
 use crate::result::{ClaimAspect, ClaimComparison, ComparisonResult};
@@ -41,9 +42,9 @@ impl FactParts {
             return None;
         }
         let Calculation { operation, terms: [one, other], result } = Calculation::of(&part.form)?;
-        let (first, one) = self.amount_of(&one, part, left)?;
-        let (second, other) = self.amount_of(&other, part, left)?;
-        if first == second {
+        let (first, one, tense) = self.amount_of(&one, part, operation, left)?;
+        let (second, other, other_tense) = self.amount_of(&other, part, operation, left)?;
+        if first == second || tense != other_tense {
             return None;
         }
         let (text, is_rounded) = operation.gives(&one, &other, &result.quantity)?;
@@ -56,17 +57,31 @@ impl FactParts {
         Some(Derivation { facts: [first, second], comparison })
     }
 
-    /// The fact with the form `term`, and its amount; `None` if facts state different amounts.
-    fn amount_of(&self, term: &Form, part: &Part, left: &mut usize) -> Option<(u32, Quantity)> {
-        let mut found: Option<(u32, Quantity)> = None;
+    /// The fact with the form `term`, its amount and its tense; `None` if facts state different ones.
+    fn amount_of(
+        &self,
+        term: &Form,
+        part: &Part,
+        operation: Operation,
+        left: &mut usize,
+    ) -> Option<(u32, Quantity, Option<Tense>)> {
+        let mut found: Option<(u32, Quantity, Option<Tense>)> = None;
         for (fact, stated) in self.with_words_of(term, left) {
-            let is_tense_same = part.tense.is_none() || stated.tense.is_none() || part.tense == stated.tense;
+            // "they cost" is the present of "it costs", "it cost" is not
+            let is_plural = matches!(operation, Operation::Sum) && part.tense.is_none();
+            let is_tense_same = is_plural
+                || part.tense.is_some() && part.tense == stated.tense
+                || part.form.has_same_verb_form(&stated.form);
             let is_open = stated.frames.is_empty() && is_tense_same && term.is_in(&stated.form);
             let Some(amount) = stated.form.amount().filter(|_| is_open) else { continue };
             match &found {
-                Some((_, known)) if known.as_number() != amount.as_number() => return None,
+                Some((_, known, tense))
+                    if known.as_number() != amount.as_number() || *tense != stated.tense =>
+                {
+                    return None;
+                }
                 Some(_) => {}
-                None => found = Some((fact, amount.clone())),
+                None => found = Some((fact, amount.clone(), stated.tense)),
             }
         }
         found
@@ -168,7 +183,8 @@ impl Operation {
                     Self::Growth => other_value.checked_sub(one_value),
                     _ => one_value.checked_sub(other_value),
                 };
-                if result_unit != "%" || *one_value <= zero {
+                // twice as many degrees are not twice as warm
+                if result_unit != "%" || *one_value <= zero || unit.starts_with('°') {
                     return None;
                 }
                 let hundredfold = difference.ok()?.checked_mul(&Decimal::from(100_i64)).ok()?;

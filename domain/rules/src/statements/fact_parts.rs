@@ -1,7 +1,7 @@
 //! Compares a part of a claim with the parts of the facts.
 
 use super::form::{Form, Item, PlacedQuantity};
-use super::language::{Language, Tense};
+use super::language::{LanguageTables, Tense};
 use super::layout::read_text;
 use super::part::{Frame, Part};
 use super::sentence::Sentence;
@@ -17,18 +17,18 @@ pub(crate) struct FactParts {
     parts: Vec<FactPart>,
     /// The first fact with a sentence, by its words and quantities.
     pub(crate) verbatim: HashMap<String, u32>,
-    /// The stems of words, and the quantities, by their text.
-    numbers: HashMap<String, u32>,
-    /// For each stem and quantity, the parts that have it.
-    with: Vec<Vec<u32>>,
+    /// The key of each stem and quantity, by its text.
+    keys: HashMap<String, u32>,
+    /// The parts that have a stem or quantity, by its key.
+    parts_by_key: Vec<Vec<u32>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct FactPart {
     pub(crate) fact: u32,
     part: Part,
-    /// The numbers of its stems and quantities, sorted.
-    numbers: Vec<u32>,
+    /// The keys of its stems and quantities, sorted.
+    keys: Vec<u32>,
 }
 
 /// The most parts of facts that are examined for a text. Without this limit, a text and facts of the same few words would take
@@ -38,7 +38,7 @@ pub(crate) const EXAMINED_MAX: usize = 200_000;
 const NEAREST_MAX: usize = 32;
 
 impl FactParts {
-    pub(crate) fn of(facts: &[String], language: &Language) -> Self {
+    pub(crate) fn of(facts: &[String], language: &LanguageTables) -> Self {
         let mut all = Self::default();
         for (fact, text) in (0_u32..).zip(facts) {
             let mut sentences = Vec::new();
@@ -76,30 +76,30 @@ impl FactParts {
             .filter(|part| part.undecidable.is_none() && !part.is_relative && !part.is_shared)
         {
             let place = u32::try_from(self.parts.len()).unwrap_or(u32::MAX);
-            let mut numbers: Vec<u32> = keys(&part).map(|key| self.number(key)).collect();
-            numbers.sort_unstable();
-            numbers.dedup();
-            for number in &numbers {
-                if let Some(parts) = self.with.get_mut(*number as usize) {
+            let mut keys: Vec<u32> = texts(&part).map(|text| self.key(text)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in &keys {
+                if let Some(parts) = self.parts_by_key.get_mut(*key as usize) {
                     parts.push(place);
                 }
             }
-            self.parts.push(FactPart { fact, part, numbers });
+            self.parts.push(FactPart { fact, part, keys });
         }
     }
 
-    fn number(&mut self, key: String) -> u32 {
-        let next = u32::try_from(self.with.len()).unwrap_or(u32::MAX);
-        let number = *self.numbers.entry(key).or_insert(next);
-        if number == next {
-            self.with.push(Vec::new());
+    fn key(&mut self, text: String) -> u32 {
+        let next = u32::try_from(self.parts_by_key.len()).unwrap_or(u32::MAX);
+        let key = *self.keys.entry(text).or_insert(next);
+        if key == next {
+            self.parts_by_key.push(Vec::new());
         }
-        number
+        key
     }
 
     /// The memory that they use, in bytes, approximately.
     pub(crate) fn weight_bytes(&self) -> u64 {
-        let words: usize = self.parts.iter().map(|part| 400 + part.numbers.len() * 160).sum();
+        let words: usize = self.parts.iter().map(|part| 400 + part.keys.len() * 160).sum();
         words as u64
     }
 
@@ -107,15 +107,14 @@ impl FactParts {
     /// from `left` the number of parts that it examines.
     pub(crate) fn find(&self, part: &Part, left: &mut usize) -> Option<(&FactPart, Vec<ClaimComparison>)> {
         let words: BTreeSet<&str> = part.form.words().map(|word| word.stem.as_str()).collect();
-        let numbers: Vec<Option<u32>> = words.iter().map(|stem| self.numbers.get(*stem).copied()).collect();
-        let known: Vec<u32> = numbers.iter().copied().flatten().collect();
+        let keys: Vec<Option<u32>> = words.iter().map(|stem| self.keys.get(*stem).copied()).collect();
+        let known: Vec<u32> = keys.iter().copied().flatten().collect();
         let quantities =
-            part.form.quantities().filter_map(|placed| self.numbers.get(&placed.quantity.to_string()));
-        let parts_with = |number: &u32| self.with.get(*number as usize).map_or(&[][..], Vec::as_slice);
+            part.form.quantities().filter_map(|placed| self.keys.get(&placed.quantity.to_string()));
+        let parts_with = |key: &u32| self.parts_by_key.get(*key as usize).map_or(&[][..], Vec::as_slice);
         let rarest = known.iter().chain(quantities).map(parts_with).min_by_key(|parts| parts.len())?;
-        let shared = |fact: &FactPart| {
-            known.iter().filter(|number| fact.numbers.binary_search(number).is_ok()).count()
-        };
+        let shared =
+            |fact: &FactPart| known.iter().filter(|key| fact.keys.binary_search(key).is_ok()).count();
         let mut nearest: Vec<(usize, &FactPart)> = Vec::new();
         for place in rarest {
             let Some(rest) = left.checked_sub(1) else { break };
@@ -152,9 +151,9 @@ impl FactParts {
         term: &Form,
         left: &'f mut usize,
     ) -> impl Iterator<Item = (u32, &'f Part)> {
-        let numbers = term.words().filter_map(|word| self.numbers.get(&word.stem));
-        let parts_with = |number: &u32| self.with.get(*number as usize).map_or(&[][..], Vec::as_slice);
-        let rarest = numbers.map(parts_with).min_by_key(|parts| parts.len()).unwrap_or_default();
+        let keys = term.words().filter_map(|word| self.keys.get(&word.stem));
+        let parts_with = |key: &u32| self.parts_by_key.get(*key as usize).map_or(&[][..], Vec::as_slice);
+        let rarest = keys.map(parts_with).min_by_key(|parts| parts.len()).unwrap_or_default();
         rarest.iter().map_while(move |place| {
             *left = left.checked_sub(1)?;
             self.parts.get(*place as usize).map(|fact| (fact.fact, &fact.part))
@@ -211,8 +210,21 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
         let is_equal = part.frames == fact.frames || part.is_freely_framed && fact.frames.is_empty();
         note(ClaimAspect::Condition, text(&part.frames), text(&fact.frames), ComparisonResult::of(is_equal));
     }
+    if !part.ignored.is_empty() || !fact.ignored.is_empty() {
+        let (claim, fact) = (part.ignored.join(", "), fact.ignored.join(", "));
+        found.push(ClaimComparison {
+            aspect: ClaimAspect::Word,
+            claim,
+            fact,
+            result: ComparisonResult::Ignored,
+        });
+    }
     if !is_same && !found.iter().any(|comparison| comparison.result.is_fault()) {
-        let (claim, fact, result) = (own.text(), theirs.text(), ComparisonResult::Different);
+        let (mut claim, mut fact, result) = (own.text(), theirs.text(), ComparisonResult::Different);
+        if claim == fact {
+            // the articles or the nouns of the phrases differ
+            (claim, fact) = (format!("{claim} (other articles or phrases)"), fact);
+        }
         found.push(ClaimComparison { aspect: ClaimAspect::Order, claim, fact, result });
     }
     found
@@ -233,7 +245,7 @@ const fn qualifier(item: &Item) -> Option<&'static str> {
 }
 
 /// The texts under which a part is found.
-fn keys(part: &Part) -> impl Iterator<Item = String> {
+fn texts(part: &Part) -> impl Iterator<Item = String> {
     let quantities = part.form.quantities().map(|placed| placed.quantity.to_string());
     part.form.words().map(|word| word.stem.clone()).chain(quantities)
 }

@@ -1,9 +1,9 @@
 //! The form of a part: who does what, word by word, and the phrases with prepositions.
 //!
-//! Everything is compared, in its place. Two forms are equal if they have the same words, quantities and marks in the same
-//! order, except that phrases after the verb may be exchanged, and that active and passive sentences are compared.
+//! Two forms are equal if they have the same words, quantities and marks in the same order. A time or an amount may be at another
+//! position after the verb, if it is the only one. An active form can equal a passive form.
 
-use super::language::Language;
+use super::language::LanguageTables;
 use super::quantity::{Quantity, QuantityMatch};
 use super::tokens::{Voice, Word};
 use crate::result::ComparisonResult;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(crate) struct PlacedQuantity {
     pub(super) quantity: Quantity,
-    /// It as it is written.
+    /// The quantity as the text writes it.
     pub(super) written: String,
     pub(super) is_about: bool,
     /// The bound before it: "at least".
@@ -38,7 +38,7 @@ impl PlacedQuantity {
         is_exact.then_some(&self.quantity)
     }
 
-    /// It as people read it.
+    /// The quantity with its bound, for messages.
     pub(super) fn shown(&self) -> String {
         let bound = self.bound.map(|bound| format!("{bound} ")).unwrap_or_default();
         let about = if self.is_about { "about " } else { "" };
@@ -119,15 +119,15 @@ pub(crate) struct Form {
     pub(super) voice: Voice,
     /// Whether the subject and the object begin with a definite article, or with an indefinite one.
     pub(super) is_definite: [Option<bool>; 2],
-    /// Which of them "no" negates, from 0.
-    pub(super) none: Option<usize>,
+    /// Which of subject (0) and object (1) "no" negates.
+    pub(super) negated_noun: Option<usize>,
     /// Whether the last word belongs to a phrase.
     pub(super) ends_in_phrase: bool,
 }
 
 impl Form {
     /// The form with the same meaning in which it is compared.
-    pub(super) fn normal(mut self, language: &Language) -> Self {
+    pub(super) fn normal(mut self, language: &LanguageTables) -> Self {
         let is_be = self.verb.last().is_some_and(|verb| verb.is_mark(language.lemma_be));
         let (be, have) = (Item::Mark(language.lemma_be), Item::Mark(language.lemma_have));
         // "has no balcony", "no pets are allowed"
@@ -137,7 +137,7 @@ impl Form {
         {
             drop(if place == 0 { self.subject.remove(0) } else { self.object.remove(0) });
             self.verb.insert(0, Item::Negation("not"));
-            self.none = Some(place);
+            self.negated_noun = Some(place);
         }
         if self.verb.last().is_some_and(|verb| verb.is_mark("there")) && self.subject.is_empty() {
             // "there was hail on Sunday"
@@ -150,7 +150,7 @@ impl Form {
         // "weighs 2 kg" is "has a weight of 2 kg"
         let is_amount = |items: &[Item]| matches!(items.first(), Some(Item::Quantity(_)));
         if let Some(Item::Verb(verb)) = self.verb.last()
-            && verb.stem == language.measure
+            && verb.stem == language.weighing_stem
             && is_amount(&self.object)
         {
             self.object.insert(1, Item::Word(Word { noun: verb.stem.clone(), ..Word::clone(verb) }.into()));
@@ -171,7 +171,7 @@ impl Form {
                     self.replace_verb(&be, have);
                 }
                 // "the trail is 5 km long"
-                (_, [_, Item::Word(dimension)]) if language.is_dimension(&dimension.noun) => {
+                (_, [_, Item::Word(dimension)]) if language.is_listed_noun(&dimension.noun) => {
                     self.replace_verb(&be, have);
                 }
                 _ => {}
@@ -273,9 +273,9 @@ impl Form {
     }
 
     /// Whether it refers to the sentence before.
-    pub(super) fn is_referring(&self, language: &Language) -> bool {
+    pub(super) fn is_referring(&self, language: &LanguageTables) -> bool {
         self.items().any(|item| match item {
-            Item::Word(word) | Item::Verb(word) => language.references.contains(&&*word.stem),
+            Item::Word(word) | Item::Verb(word) => language.reference_stems.contains(&&*word.stem),
             Item::Mark(name) => language.is_pronoun(name),
             _ => false,
         })
@@ -289,9 +289,8 @@ impl Form {
         self.object.iter().any(|item| item.is_mark(OF))
     }
 
-    /// Whether another noun that its verb acts on is in the plural; `None` if there is no such noun. A name is none: it
-    /// would be repeated.
-    pub(super) fn acts_on(&self) -> Option<bool> {
+    /// Whether the object is in the plural; `None` without an object, or if it is a name, which no pronoun replaces.
+    pub(super) fn object_is_plural(&self) -> Option<bool> {
         let is_action = matches!(self.verb.last(), Some(Item::Verb(_))) && self.is_definite[1].is_some();
         let noun = self.object.iter().rev().find_map(|item| match item {
             Item::Word(word) => Some(word),
@@ -308,16 +307,24 @@ impl Form {
     /// Whether a fact has the form of this claim.
     pub(super) fn is_in(&self, fact: &Self) -> bool {
         // "the supplier" is not "a supplier"
-        let are_articles_different = self.is_be()
-            && self.is_definite[1].zip(fact.is_definite[1]).is_some_and(|(claim, fact)| claim != fact);
+        let is_unlike = |place: usize| {
+            let articles = self
+                .is_definite
+                .get(place)
+                .copied()
+                .flatten()
+                .zip(fact.is_definite.get(place).copied().flatten());
+            articles.is_some_and(|(claim, fact)| claim != fact)
+        };
+        let are_articles_different = self.is_be() && (is_unlike(0) || is_unlike(1));
         // "no guest pays the fee" is not "the guest pays no fee", and not "a guest does not pay the fee"
         let is_other = |none: Option<usize>, other: &Self| match none {
             Some(0) => other.is_definite[0].is_some(),
             Some(_) => other.is_definite[1] == DEFINITELY,
             None => false,
         };
-        let are_nones_different =
-            self.none != fact.none && (is_other(self.none, fact) || is_other(fact.none, self));
+        let are_nones_different = self.negated_noun != fact.negated_noun
+            && (is_other(self.negated_noun, fact) || is_other(fact.negated_noun, self));
         if !are_same(&self.verb, &fact.verb) || are_articles_different || are_nones_different {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use super::adverbial::{DEFINITE, OF_TIME, calendar_length, is_day};
 use super::form::{Form, Item, OF, PlacedQuantity, TIME};
-use super::language::{Language, WordClass};
+use super::language::{LanguageTables, WordClass};
 use super::quantity::Quantity;
 use super::tokens::{Token, TokenKind, Voice, Word, without_limits};
 use super::verb::split_auxiliaries;
@@ -14,7 +14,7 @@ impl Form {
         start: usize,
         (verb, word): (Option<usize>, Option<usize>),
         voice: Voice,
-        language: &Language,
+        language: &LanguageTables,
     ) -> Self {
         let form = Self { voice, ..Self::default() };
         let mut reader = FormReader {
@@ -72,7 +72,7 @@ enum Place {
 
 struct FormReader<'t> {
     tokens: &'t [Token],
-    language: &'t Language,
+    language: &'t LanguageTables,
     form: Form,
     place: Place,
     /// The one that the next noun belongs to: "Anna's".
@@ -235,7 +235,7 @@ impl FormReader<'_> {
             }
             TokenKind::Class(WordClass::Negation, name) => Item::Negation(name),
             TokenKind::Class(
-                WordClass::Qualifier | WordClass::Joint | WordClass::Bound | WordClass::About,
+                WordClass::Qualifier | WordClass::Conjunction | WordClass::Bound | WordClass::About,
                 name,
             ) => Item::Qualifier(name),
             TokenKind::Class(WordClass::Auxiliary, name) => Item::Mark(self.language.lemma(name)),
@@ -251,7 +251,7 @@ impl FormReader<'_> {
     }
 
     fn add_preposition(&mut self, index: usize, name: &'static str, is_free: bool) {
-        const OF_TIME: [&str; 7] = ["in", "on", "at", "im", "am", "an", "um"];
+        const BEFORE_TIME: [&str; 7] = ["in", "on", "at", "im", "am", "an", "um"];
         let is_joined = is_of(name) && !(name == "von" && self.form.voice == Voice::Passive);
         let next = self.tokens.get(index + 1..).unwrap_or_default();
         let next = next
@@ -269,7 +269,7 @@ impl FormReader<'_> {
             // "on Monday" is "Monday"
             return;
         }
-        let name = if OF_TIME.contains(&name) && is_time() { TIME } else { preposition(name) };
+        let name = if BEFORE_TIME.contains(&name) && is_time() { TIME } else { preposition(name) };
         if !is_free || is_joined {
             let name = if is_joined { OF } else { name };
             self.items().push(Item::Mark(name));

@@ -34,7 +34,7 @@ pub enum TextLanguage {
 }
 
 impl TextLanguage {
-    pub(crate) fn tables(self) -> &'static Language {
+    pub(crate) fn tables(self) -> &'static LanguageTables {
         match self {
             Self::En => &ENGLISH,
             Self::De => &GERMAN,
@@ -69,7 +69,7 @@ pub(super) enum WordClass {
     Negation,
     /// It begins a condition: "if", "unless".
     Condition,
-    /// It names who says so: "says", "according to".
+    /// It names the source of a statement: "says", "according to".
     Attribution,
     /// It changes how far or how surely a part holds: "only", "most", "expected", "before".
     Qualifier,
@@ -77,12 +77,12 @@ pub(super) enum WordClass {
     Bound,
     /// It makes the number after it an approximate one.
     About,
-    /// It joins two parts.
-    Joint,
+    /// It joins two parts: "and", "or", "because".
+    Conjunction,
     /// It begins a clause about a word before it: "which".
     Relative,
-    /// It begins what is said, thought or asked: "that".
-    Content,
+    /// A conjunction that begins a clause of content: "that", "whether".
+    Complementizer,
     /// A verb that carries no meaning of its own: "is", "has".
     Auxiliary,
     /// A preposition, which begins no subject.
@@ -93,9 +93,9 @@ pub(super) enum WordClass {
     Narrowing,
 }
 
-/// A language, with the words of a word list.
+/// The tables of a language, with the words of a word list.
 #[derive(Debug, Clone)]
-pub(crate) struct Language {
+pub(crate) struct LanguageTables {
     pub(crate) vocabulary: Vocabulary,
     /// The entries of one word or several, each with its class and the word that represents all with the same meaning.
     phrases: HashMap<&'static str, (WordClass, &'static str)>,
@@ -113,7 +113,7 @@ pub(crate) struct Language {
     grammar: Grammar,
 }
 
-impl Language {
+impl LanguageTables {
     /// The class of a phrase in lower case, and the word that represents it.
     pub(super) fn class(&self, phrase: &str) -> Option<(WordClass, &'static str)> {
         self.phrases.get(phrase).copied()
@@ -130,7 +130,7 @@ impl Language {
         if self.is_verb_second {
             return word.len() > 4 && (word.ends_with('t') || word.ends_with("en"));
         }
-        self.past.iter().any(|end| word.ends_with(end))
+        self.past_endings.iter().any(|end| word.ends_with(end))
             || self.irregular.contains_key(word)
             || SAME_AS_BASE.contains(&word)
     }
@@ -148,7 +148,7 @@ impl Language {
         } else {
             self.irregular.contains_key(form)
         };
-        let is_past = self.past.iter().any(|end| form.ends_with(end)) || is_irregular;
+        let is_past = self.past_endings.iter().any(|end| form.ends_with(end)) || is_irregular;
         let tense = if is_past { Tense::Past } else { Tense::Present };
         (!SEVERAL.contains(&form)).then_some(tense)
     }
@@ -168,8 +168,8 @@ impl Language {
         self.calendar.contains(&self.own_stem(word))
     }
 
-    /// Whether `noun` is a base of the table, such as that of "long" and "length".
-    pub(super) fn is_dimension(&self, noun: &str) -> bool {
+    /// Whether `noun` is the base of an adjective and its noun ("long", "length") or of an ordinal ("1st").
+    pub(super) fn is_listed_noun(&self, noun: &str) -> bool {
         self.nouns.contains(noun)
     }
 
@@ -232,7 +232,7 @@ impl Language {
         // "stored" is of "store", "planned" is not of "plane"
         let verb =
             || word.strip_suffix('d').filter(|base| matches!(self.class(base), Some((WordClass::Verb, _))));
-        (self.endings)(base.or_else(verb).unwrap_or(word))
+        (self.stem_of)(base.or_else(verb).unwrap_or(word))
     }
 }
 
@@ -243,42 +243,43 @@ pub(crate) struct Grammar {
     pub(super) is_verb_second: bool,
     /// Whether a decimal comma and points between thousands are read.
     pub(super) has_decimal_comma: bool,
-    pub(super) endings: fn(&str) -> String,
+    pub(super) stem_of: fn(&str) -> String,
     /// The endings of verbs in a past form.
-    pub(super) past: &'static [&'static str],
+    pub(super) past_endings: &'static [&'static str],
     /// The endings of verbs, for words that no list has.
     pub(super) verb_endings: &'static [&'static str],
     /// The forms of "be" with which the passive is built.
-    pub(super) be: &'static [&'static str],
+    pub(super) passive_auxiliaries: &'static [&'static str],
     /// The auxiliaries in a past form.
     pub(super) past_auxiliaries: &'static [&'static str],
     /// The auxiliaries that form a past tense with a participle.
-    pub(super) have: &'static [&'static str],
+    pub(super) perfect_auxiliaries: &'static [&'static str],
     /// The bases of "be" and "have".
     pub(super) lemma_be: &'static str,
     pub(super) lemma_have: &'static str,
     /// The stem of the verb that measures: "weighs 2 kg" is "has a weight of 2 kg".
-    pub(super) measure: &'static str,
+    pub(super) weighing_stem: &'static str,
     /// The articles, after which no verb follows.
     pub(super) articles: &'static [&'static str],
-    /// The stems of words that a heading doubts what follows with: "Myths".
-    pub(super) doubts: &'static [&'static str],
+    /// The stems of words with which a heading questions the text below it: "Myths".
+    pub(super) doubt_stems: &'static [&'static str],
     /// The stems of words that refer to the sentence before.
-    pub(super) references: &'static [&'static str],
+    pub(super) reference_stems: &'static [&'static str],
     /// The words, as they are written, that state that something is true or false.
-    pub(super) on_truth: &'static [&'static str],
-    /// The days of the week, and the other words of the calendar without a number, besides months.
-    pub(super) week: &'static [&'static str],
-    pub(super) times_of_day: &'static [&'static str],
+    pub(super) truth_words: &'static [&'static str],
+    /// The days of the week.
+    pub(super) weekdays: &'static [&'static str],
+    /// The other words of the calendar without a number, besides months.
+    pub(super) calendar_words: &'static [&'static str],
     /// The word for "times", as in "two times".
-    pub(super) times: &'static str,
+    pub(super) times_word: &'static str,
     /// The preposition before the one who acts, in a passive sentence.
     pub(super) by: &'static str,
     /// The preposition between a property and what has it.
     pub(crate) of: &'static str,
 }
 
-impl Deref for Language {
+impl Deref for LanguageTables {
     type Target = Grammar;
 
     fn deref(&self) -> &Grammar {
@@ -296,7 +297,7 @@ fn language(
     numbers: &'static str,
     months: &'static str,
     grammar: Grammar,
-) -> Language {
+) -> LanguageTables {
     let mut phrases = HashMap::new();
     for (class, groups) in entries {
         for group in groups.split(';') {
@@ -328,7 +329,7 @@ fn language(
         let most: &mut usize = phrase_words.entry(first).or_default();
         *most = phrase.split(' ').count().max(*most);
     }
-    let mut language = Language {
+    let mut language = LanguageTables {
         vocabulary: Vocabulary::default(),
         phrases,
         phrase_words,
@@ -340,14 +341,14 @@ fn language(
         calendar: HashSet::new(),
         grammar,
     };
-    language.days = language.week.iter().map(|day| language.own_stem(day)).collect();
-    let calendar = language.times_of_day.iter().chain(language.week);
+    language.days = language.weekdays.iter().map(|day| language.own_stem(day)).collect();
+    let calendar = language.calendar_words.iter().chain(language.weekdays);
     language.calendar = calendar.map(|word| language.own_stem(word)).collect();
     language
 }
 
 /// English.
-pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
+pub(super) static ENGLISH: LazyLock<LanguageTables> = LazyLock::new(|| {
     language(
         &[
             (
@@ -382,11 +383,11 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
                 instead: instead, instead of, rather than; than; more; less; fewer; respectively",
             ),
             (
-                WordClass::Joint,
+                WordClass::Conjunction,
                 "nor; and: and, but, whereas, as well as, yet, however; or; while; so; because; therefore; although: although, though",
             ),
             (WordClass::Relative, "which, who, whose, whom, where"),
-            (WordClass::Content, "that, whether"),
+            (WordClass::Complementizer, "that, whether"),
             (
                 WordClass::Pronoun,
                 "it, they, he, she, its, their, his, her, this, these, those, them, him, itself",
@@ -436,25 +437,42 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
         Grammar {
             is_verb_second: false,
             has_decimal_comma: false,
-            endings: stem::english,
-            past: &["ed"],
+            stem_of: stem::english,
+            past_endings: &["ed"],
             verb_endings: &["s", "ed"],
-            be: &["is", "are", "was", "were", "be", "been", "being"],
+            passive_auxiliaries: &["is", "are", "was", "were", "be", "been", "being"],
             past_auxiliaries: &["was", "were", "had", "did", "came with", "there was"],
-            have: &["has", "have"],
+            perfect_auxiliaries: &["has", "have"],
             lemma_be: "be",
             lemma_have: "have",
-            measure: "weigh",
+            weighing_stem: "weigh",
             articles: &["the", "a", "an"],
-            doubts: &[
-                "myth", "false", "wrong", "fiction", "error", "mistake", "reject", "obsolet", "draft",
-                "plan", "debunk", "untrue", "former", "lie",
+            doubt_stems: &[
+                "myth",
+                "false",
+                "wrong",
+                "fiction",
+                "error",
+                "mistake",
+                "reject",
+                "obsolet",
+                "draft",
+                "planned",
+                "debunk",
+                "untrue",
+                "former",
+                "lie",
+                "discontinu",
+                "outdat",
+                "expir",
+                "cancel",
+                "archiv",
             ],
-            references: &[
+            reference_stems: &[
                 "same", "other", "otherwis", "such", "1st", "2nd", "latter", "former", "too", "then", "that",
                 "one",
             ],
-            on_truth: &[
+            truth_words: &[
                 "false",
                 "wrong",
                 "untrue",
@@ -468,8 +486,8 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
                 "true",
                 "correct",
             ],
-            week: &["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"],
-            times_of_day: &[
+            weekdays: &["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"],
+            calendar_words: &[
                 "day",
                 "night",
                 "week",
@@ -487,7 +505,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
                 "autumn",
                 "winter",
             ],
-            times: "times",
+            times_word: "times",
             by: "by",
             of: "of",
         },
@@ -495,7 +513,7 @@ pub(super) static ENGLISH: LazyLock<Language> = LazyLock::new(|| {
 });
 
 /// German.
-pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
+pub(super) static GERMAN: LazyLock<LanguageTables> = LazyLock::new(|| {
     language(
         &[
             (
@@ -523,11 +541,11 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
                 than: als; mehr; weniger; erst",
             ),
             (
-                WordClass::Joint,
+                WordClass::Conjunction,
                 "and: und, aber, sondern, sowie, jedoch; nor: noch; or: oder; because: weil; although: obwohl; deshalb; daher",
             ),
             (WordClass::Relative, "welche, welcher, welches"),
-            (WordClass::Content, "dass, ob"),
+            (WordClass::Complementizer, "dass, ob"),
             (
                 WordClass::Pronoun,
                 "er, sie, es, ihr, ihre, ihren, sein, seine, seinen, dieser, diese, dieses, diesem, diesen, sie, ihn, ihm",
@@ -562,17 +580,17 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
         Grammar {
             is_verb_second: true,
             has_decimal_comma: true,
-            endings: stem::german,
-            past: &["te", "ten"],
+            stem_of: stem::german,
+            past_endings: &["te", "ten"],
             verb_endings: &["t", "te", "ten"],
-            be: &["wird", "werden", "wurde", "wurden", "worden"],
+            passive_auxiliaries: &["wird", "werden", "wurde", "wurden", "worden"],
             past_auxiliaries: &["war", "waren", "hatte", "hatten", "wurde", "wurden", "betrug", "there was"],
-            have: &["hat", "haben"],
+            perfect_auxiliaries: &["hat", "haben"],
             lemma_be: "sein",
             lemma_have: "haben",
-            measure: "gewicht",
+            weighing_stem: "gewicht",
             articles: &["der", "die", "das", "ein", "eine", "dem", "den"],
-            doubts: &[
+            doubt_stems: &[
                 "mythen",
                 "falsch",
                 "irrtüm",
@@ -583,19 +601,19 @@ pub(super) static GERMAN: LazyLock<Language> = LazyLock::new(|| {
                 "geplant",
                 "ehemalig",
             ],
-            references: &[
+            reference_stems: &[
                 "andere", "anderer", "sonst", "solch", "dann", "dort", "dass", "derselb", "dasselb",
             ],
-            on_truth: &[
+            truth_words: &[
                 "falsch", "unwahr", "gelogen", "lüge", "mythos", "mythen", "irrtum", "wahr", "richtig",
                 "korrekt",
             ],
-            week: &["montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"],
-            times_of_day: &[
+            weekdays: &["montag", "dienstag", "mittwoch", "donnerstag", "freitag", "samstag", "sonntag"],
+            calendar_words: &[
                 "tag", "nacht", "woche", "monat", "jahr", "morgen", "abend", "heute", "gestern", "sommer",
                 "winter",
             ],
-            times: "mal",
+            times_word: "mal",
             by: "von",
             of: "von",
         },

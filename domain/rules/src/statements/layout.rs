@@ -1,6 +1,6 @@
 //! Reads a text with its layout: headings, lists and what they continue, tables, deleted text.
 
-use super::language::Language;
+use super::language::LanguageTables;
 use super::sentence::{Sentence, TextReader};
 use super::tokens::is_symbol;
 use crate::claims::sentences;
@@ -8,10 +8,10 @@ use crate::plain_text::PlainText;
 use crate::table::table_rows;
 use std::ops::Range;
 
-/// Passes each sentence of `plain` to `found`, with its range, in their order. Headings are none, but limit what is under them.
+/// Passes each sentence of `plain` and its range to `found`, in order. Headings are not passed, but can limit the text below them.
 pub(crate) fn read_text(
     plain: &PlainText,
-    language: &Language,
+    language: &LanguageTables,
     mut found: impl FnMut(Range<usize>, Sentence),
 ) {
     let text = plain.text();
@@ -25,15 +25,16 @@ pub(crate) fn read_text(
     let mut lead = String::new();
     let mut pass = |range: Range<usize>, mut sentence: Sentence, is_limited: bool| {
         if is_limited {
-            sentence.set_undecidable("the heading limits it");
+            sentence.set_undecidable("a heading above limits the sentence");
         }
         if plain.is_struck(&range) {
-            sentence.set_undecidable("it is struck out");
+            sentence.set_undecidable("the text is struck out");
         }
         found(range, sentence);
     };
-    let mut ranges = sentences(text).into_iter().peekable();
-    while let Some(range) = ranges.next() {
+    let ranges = sentences(text);
+    for (index, range) in ranges.iter().enumerate() {
+        let range = range.clone();
         while let Some(row) = rows.next_if(|row| row.range.start <= range.start) {
             rows_end = row.range.end;
             for claim in row.claims {
@@ -61,7 +62,9 @@ pub(crate) fn read_text(
             lead.clear();
         }
         let mut sentence = reader.read(&format!("{lead}{own}"));
-        let is_before_item = ranges.peek().is_some_and(|next| plain.is_item(next.start));
+        let after = ranges.get(index + 1..).unwrap_or_default();
+        let next = after.iter().find(|next| text.get((*next).clone()).is_some_and(has_content));
+        let is_before_item = next.is_some_and(|next| plain.is_item(next.start));
         let before_items = own.trim_end().strip_suffix(':').filter(|_| is_before_item);
         if let Some(before) = before_items.filter(|_| sentence.parts.iter().any(|part| part.has_verb)) {
             let question =

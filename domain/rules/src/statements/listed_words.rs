@@ -1,6 +1,6 @@
 //! Replaces the abbreviations and the phrases of a word list, and reads its entries.
 
-use super::language::{Language, WordClass};
+use super::language::{LanguageTables, WordClass};
 use super::quantity::{Quantity, leading_quantity};
 use super::tokens::{Token, TokenKind, Word, tokens};
 use domain_base::decimal::Decimal;
@@ -15,19 +15,19 @@ pub enum ReservedUse {
     Condition,
     #[strum(serialize = "an attribution")]
     Attribution,
-    #[strum(serialize = "a quantifier, or says how surely or how far something holds")]
+    #[strum(serialize = "a quantifier or a hedge")]
     Qualifier,
     #[strum(serialize = "a bound")]
     Bound,
     #[strum(serialize = "a word for approximate numbers")]
     About,
-    #[strum(serialize = "a word that joins statements")]
-    Joint,
+    #[strum(serialize = "a conjunction")]
+    Conjunction,
     #[strum(serialize = "a number, a time or a date")]
     Quantity,
     #[strum(serialize = "a function word")]
     Function,
-    #[strum(serialize = "a verb, which must stand alone")]
+    #[strum(serialize = "a verb, which cannot be part of a phrase")]
     Verb,
 }
 
@@ -46,7 +46,7 @@ impl WordClass {
             Self::Qualifier => ReservedUse::Qualifier,
             Self::Bound => ReservedUse::Bound,
             Self::About => ReservedUse::About,
-            Self::Joint => ReservedUse::Joint,
+            Self::Conjunction => ReservedUse::Conjunction,
             Self::Verb if !is_alone => ReservedUse::Verb,
             Self::Verb | Self::Narrowing => return None,
             _ => ReservedUse::Function,
@@ -58,14 +58,14 @@ impl WordClass {
 ///
 /// # Errors
 /// The first word that is reserved.
-pub(crate) fn read_entry(text: &str, language: &Language) -> Result<Vec<String>, ReservedWord> {
+pub(crate) fn read_entry(text: &str, language: &LanguageTables) -> Result<Vec<String>, ReservedWord> {
     let stems = read_words(text, language)?;
     // "IT" is a name, but "it" is none
     read_words(&text.to_lowercase(), language)?;
     Ok(stems)
 }
 
-fn read_words(text: &str, language: &Language) -> Result<Vec<String>, ReservedWord> {
+fn read_words(text: &str, language: &LanguageTables) -> Result<Vec<String>, ReservedWord> {
     let tokens = tokens(text, language);
     let is_alone = tokens.len() == 1;
     let read = |token: &Token| {
@@ -75,7 +75,7 @@ fn read_words(text: &str, language: &Language) -> Result<Vec<String>, ReservedWo
             TokenKind::Word(word) => {
                 RESERVED.iter().find(|(reserved, _)| *reserved == word.text).map(|(_, used)| *used)
             }
-            TokenKind::Break | TokenKind::Colon => Some(ReservedUse::Joint),
+            TokenKind::Break | TokenKind::Colon => Some(ReservedUse::Conjunction),
         };
         let reserved = || text.get(token.range.clone()).unwrap_or_default().to_owned();
         used.map_or_else(|| Ok(own_stem(token, language)), |used| Err((reserved(), used)))
@@ -84,7 +84,7 @@ fn read_words(text: &str, language: &Language) -> Result<Vec<String>, ReservedWo
 }
 
 /// The unit with this spelling, by the tables: its base, and the number of bases.
-pub(crate) fn read_unit(spelling: &str, language: &Language) -> Option<(Decimal, String)> {
+pub(crate) fn read_unit(spelling: &str, language: &LanguageTables) -> Option<(Decimal, String)> {
     let text = format!("1 {spelling}");
     match leading_quantity(&text, language)? {
         (Quantity::Number { low, unit, .. }, length) if !unit.is_empty() && length == text.len() => {
@@ -95,7 +95,7 @@ pub(crate) fn read_unit(spelling: &str, language: &Language) -> Option<(Decimal,
 }
 
 /// Whether the tables read the beginning of `spelling` after a number as part of a quantity.
-pub(crate) fn is_read_after_number(spelling: &str, language: &Language) -> bool {
+pub(crate) fn is_read_after_number(spelling: &str, language: &LanguageTables) -> bool {
     let is_read = |number: &str| {
         let read = leading_quantity(&format!("{number}{spelling}"), language);
         read.is_some_and(|(_, length)| length > number.trim_end().len())
@@ -104,7 +104,7 @@ pub(crate) fn is_read_after_number(spelling: &str, language: &Language) -> bool 
 }
 
 /// The stem of a word of its own, even if a word list has it in a group.
-fn own_stem(token: &Token, language: &Language) -> Option<String> {
+fn own_stem(token: &Token, language: &LanguageTables) -> Option<String> {
     match &token.kind {
         TokenKind::Word(word) => Some(word.own_stem.as_ref().unwrap_or(&word.stem).clone()),
         TokenKind::Class(WordClass::Narrowing | WordClass::Verb, name) => Some(language.own_stem(name)),
@@ -119,7 +119,7 @@ struct StemmedToken {
 }
 
 /// The tokens with the words of abbreviations in place of these, and with each phrase of a group as one word.
-pub(super) fn replace_listed(found: Vec<Token>, text: &str, language: &Language) -> Vec<Token> {
+pub(super) fn replace_listed(found: Vec<Token>, text: &str, language: &LanguageTables) -> Vec<Token> {
     if language.vocabulary.replaces_nothing() {
         return found;
     }
@@ -156,7 +156,7 @@ pub(super) fn replace_listed(found: Vec<Token>, text: &str, language: &Language)
 }
 
 /// The token, or the words for it if it is an abbreviation.
-fn expand(token: Token, text: &str, language: &Language) -> Vec<StemmedToken> {
+fn expand(token: Token, text: &str, language: &LanguageTables) -> Vec<StemmedToken> {
     let written = text.get(token.range.clone()).unwrap_or_default();
     let name = written.strip_suffix("'s").or_else(|| written.strip_suffix("’s")).unwrap_or(written);
     let is_word = matches!(token.kind, TokenKind::Word(_));

@@ -2,7 +2,7 @@
 
 use super::adverbial::{calendar_length, is_like_preposition};
 use super::form::Form;
-use super::language::{Language, Tense, WordClass};
+use super::language::{LanguageTables, Tense, WordClass};
 use super::tokens::{Token, TokenKind, Voice, without_limits};
 use super::verb::{is_finite, is_introduction, is_sure_verb, tense, verb_at, verb_word_at, voice};
 use std::borrow::Cow;
@@ -28,14 +28,16 @@ pub(crate) struct Part {
     pub(crate) tense: Option<Tense>,
     pub(crate) has_verb: bool,
     /// Its words, if it has no verb.
-    piece: Piece,
+    piece: VerblessShape,
     subject: Vec<Token>,
     /// Whether its subject is a name, and it has no other one.
     has_only_name: bool,
-    /// Whether it acts on another noun in the plural: "built the bridge".
-    other: Option<bool>,
+    /// Whether its object is in the plural: "built the bridges"; `None` without an object that "it" could mean.
+    object_is_plural: Option<bool>,
     /// The conditions and attributions of its sentence, in their order.
     pub(crate) frames: Vec<Frame>,
+    /// The function words, which are not compared.
+    pub(super) ignored: Vec<&'static str>,
     /// Whether the frames may belong to a later part of the sentence only.
     pub(crate) is_freely_framed: bool,
     /// Whether it is a clause with "which" or "who". Its subject is the noun before it.
@@ -68,7 +70,7 @@ impl Part {
         let is_paired = !self.piece.has_phrase
             || has_phrase && first.form.has_object() && !self.form.has_other_phrase(&first.form);
         // "the flag is red and white", "the owners are Acme and Beta"
-        let is_mixed = first.form.is_be() && !self.piece.has_determiner && self.piece.is_name_or_colour;
+        let is_mixed = first.form.is_be() && !self.piece.has_determiner && self.piece.is_name_or_color;
         self.piece.is_plain && is_paired && !is_mixed && !first.form.has_owner_in_object()
     }
 
@@ -76,25 +78,26 @@ impl Part {
     pub(super) fn as_subject(&self) -> Option<Subject> {
         let tokens: Vec<Token> =
             self.subject.iter().filter(|token| !token.is(WordClass::Negation)).cloned().collect();
-        let subject = Subject { tokens, is_only_name: self.has_only_name, other: self.other };
+        let subject =
+            Subject { tokens, is_only_name: self.has_only_name, object_is_plural: self.object_is_plural };
         subject.tokens.iter().any(Token::is_word).then_some(subject)
     }
 }
 
 /// The shape of a part without a verb.
 #[derive(Debug, Clone, Default)]
-struct Piece {
+struct VerblessShape {
     /// Whether it is one noun: a word, or a few after an article or a number, and no clause about it.
     is_plain: bool,
     has_determiner: bool,
     has_amount: bool,
     has_phrase: bool,
-    is_name_or_colour: bool,
+    is_name_or_color: bool,
 }
 
-impl Piece {
+impl VerblessShape {
     fn of(tokens: &[Token], form: &Form) -> Self {
-        const COLOURS: [&str; 22] = [
+        const COLORS: [&str; 22] = [
             "black", "white", "red", "blue", "green", "yellow", "brown", "grey", "gray", "orange", "pink",
             "purple", "gold", "silver", "schwarz", "weiß", "rot", "blau", "grün", "gelb", "braun", "grau",
         ];
@@ -111,8 +114,8 @@ impl Piece {
         let has_clause = words.iter().skip(1).any(is_participle);
         let is_known = |token: &&&Token| token.is_word() || is_determiner(token);
         let is_certain = noun.iter().all(|token| is_known(&&token) || token.names(WordClass::Negation, "no"));
-        let is_name_or_colour = words.first().is_some_and(|first| {
-            matches!(&first.kind, TokenKind::Word(word) if word.is_name || COLOURS.contains(&&*word.text))
+        let is_name_or_color = words.first().is_some_and(|first| {
+            matches!(&first.kind, TokenKind::Word(word) if word.is_name || COLORS.contains(&&*word.text))
         });
         Self {
             is_plain: !words.is_empty()
@@ -122,7 +125,7 @@ impl Piece {
             has_determiner,
             has_amount: form.has_amount(),
             has_phrase: end < tokens.len(),
-            is_name_or_colour,
+            is_name_or_color,
         }
     }
 }
@@ -133,8 +136,8 @@ pub(super) struct Subject {
     tokens: Vec<Token>,
     /// Whether it is a name, and no other one can be meant.
     is_only_name: bool,
-    /// Whether its sentence acts on another noun in the plural: "the firm built the bridge".
-    other: Option<bool>,
+    /// Whether the object of its sentence is in the plural: "the firm built the bridges".
+    object_is_plural: Option<bool>,
 }
 
 impl Subject {
@@ -150,7 +153,7 @@ impl Subject {
             last.text.ends_with('s') && !["ss", "us", "is"].iter().any(|end| last.text.ends_with(end));
         let is_plural = has_plural_ending
             || matches!(&*last.text, "people" | "children" | "men" | "women")
-            || self.tokens.iter().any(|token| token.is(WordClass::Joint));
+            || self.tokens.iter().any(|token| token.is(WordClass::Conjunction));
         let has_article = |articles: &[&str]| {
             self.tokens
                 .iter()
@@ -158,8 +161,8 @@ impl Subject {
                 .any(|token| articles.iter().any(|article| token.names(WordClass::Function, article)))
         };
         match pronoun {
-            "it" | "its" => !is_plural && self.other != Some(false),
-            "they" | "their" => is_plural && self.other != Some(true),
+            "it" | "its" => !is_plural && self.object_is_plural != Some(false),
+            "they" | "their" => is_plural && self.object_is_plural != Some(true),
             "he" | "she" | "his" | "her" => self.is_only_name && !is_plural,
             "er" | "sein" | "seine" | "seinen" => has_article(&["der", "ein"]),
             "es" => has_article(&["das", "ein"]),
@@ -182,9 +185,9 @@ impl Subject {
     }
 }
 
-/// A part whose subject those after it take over.
+/// The last part with its own subject, which later parts use.
 #[derive(Debug, Clone)]
-struct Before {
+struct SubjectPart {
     part: Part,
     /// Whether "neither" negates all of them.
     is_neither: bool,
@@ -195,20 +198,20 @@ struct Before {
     has_limited_end: bool,
 }
 
-const UNCERTAIN: &str = "it is uncertain how far the beginning of the sentence holds for it";
+const UNCERTAIN: &str = "the beginning of the sentence may not apply to this part";
 
 /// Reads the parts of a sentence in their order.
 pub(super) struct PartReader<'l> {
-    language: &'l Language,
+    language: &'l LanguageTables,
     /// The subject of the sentence before.
     previous: Subject,
     introduction: Form,
     /// The last part with a subject of its own.
-    before: Option<Before>,
+    before: Option<SubjectPart>,
 }
 
 impl<'l> PartReader<'l> {
-    pub(super) fn new(language: &'l Language, previous: &Subject) -> Self {
+    pub(super) fn new(language: &'l LanguageTables, previous: &Subject) -> Self {
         Self { language, previous: previous.clone(), introduction: Form::default(), before: None }
     }
 
@@ -244,9 +247,10 @@ impl<'l> PartReader<'l> {
             has_verb: verb.is_some(),
             tense: tense(tokens, (verb, word), language),
             is_relative: tokens.first().is_some_and(|first| first.is(WordClass::Relative)),
+            ignored: tokens.iter().filter_map(Token::as_function_word).collect(),
             ..Part::default()
         };
-        part.piece = Piece::of(tokens, &part.form);
+        part.piece = VerblessShape::of(tokens, &part.form);
         part.is_clause = verb.is_some_and(|verb| is_sure_verb(tokens, verb, language));
         match self.before.as_ref().filter(|_| is_continued) {
             Some(before) => {
@@ -260,10 +264,10 @@ impl<'l> PartReader<'l> {
                 part.head = head_of(subject, language);
                 part.subject = subject.to_vec();
                 part.has_only_name = is_only_name(subject, tokens);
-                part.other = part.form.acts_on();
+                part.object_is_plural = part.form.object_is_plural();
                 if !part.is_relative {
                     let end = word.and_then(|word| tokens.get(word + 1..)).unwrap_or(tokens);
-                    self.before = Some(Before {
+                    self.before = Some(SubjectPart {
                         is_neither: tokens.iter().any(|token| token.names(WordClass::Negation, "neither")),
                         is_negated: tokens.iter().any(|token| token.is(WordClass::Negation)),
                         is_limited: tokens.iter().any(Token::is_limit),
@@ -282,7 +286,7 @@ impl<'l> PartReader<'l> {
 
 impl Part {
     /// Takes over the subject of `known`, and its verb if this part has none: "… and weighs 2 kg", "… and a cable".
-    fn continue_from(&mut self, known: &Before, is_finite: bool) {
+    fn continue_from(&mut self, known: &SubjectPart, is_finite: bool) {
         let before = &known.part;
         self.head.clone_from(&before.head);
         if !self.has_verb {
@@ -304,11 +308,13 @@ impl Part {
             self.undecidable = Some("the date has two readings");
         }
         let is_named = tokens.get(1).is_some_and(Token::is_word);
-        if self.is_relative && !is_named || tokens.first().is_some_and(|first| first.is(WordClass::Content)) {
-            self.undecidable = Some("it cannot be told what the clause is about");
+        if self.is_relative && !is_named
+            || tokens.first().is_some_and(|first| first.is(WordClass::Complementizer))
+        {
+            self.undecidable = Some("the subject of the clause is unclear");
         }
         if self.form.words().next().is_none() {
-            self.undecidable = Some("it has no word of a claim");
+            self.undecidable = Some("this part has no content word");
         }
     }
 }
@@ -320,7 +326,7 @@ fn range_of(tokens: &[Token]) -> Range<usize> {
 }
 
 /// `tokens` with `previous` in place of the pronouns that are a subject or own one.
-fn with_names(tokens: &[Token], previous: &Subject, language: &Language) -> Vec<Token> {
+fn with_names(tokens: &[Token], previous: &Subject, language: &LanguageTables) -> Vec<Token> {
     const OWNERS: [&str; 9] = ["its", "their", "his", "her", "ihre", "ihren", "sein", "seine", "seinen"];
     let verb = verb_at(tokens, language).unwrap_or(tokens.len());
     let mut named = Vec::new();
@@ -339,7 +345,7 @@ fn with_names(tokens: &[Token], previous: &Subject, language: &Language) -> Vec<
             TokenKind::Class(WordClass::Pronoun, "it")
                 if index > verb
                     && previous.fits("it")
-                    && previous.other.is_none()
+                    && previous.object_is_plural.is_none()
                     && named.last().is_some_and(|before: &Token| before.is(WordClass::Preposition)) =>
             {
                 named.extend(previous.in_place_of(token, false));
@@ -385,7 +391,7 @@ fn has_two_nouns(tokens: &[Token]) -> bool {
 }
 
 /// The number of tokens of an introduction, such as "in 2020", before the subject in `tokens`: it ends where a noun begins.
-fn introduction_length(tokens: &[Token], language: &Language) -> usize {
+fn introduction_length(tokens: &[Token], language: &LanguageTables) -> usize {
     let mut length = 0;
     loop {
         let rest = tokens.get(length..).unwrap_or_default();
@@ -414,7 +420,7 @@ fn introduction_length(tokens: &[Token], language: &Language) -> usize {
 }
 
 /// The noun of a subject: its last word before a preposition.
-fn head_of(subject: &[Token], language: &Language) -> Option<String> {
+fn head_of(subject: &[Token], language: &LanguageTables) -> Option<String> {
     before_preposition(subject).iter().rev().find_map(|token| token.stem(language).map(Cow::into_owned))
 }
 

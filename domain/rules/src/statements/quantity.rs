@@ -1,6 +1,6 @@
 //! Quantities in a text by their value: numbers with units, ranges, dates and times of day.
 
-use super::language::Language;
+use super::language::LanguageTables;
 use super::unit::leading_unit;
 use crate::plain_text::is_space;
 use domain_base::decimal::Decimal;
@@ -173,8 +173,8 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// The units that others are a multiple of: unit, base, number of bases.
-const MULTIPLES: [(&str, &str, &str); 13] = [
+/// The units that are a multiple of a base unit: unit, base unit, number of base units.
+const UNIT_MULTIPLES: [(&str, &str, &str); 13] = [
     ("min", "s", "60"),
     ("h", "s", "3600"),
     ("d", "s", "86400"),
@@ -193,8 +193,8 @@ const MULTIPLES: [(&str, &str, &str); 13] = [
 /// Currencies before a number.
 const CURRENCIES: [&str; 10] = ["€", "US$", "$", "£", "¥", "EUR ", "USD ", "GBP ", "CHF ", "JPY "];
 
-/// Further units, in the spelling of the text.
-const FURTHER: [(&str, &str, &str); 22] = [
+/// English spellings that `unit.rs` lacks: spelling, base unit, number of base units.
+const ENGLISH_UNITS: [(&str, &str, &str); 22] = [
     ("pounds", "£", "1"),
     ("pound", "£", "1"),
     ("US dollars", "$", "1"),
@@ -305,7 +305,7 @@ static RATE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// The quantity at the beginning of `text`, and its length in bytes.
-pub(super) fn leading_quantity(text: &str, language: &Language) -> Option<(Quantity, usize)> {
+pub(super) fn leading_quantity(text: &str, language: &LanguageTables) -> Option<(Quantity, usize)> {
     let (quantity, length) = date(text, language)
         .or_else(|| time(text))
         .or_else(|| share(text))
@@ -324,7 +324,7 @@ fn parsed<T: FromStr>(found: &Captures<'_>, group: usize) -> Option<T> {
     found.get(group)?.as_str().parse().ok()
 }
 
-fn date(text: &str, language: &Language) -> Option<(Quantity, usize)> {
+fn date(text: &str, language: &LanguageTables) -> Option<(Quantity, usize)> {
     let is_month = |name: &str| {
         let starts_upper = name.starts_with(char::is_uppercase);
         starts_upper.then(|| language.months.get(name.to_lowercase().as_str()).copied()).flatten()
@@ -435,7 +435,7 @@ fn share(text: &str) -> Option<(Quantity, usize)> {
     is_part.then_some((quantity, length))
 }
 
-fn number_with_unit(text: &str, language: &Language) -> Option<(Quantity, usize)> {
+fn number_with_unit(text: &str, language: &LanguageTables) -> Option<(Quantity, usize)> {
     let currency = CURRENCIES.iter().find(|currency| text.starts_with(**currency));
     let start = currency.map_or(0, |currency| currency.len());
     let (value, mut at) = number(text.get(start..)?, language)?;
@@ -463,7 +463,7 @@ fn number_with_unit(text: &str, language: &Language) -> Option<(Quantity, usize)
 }
 
 /// The number at the beginning of `text`, in digits or in words, and its length.
-fn number(text: &str, language: &Language) -> Option<(Decimal, usize)> {
+fn number(text: &str, language: &LanguageTables) -> Option<(Decimal, usize)> {
     let and_half = |value: Decimal, end: usize| {
         let half = text.get(end..).and_then(|rest| rest.strip_prefix(" and a half"));
         let value = half.map_or_else(|| value.clone(), |_| value.checked_add(&HALF).unwrap_or(value.clone()));
@@ -542,7 +542,7 @@ fn read_digits(text: &str, has_decimal_comma: bool) -> Option<Decimal> {
 }
 
 /// `value`, multiplied by the word or the letter at the beginning of `text`, and the length of that.
-fn scale(value: Decimal, text: &str, is_money: bool, language: &Language) -> (Decimal, usize) {
+fn scale(value: Decimal, text: &str, is_money: bool, language: &LanguageTables) -> (Decimal, usize) {
     let spaced = text.trim_start_matches([' ', '\u{a0}']);
     let end = word_end(spaced, char::is_alphabetic);
     let word = &spaced[..end];
@@ -567,7 +567,7 @@ fn times(value: Decimal, factor: &str) -> Decimal {
 }
 
 /// `value` in the base of the unit at the beginning of `text`, the base, and the length of the unit.
-fn with_unit(value: Decimal, text: &str, language: &Language) -> (Decimal, String, usize) {
+fn with_unit(value: Decimal, text: &str, language: &LanguageTables) -> (Decimal, String, usize) {
     let spaced =
         text.strip_prefix(['-', '\u{2011}']).unwrap_or_else(|| text.trim_start_matches([' ', '\u{a0}']));
     let before = text.len() - spaced.len();
@@ -582,10 +582,10 @@ fn with_known_unit(
     value: Decimal,
     spaced: &str,
     before: usize,
-    language: &Language,
+    language: &LanguageTables,
 ) -> (Decimal, String, usize) {
     let is_end = |rest: &str| !rest.starts_with(char::is_alphanumeric);
-    if let Some((spelling, unit, factor)) = FURTHER
+    if let Some((spelling, unit, factor)) = ENGLISH_UNITS
         .iter()
         .chain(GERMAN_UNITS.iter().filter(|_| language.is_german()))
         .find(|(spelling, ..)| spaced.strip_prefix(spelling).is_some_and(is_end))
@@ -602,7 +602,7 @@ fn with_known_unit(
     }
     let value = times(value, &format!("1e{}", unit.power));
     let length = before + spelled.len();
-    match MULTIPLES.iter().find(|(name, ..)| *name == unit.name) {
+    match UNIT_MULTIPLES.iter().find(|(name, ..)| *name == unit.name) {
         Some((_, base, factor)) => (times(value, factor), (*base).to_owned(), length),
         None => (value, unit.name, length),
     }

@@ -1,7 +1,7 @@
 //! Reads a sentence: its conditions and attributions, and its parts.
 
 use super::adverbial::DEFINITE;
-use super::language::{Language, WordClass};
+use super::language::{LanguageTables, WordClass};
 use super::listed_words::replace_listed;
 use super::part::{Frame, Part, PartReader, Subject};
 use super::tokens::{TOKENS_MAX, Token, TokenKind, tokens};
@@ -25,12 +25,12 @@ pub(crate) struct Sentence {
     pub(crate) is_referring: bool,
     /// Whether it can state that another one is true or false.
     pub(crate) is_on_truth: bool,
-    /// It, if it was made of several places of the text.
+    /// The whole sentence, if it was composed from several ranges of the text.
     pub(crate) composed: Option<String>,
 }
 
 impl Sentence {
-    /// Lets none of it be decided, for `reason`.
+    /// Marks every part as undecidable, for `reason`.
     pub(crate) fn set_undecidable(&mut self, reason: &'static str) {
         self.verbatim.clear();
         self.named.clear();
@@ -39,7 +39,7 @@ impl Sentence {
         }
     }
 
-    /// Sets all ranges to a text of `bytes`, of which it was made with others.
+    /// Records that the sentence was composed from a text of `bytes` bytes and others, such as a cell and its heads.
     pub(crate) fn compose(&mut self, composed: String, bytes: usize) {
         for part in self.parts.iter_mut().chain(&mut self.named).chain(&mut self.whole) {
             part.range = 0..bytes;
@@ -57,7 +57,7 @@ impl Sentence {
 
 /// Reads the sentences of a text in their order.
 pub(crate) struct TextReader<'l> {
-    language: &'l Language,
+    language: &'l LanguageTables,
     /// The subject of the sentence before.
     subject: Subject,
     /// The names of several words in the sentences before, by the stem of their last word; `None` if several have it.
@@ -65,7 +65,7 @@ pub(crate) struct TextReader<'l> {
 }
 
 impl<'l> TextReader<'l> {
-    pub(crate) fn new(language: &'l Language) -> Self {
+    pub(crate) fn new(language: &'l LanguageTables) -> Self {
         Self { language, subject: Subject::default(), names: HashMap::new() }
     }
 
@@ -80,16 +80,19 @@ impl<'l> TextReader<'l> {
         let names = names(&tokens);
         let is_referring = tokens.iter().any(|token| {
             token.is(WordClass::Pronoun)
-                || token.stem(self.language).is_some_and(|stem| self.language.references.contains(&&*stem))
+                || token
+                    .stem(self.language)
+                    .is_some_and(|stem| self.language.reference_stems.contains(&&*stem))
         });
         let is_limiting = tokens.iter().any(|token| {
             token.is_limit()
                 || token.is(WordClass::Condition)
                 || token.is(WordClass::Attribution)
-                || token.stem(self.language).is_some_and(|stem| self.language.doubts.contains(&&*stem))
+                || token.stem(self.language).is_some_and(|stem| self.language.doubt_stems.contains(&&*stem))
+                || token.word_text().is_some_and(|word| self.language.doubt_stems.contains(&word))
         });
         let is_on_truth = tokens.iter().any(|token| {
-            token.word_text().is_some_and(|word| self.language.on_truth.contains(&word))
+            token.word_text().is_some_and(|word| self.language.truth_words.contains(&word))
                 || token.names(WordClass::Negation, "false")
         });
         let is_ambiguous = tokens.iter().any(Token::is_ambiguous);
@@ -99,12 +102,12 @@ impl<'l> TextReader<'l> {
         }
         names.into_iter().for_each(|(name, is_full)| self.add_name(name, is_full));
         let named = named.filter(|named| named.len() == parts.len()).unwrap_or_default();
-        let is_open = is_question(text) || is_ambiguous || is_referring;
+        let is_open = is_question_or_task(text) || is_ambiguous || is_referring;
         let verbatim = if is_open { String::new() } else { verbatim(text) };
         Sentence { whole, parts, named, verbatim, is_limiting, is_referring, is_on_truth, composed: None }
     }
 
-    /// Lets no pronoun mean what was read before.
+    /// Forgets the subject, so that no pronoun refers to an earlier sentence.
     pub(crate) fn forget_subject(&mut self) {
         self.subject = Subject::default();
     }
@@ -132,9 +135,9 @@ impl<'l> TextReader<'l> {
             whole = all.filter(|_| is_one);
             previous = first_subject(&parts).unwrap_or(previous);
         }
-        if is_question(text) || is_quotation(text) {
+        if is_question_or_task(text) || is_quotation(text) {
             for part in parts.iter_mut().chain(&mut whole) {
-                part.undecidable = Some(UNSPLIT);
+                part.undecidable = Some("the sentence is a question, an open task or a quotation");
             }
         }
         (parts, whole)
@@ -166,8 +169,8 @@ impl<'l> TextReader<'l> {
     }
 }
 
-/// Whether `text` asks, or is still to do.
-fn is_question(text: &str) -> bool {
+/// Whether `text` is a question or an open task.
+fn is_question_or_task(text: &str) -> bool {
     text.contains(['?', '？']) || text.contains("[ ]")
 }
 
@@ -209,7 +212,7 @@ fn split_at_sources(tokens: Vec<Token>) -> Vec<Vec<Token>> {
     let mut piece: Vec<Token> = Vec::new();
     for token in tokens {
         let has_source = |piece: &[Token]| piece.iter().any(|token| token.is(WordClass::Attribution));
-        let last_joint = piece.iter().rposition(|token| token.is(WordClass::Joint));
+        let last_joint = piece.iter().rposition(|token| token.is(WordClass::Conjunction));
         if token.is(WordClass::Attribution)
             && let Some(joint) = last_joint
             && has_source(piece.get(..joint).unwrap_or_default())
@@ -227,7 +230,7 @@ fn split_at_sources(tokens: Vec<Token>) -> Vec<Vec<Token>> {
 fn read_clauses(
     mut tokens: Vec<Token>,
     text: &str,
-    language: &Language,
+    language: &LanguageTables,
     previous: &Subject,
 ) -> (Vec<Part>, Option<Part>) {
     let last_break = tokens.iter().rposition(Token::is_break_or_joint);
@@ -340,7 +343,7 @@ struct Segment {
 
 /// The segments of a sentence: it is split at commas, "and", "but" and clauses with "which". A segment after a comma that
 /// begins with a preposition and has no verb belongs to the one before.
-fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
+fn segments(tokens: &[Token], language: &LanguageTables) -> Vec<Segment> {
     let mut reader = SegmentReader {
         language,
         segments: Vec::new(),
@@ -353,9 +356,9 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
     };
     for (index, token) in tokens.iter().enumerate() {
         let next = tokens.get(index + 1);
-        let is_joint = token.is(WordClass::Joint);
+        let is_joint = token.is(WordClass::Conjunction);
         let is_break = |token: Option<&Token>| token.is_some_and(Token::is_break);
-        let is_content = |next: &Token| next.is(WordClass::Content);
+        let is_content = |next: &Token| next.is(WordClass::Complementizer);
         if token.is_break() && next.is_some_and(is_content) {
             // "expects, that" is one statement
             continue;
@@ -363,7 +366,7 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
         // "the lamp that is red"
         let is_verb = |next: &Token| next.is(WordClass::Auxiliary) || next.is(WordClass::Verb);
         let is_relative =
-            token.is(WordClass::Relative) || token.is(WordClass::Content) && next.is_some_and(is_verb);
+            token.is(WordClass::Relative) || token.is(WordClass::Complementizer) && next.is_some_and(is_verb);
         let is_between = |token: &Token| token.names(WordClass::Preposition, "between");
         let is_range = is_joint && reader.open.iter().rev().skip(1).take(3).any(is_between);
         if is_range || !(token.is_break() || is_joint || is_relative) {
@@ -380,18 +383,18 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
         }
         reader.follows_comma = token.is_break();
         match &token.kind {
-            TokenKind::Class(WordClass::Joint, "nor") => {
+            TokenKind::Class(WordClass::Conjunction, "nor") => {
                 reader
                     .open
                     .push(Token { kind: TokenKind::Class(WordClass::Negation, "no"), ..token.clone() });
             }
             // "red or blue" states neither
-            TokenKind::Class(WordClass::Joint, "or") => reader.is_certain = false,
+            TokenKind::Class(WordClass::Conjunction, "or") => reader.is_certain = false,
             // ", while" contrasts
-            TokenKind::Class(WordClass::Joint, "while")
+            TokenKind::Class(WordClass::Conjunction, "while")
                 if is_break(index.checked_sub(1).and_then(|before| tokens.get(before))) => {}
             // "closed because it rained" states more than both
-            TokenKind::Class(WordClass::Joint, name) if *name != "and" => reader.is_joined = true,
+            TokenKind::Class(WordClass::Conjunction, name) if *name != "and" => reader.is_joined = true,
             _ => {}
         }
         if is_relative {
@@ -400,7 +403,7 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
         }
     }
     reader.close();
-    let is_content = |token: &Token| token.is(WordClass::Content);
+    let is_content = |token: &Token| token.is(WordClass::Complementizer);
     // "dreams that the shop burned and the bank is bankrupt", "the lamp is red, a lie"
     let has_content = tokens.iter().any(is_content);
     let has_afterthought = reader.has_afterthought();
@@ -415,7 +418,7 @@ fn segments(tokens: &[Token], language: &Language) -> Vec<Segment> {
 }
 
 struct SegmentReader<'l> {
-    language: &'l Language,
+    language: &'l LanguageTables,
     segments: Vec<Segment>,
     open: Vec<Token>,
     follows_comma: bool,
@@ -489,7 +492,7 @@ impl SegmentReader<'_> {
 }
 
 /// Joins a subject and its verb around a clause: "The lamp, which costs 49 €, is red".
-fn join_subject(segments: &mut Vec<Segment>, language: &Language) {
+fn join_subject(segments: &mut Vec<Segment>, language: &LanguageTables) {
     let [subject, clause, rest, ..] = segments.as_mut_slice() else { return };
     let is_clause = clause.tokens.first().is_some_and(|first| first.is(WordClass::Relative));
     if is_clause && verb_at(&subject.tokens, language).is_none() && verb_at(&rest.tokens, language) == Some(0)
@@ -508,7 +511,7 @@ fn verbatim(text: &str) -> String {
 }
 
 /// Removes the conditions and attributions from `tokens`.
-fn take_frames(tokens: &mut Vec<Token>, text: &str, language: &Language) -> Vec<Frame> {
+fn take_frames(tokens: &mut Vec<Token>, text: &str, language: &LanguageTables) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some(at) = tokens.iter().position(|token| token.is(WordClass::Condition)) {
         let comma = tokens.iter().skip(at).position(Token::is_break).map(|length| at + length);
@@ -544,7 +547,7 @@ fn take_frames(tokens: &mut Vec<Token>, text: &str, language: &Language) -> Vec<
             // "…, the maker says"
             start_of_clause..tokens.len()
         } else {
-            let is_that = tokens.get(at + 1).is_some_and(|next| next.is(WordClass::Content));
+            let is_that = tokens.get(at + 1).is_some_and(|next| next.is(WordClass::Complementizer));
             start_of_clause..at + 1 + usize::from(is_that)
         };
         frames.push(frame(tokens.drain(range), language));
@@ -552,7 +555,7 @@ fn take_frames(tokens: &mut Vec<Token>, text: &str, language: &Language) -> Vec<
     frames
 }
 
-fn frame(tokens: impl Iterator<Item = Token>, language: &Language) -> Frame {
+fn frame(tokens: impl Iterator<Item = Token>, language: &LanguageTables) -> Frame {
     let (mut kind, mut words) = ("", Vec::new());
     for token in tokens {
         match token.kind {
@@ -560,7 +563,7 @@ fn frame(tokens: impl Iterator<Item = Token>, language: &Language) -> Frame {
                 kind = name;
             }
             TokenKind::Class(WordClass::Function, _) | TokenKind::Break | TokenKind::Colon => {}
-            TokenKind::Class(WordClass::Content, "that" | "dass") => {}
+            TokenKind::Class(WordClass::Complementizer, "that" | "dass") => {}
             TokenKind::Class(WordClass::Auxiliary, name) if language.past_auxiliaries.contains(&name) => {
                 words.push(name.to_owned());
             }

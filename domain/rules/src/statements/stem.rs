@@ -1,4 +1,5 @@
-//! Light inflection: the endings of one word in its forms. Two words with the same stem count as one word.
+//! Stems: removes inflection endings. Verbs are compared by their stems; other words are found by their stems, but compared by their
+//! noun form, since singular and plural differ.
 
 /// The singular of an English noun in lower case.
 fn english_noun(word: &str) -> String {

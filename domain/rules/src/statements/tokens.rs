@@ -1,6 +1,6 @@
 //! The tokens of a sentence: words, quantities, marks, and the words that a language knows.
 
-use super::language::{Language, WordClass};
+use super::language::{LanguageTables, WordClass};
 use super::quantity::{Quantity, leading_quantity};
 use crate::result::ComparisonResult;
 use crate::words::words;
@@ -30,7 +30,7 @@ pub(crate) struct Word {
 
 impl Word {
     /// A word that a language knows.
-    pub(super) fn known(name: &str, language: &Language) -> Self {
+    pub(super) fn known(name: &str, language: &LanguageTables) -> Self {
         Self {
             stem: language.stem(name),
             own_stem: language.listed_stem(name),
@@ -117,6 +117,13 @@ impl Token {
         matches!(self.kind, TokenKind::Class(own, known) if own == class && known == name)
     }
 
+    pub(super) const fn as_function_word(&self) -> Option<&'static str> {
+        match self.kind {
+            TokenKind::Class(WordClass::Function, name) => Some(name),
+            _ => None,
+        }
+    }
+
     /// Whether it limits what stands beside it: "not", "only", "may".
     pub(super) fn is_limit(&self) -> bool {
         self.is(WordClass::Negation) || self.is(WordClass::Qualifier)
@@ -145,12 +152,12 @@ impl Token {
 
     /// Whether a part of the sentence can end here.
     pub(super) fn is_break_or_joint(&self) -> bool {
-        self.is_break() || self.is(WordClass::Joint)
+        self.is_break() || self.is(WordClass::Conjunction)
     }
 }
 
 /// The tokens of a text.
-pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
+pub(super) fn tokens(text: &str, language: &LanguageTables) -> Vec<Token> {
     let mut reader =
         TokenReader { text, language, words: words(text).collect(), next: 0, tokens: Vec::new() };
     while reader.tokens.len() <= TOKENS_MAX
@@ -168,7 +175,7 @@ pub(super) fn tokens(text: &str, language: &Language) -> Vec<Token> {
 
 struct TokenReader<'t> {
     text: &'t str,
-    language: &'t Language,
+    language: &'t LanguageTables,
     words: Vec<(Range<usize>, &'t str)>,
     /// The index of the next word.
     next: usize,
@@ -194,7 +201,7 @@ impl TokenReader<'_> {
         let end = range.start + length;
         self.push(TokenKind::Quantity(quantity), range.start..end);
         if rest.starts_with("twice") || rest.starts_with("zweimal") {
-            let word = Word::known(self.language.times, self.language);
+            let word = Word::known(self.language.times_word, self.language);
             self.push(TokenKind::Word(word.into()), range.start..end);
         }
         while self.words.get(self.next).is_some_and(|(range, _)| range.start < end) {
@@ -253,7 +260,7 @@ fn lower(word: &str) -> String {
 }
 
 /// The two words of "isn't", "cannot", "it's" or "they'll".
-fn split_contraction(word: &str, language: &Language) -> Option<[(WordClass, &'static str); 2]> {
+fn split_contraction(word: &str, language: &LanguageTables) -> Option<[(WordClass, &'static str); 2]> {
     if !word.contains(['\'', '’']) && !word.eq_ignore_ascii_case("cannot") {
         return None;
     }
@@ -291,7 +298,7 @@ fn is_name(text: &str, start: usize, word: &str, class: WordClass) -> bool {
         || is_capital && !is_code && is_inside && class == WordClass::Qualifier
 }
 
-fn kind_of(word: &str, language: &Language) -> Option<TokenKind> {
+fn kind_of(word: &str, language: &LanguageTables) -> Option<TokenKind> {
     if word.contains(char::is_alphanumeric) {
         let lower = lower(word);
         let is_capital = word.starts_with(char::is_uppercase);
@@ -324,7 +331,7 @@ pub(super) fn is_symbol(character: char) -> bool {
 }
 
 /// Joins "between 3 and 5", "from 3 to 5" and "3–5" to one quantity.
-fn join_ranges(tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token> {
+fn join_ranges(tokens: Vec<Token>, text: &str, language: &LanguageTables) -> Vec<Token> {
     let mut joined: Vec<Token> = Vec::new();
     let mut rest = tokens.into_iter().peekable();
     while let Some(token) = rest.next() {
@@ -366,7 +373,7 @@ fn join_ranges(tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token
 }
 
 /// Makes words of numbers that are a part of a name: "version 3.1", "Team 2".
-fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<Token> {
+fn name_labels(mut tokens: Vec<Token>, text: &str, language: &LanguageTables) -> Vec<Token> {
     for index in 1..tokens.len() {
         let [before, token] = [tokens.get(index - 1), tokens.get(index)];
         let (Some(before), Some(token)) = (before, token) else { continue };
@@ -387,7 +394,7 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &Language) -> Vec<T
 }
 
 /// The quantity from one to another.
-fn span(from: &Token, to: &Token, text: &str, language: &Language) -> Option<Quantity> {
+fn span(from: &Token, to: &Token, text: &str, language: &LanguageTables) -> Option<Quantity> {
     match (&from.kind, &to.kind) {
         (
             TokenKind::Quantity(one @ (Quantity::Time(_) | Quantity::Date { .. })),
@@ -424,7 +431,7 @@ fn in_unit_of(
     low: domain_base::decimal::Decimal,
     text: &str,
     second: &Token,
-    language: &Language,
+    language: &LanguageTables,
 ) -> domain_base::decimal::Decimal {
     let spelled = text.get(second.range.clone()).unwrap_or_default();
     let digits = spelled.trim_start_matches(|c: char| c.is_ascii_digit() || ".,'".contains(c));
@@ -441,7 +448,7 @@ impl Token {
         matches!(self.kind, TokenKind::Word(_) | TokenKind::Class(WordClass::Verb | WordClass::Narrowing, _))
     }
 
-    pub(super) fn as_word(&self, language: &Language) -> Option<Arc<Word>> {
+    pub(super) fn as_word(&self, language: &LanguageTables) -> Option<Arc<Word>> {
         match &self.kind {
             TokenKind::Word(word) => Some(Arc::clone(word)),
             TokenKind::Class(WordClass::Verb | WordClass::Narrowing, name) => {
@@ -460,7 +467,7 @@ impl Token {
         }
     }
 
-    pub(super) fn stem(&self, language: &Language) -> Option<Cow<'_, str>> {
+    pub(super) fn stem(&self, language: &LanguageTables) -> Option<Cow<'_, str>> {
         match &self.kind {
             TokenKind::Word(word) => Some(Cow::Borrowed(&word.stem)),
             _ => self.word_text().map(|name| Cow::Owned(language.stem(name))),

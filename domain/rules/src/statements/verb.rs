@@ -1,13 +1,13 @@
 //! The verb of a part: its place, its voice and its tense.
 
 use super::adverbial::{calendar_length, is_like_preposition};
-use super::language::{Language, Tense, WordClass};
+use super::language::{LanguageTables, Tense, WordClass};
 use super::tokens::{Token, TokenKind, Voice};
 use std::ops::Range;
 
 /// The index of the verb: an auxiliary or a known verb, or a word with the ending of a past form after another word; without
 /// these, the first word with the ending of a verb after another word.
-pub(super) fn verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
+pub(super) fn verb_at(tokens: &[Token], language: &LanguageTables) -> Option<usize> {
     if language.is_verb_second {
         return verb_second_at(tokens, language);
     }
@@ -37,7 +37,7 @@ pub(super) fn verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
     })
 }
 
-fn known_verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
+fn known_verb_at(tokens: &[Token], language: &LanguageTables) -> Option<usize> {
     let mut has_content = false;
     for (index, token) in tokens.iter().enumerate() {
         let is_verb = match &token.kind {
@@ -56,7 +56,7 @@ fn known_verb_at(tokens: &[Token], language: &Language) -> Option<usize> {
             TokenKind::Word(word) => {
                 has_content
                     && word.text.len() > 3
-                    && (language.past.iter().any(|end| word.text.ends_with(end))
+                    && (language.past_endings.iter().any(|end| word.text.ends_with(end))
                         || language.is_irregular_verb(&word.text))
                     && tokens.get(index + 1).is_none_or(|next| !next.is_content())
             }
@@ -107,7 +107,7 @@ pub(super) fn split_auxiliaries(tokens: &[Token]) -> (&[Token], &[Token]) {
 }
 
 /// The index of the word of the verb at `verb`: with an auxiliary, the participle after it.
-pub(super) fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -> Option<usize> {
+pub(super) fn verb_word_at(tokens: &[Token], verb: usize, language: &LanguageTables) -> Option<usize> {
     let (auxiliaries, rest) = split_auxiliaries(tokens.get(verb..).unwrap_or_default());
     let at = verb + auxiliaries.len();
     let token = rest.first()?;
@@ -127,7 +127,7 @@ pub(super) fn verb_word_at(tokens: &[Token], verb: usize, language: &Language) -
 
 /// Whether the verb at `verb`, which begins a part without a subject, is finite by its form. Otherwise it may depend on the
 /// part before: "may open and close".
-pub(super) fn is_finite(tokens: &[Token], verb: usize, language: &Language) -> bool {
+pub(super) fn is_finite(tokens: &[Token], verb: usize, language: &LanguageTables) -> bool {
     const INFINITE: [&str; 12] = [
         "be", "been", "have", "having", "do", "done", "werden", "sein", "gewesen", "haben", "worden",
         "geworden",
@@ -150,7 +150,7 @@ pub(super) fn is_finite(tokens: &[Token], verb: usize, language: &Language) -> b
 }
 
 /// Whether the verb at `verb` is one for sure: no participle after a noun, as in "vans damaged by hail", and no plural.
-pub(super) fn is_sure_verb(tokens: &[Token], verb: usize, language: &Language) -> bool {
+pub(super) fn is_sure_verb(tokens: &[Token], verb: usize, language: &LanguageTables) -> bool {
     tokens.get(verb).is_some_and(|token| match &token.kind {
         TokenKind::Class(WordClass::Verb, _) => verb == 0 || !is_participle(token, language),
         TokenKind::Word(_) => verb == 0 || follows_modal(tokens, verb),
@@ -159,7 +159,7 @@ pub(super) fn is_sure_verb(tokens: &[Token], verb: usize, language: &Language) -
 }
 
 /// Whether the token is a verb that can follow "is" in a passive sentence.
-fn is_participle(token: &Token, language: &Language) -> bool {
+fn is_participle(token: &Token, language: &LanguageTables) -> bool {
     match &token.kind {
         TokenKind::Class(WordClass::Verb, name) => language.is_participle(name),
         TokenKind::Word(word) => language.is_participle(&word.text),
@@ -167,7 +167,7 @@ fn is_participle(token: &Token, language: &Language) -> bool {
     }
 }
 
-pub(super) fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) -> Voice {
+pub(super) fn voice(tokens: &[Token], verb: Option<usize>, language: &LanguageTables) -> Voice {
     let Some(verb) =
         verb.filter(|verb| tokens.get(*verb).is_some_and(|token| token.is(WordClass::Auxiliary)))
     else {
@@ -176,7 +176,7 @@ pub(super) fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) 
     let after = tokens.get(verb + 1..).unwrap_or_default();
     let is_by = |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Preposition, name) if name == language.by);
     let (auxiliaries, rest) = split_auxiliaries(tokens.get(verb..).unwrap_or_default());
-    let is_be = auxiliaries.iter().any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, name) if language.be.contains(&name)));
+    let is_be = auxiliaries.iter().any(|token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, name) if language.passive_auxiliaries.contains(&name)));
     let is_noun = |token: &Token| language.is_verb_second && token.is_capital;
     let is_participle = rest.first().is_some_and(|token| is_participle(token, language) && !is_noun(token));
     if is_be && is_participle {
@@ -190,7 +190,7 @@ pub(super) fn voice(tokens: &[Token], verb: Option<usize>, language: &Language) 
 pub(super) fn tense(
     tokens: &[Token],
     (verb, word): (Option<usize>, Option<usize>),
-    language: &Language,
+    language: &LanguageTables,
 ) -> Option<Tense> {
     let form_at = |at: usize| match &tokens.get(at)?.kind {
         TokenKind::Class(WordClass::Verb | WordClass::Auxiliary, name) => Some(*name),
@@ -208,15 +208,17 @@ pub(super) fn tense(
     let has_participle = word.and_then(form_at).is_some_and(|word| language.is_participle(word));
     Some(match () {
         () if language.past_auxiliaries.contains(&form) => Tense::Past,
-        () if language.have.contains(&form) && has_participle && language.is_verb_second => Tense::Past,
+        () if language.perfect_auxiliaries.contains(&form) && has_participle && language.is_verb_second => {
+            Tense::Past
+        }
         () if language.is_verb_second && matches!(form, "ist" | "sind") && has_participle => Tense::Perfect,
-        () if is_been || language.have.contains(&form) && has_participle => Tense::Perfect,
+        () if is_been || language.perfect_auxiliaries.contains(&form) && has_participle => Tense::Perfect,
         () => Tense::Present,
     })
 }
 
 /// Whether a part is only a phrase before the others: "In 2023, …", "On this tariff, …".
-pub(super) fn is_introduction(part: &[Token], language: &Language) -> bool {
+pub(super) fn is_introduction(part: &[Token], language: &LanguageTables) -> bool {
     let is_phrase = part.first().is_some_and(is_like_preposition)
         || calendar_length(part, 0, language) == Some(part.len());
     is_phrase && verb_at(part, language).is_none()
@@ -225,7 +227,7 @@ pub(super) fn is_introduction(part: &[Token], language: &Language) -> bool {
 /// Puts the tokens of a clause of a verb-second language into the order subject, verb, participle, others.
 ///
 /// `follows_frame`: the clause follows a condition or an attribution, after which it begins with its verb.
-pub(super) fn put_subject_first(clause: &mut Vec<Token>, language: &Language, follows_frame: bool) {
+pub(super) fn put_subject_first(clause: &mut Vec<Token>, language: &LanguageTables, follows_frame: bool) {
     let Some(verb) = verb_second_at(clause, language) else { return };
     let is_adverb = |token: &Token| !token.is_word_or_quantity() && !token.is(WordClass::Pronoun);
     let is_introduced = clause.iter().take(verb).all(is_adverb)
@@ -254,7 +256,7 @@ pub(super) fn put_subject_first(clause: &mut Vec<Token>, language: &Language, fo
 }
 
 /// The finite verb of a clause: an auxiliary, a known verb, or a word in lower case that no noun follows.
-fn verb_second_at(clause: &[Token], language: &Language) -> Option<usize> {
+fn verb_second_at(clause: &[Token], language: &LanguageTables) -> Option<usize> {
     let is_verb = |(index, token): (usize, &Token)| match &token.kind {
         TokenKind::Class(WordClass::Auxiliary | WordClass::Verb, _) => true,
         TokenKind::Class(WordClass::Qualifier, name) => matches!(*name, "may" | "darf" | "should" | "must"),
@@ -275,7 +277,7 @@ fn is_subject_pronoun(token: &Token) -> bool {
 }
 
 /// The range of the first noun phrase after `from` that is not of a preposition and can be a subject.
-fn noun_phrase(clause: &[Token], from: usize, language: &Language) -> Option<Range<usize>> {
+fn noun_phrase(clause: &[Token], from: usize, language: &LanguageTables) -> Option<Range<usize>> {
     const NOT_SUBJECTS: [&str; 5] = ["den", "dem", "einen", "einem", "des"];
     let mut start = from;
     while clause.get(start).is_some_and(is_like_preposition) {

@@ -23,7 +23,7 @@ const BENEFITS: [&str; 4] = ["a full refund", "a discount of 10 %", "free parkin
 const EXTRAS: [&str; 4] = ["a spare bulb", "a leather bag", "a charging station", "a user manual"];
 
 /// A fact, a claim that it supports, and claims that it does not support.
-struct Made {
+struct MutantCase {
     facts: Vec<String>,
     claim: String,
     mutants: Vec<String>,
@@ -47,7 +47,7 @@ fn numbers(random: &mut Rng) -> (u32, u32) {
 }
 
 #[expect(clippy::too_many_lines, reason = "one list of the kinds of claims")]
-fn make(random: &mut Rng) -> Made {
+fn make(random: &mut Rng) -> MutantCase {
     let (subject, other) = pair(random, &SUBJECTS);
     let (number, wrong) = numbers(random);
     let (thing, second) = pair(random, &THINGS);
@@ -58,7 +58,7 @@ fn make(random: &mut Rng) -> Made {
     let distractor = format!("The {other} costs {wrong} €");
     let facts = |fact: String| vec![distractor.clone(), fact];
     match random.u32(..9) {
-        0 => Made {
+        0 => MutantCase {
             facts: facts(format!("The {subject} costs {number} €")),
             claim: format!("The {subject} costs EUR {number}."),
             mutants: vec![
@@ -72,7 +72,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("If {condition}, the {subject} costs {number} €."),
             ],
         },
-        1 => Made {
+        1 => MutantCase {
             facts: facts(format!("The {subject} weighs {number} kg")),
             claim: format!("{}000 g: that is what the {subject} weighs.", number)
                 .replace(": that is what", " is what"),
@@ -85,7 +85,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("The {subject} may weigh {number} kg."),
             ],
         },
-        2 => Made {
+        2 => MutantCase {
             facts: facts(format!("The {subject} has {number} {thing} and {wrong} {second}")),
             claim: format!("The {subject} has {wrong} {second} and {number} {thing}."),
             mutants: vec![
@@ -97,7 +97,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("The {subject} has about {thing} and {number} {second}."),
             ],
         },
-        3 => Made {
+        3 => MutantCase {
             facts: facts(format!("The {subject} is not {property}")),
             claim: format!("The {subject} is not {property}."),
             mutants: vec![
@@ -107,7 +107,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("The maker says that the {subject} is not {property}."),
             ],
         },
-        4 => Made {
+        4 => MutantCase {
             facts: facts(format!("If {condition}, you get {benefit}")),
             claim: format!("You get {benefit} if {condition}."),
             mutants: vec![
@@ -117,7 +117,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("You get {benefit} and {extra} if {condition}."),
             ],
         },
-        5 => Made {
+        5 => MutantCase {
             facts: facts(format!("Only the {subject} is {property}")),
             claim: format!("Only the {subject} is {property}."),
             mutants: vec![
@@ -126,7 +126,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("Only the {subject} is not {property}."),
             ],
         },
-        6 => Made {
+        6 => MutantCase {
             facts: facts(format!("The maker says that the {subject} lasts {number} hours")),
             claim: format!("According to the maker, the {subject} lasts {number} hours."),
             mutants: vec![
@@ -136,7 +136,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("According to a customer, the {subject} lasts {number} hours."),
             ],
         },
-        7 => Made {
+        7 => MutantCase {
             facts: facts(format!("In {year}, the {subject} sold {number} {thing}")),
             claim: format!("The {subject} sold {number} {thing} in {year}."),
             mutants: vec![
@@ -149,7 +149,7 @@ fn make(random: &mut Rng) -> Made {
                 format!("In {number}, the {subject} sold {year} {thing}."),
             ],
         },
-        _ => Made {
+        _ => MutantCase {
             facts: facts(format!("The {subject} is larger than the {other}")),
             claim: format!("The {subject} is larger than the {other}."),
             mutants: vec![
@@ -162,7 +162,7 @@ fn make(random: &mut Rng) -> Made {
     }
 }
 
-/// A labelled case.
+/// A labeled case.
 #[derive(Deserialize)]
 struct Case {
     id: String,
@@ -200,7 +200,7 @@ fn judge(cases: &str) -> (usize, usize, Vec<String>) {
     (agreed, cases.len(), false_passes)
 }
 
-/// The labels are what a careful reader would say who knows only the facts.
+/// The labels are those of a careful reader who knows only the facts.
 #[test]
 fn rule_agrees_with_careful_readers_and_passes_nothing_false() {
     let (agreed, cases, false_passes) =
@@ -243,7 +243,7 @@ fn check_mutants(seed: u64, count: usize) {
     let mut random = Rng::with_seed(seed);
     let (mut seen, mut supported, mut made) = (0, 0, 0);
     while seen < count {
-        let Made { facts, claim, mutants } = make(&mut random);
+        let MutantCase { facts, claim, mutants } = make(&mut random);
         made += 1;
         supported += usize::from(passes(&claim, &facts));
         for mutant in mutants {
@@ -262,11 +262,11 @@ fn claim_that_was_made_false_never_passes() {
 
 #[test]
 #[ignore = "heavy: 100,000 claims"]
-fn heavy_no_claim_of_100_000_that_were_made_false_passes() {
+fn heavy_claim_that_was_made_false_never_passes() {
     check_mutants(7, 100_000);
 }
 
-/// False sentences that stand word for word within a fact, or hold one.
+/// False sentences that a fact contains word for word, or that contain a fact.
 #[test]
 fn sentence_that_contains_a_fact_or_stands_in_one_is_read_as_a_whole() {
     for (text, fact) in [
@@ -344,6 +344,10 @@ fn derived_quantity_passes_only_if_the_check_allows_it() {
         "The fee was 200 € in 2021",
         "The bill was 9 $ in 2020",
         "The bill was 18 € in 2021",
+        "The sofa cost 109 €",
+        "It was 1 °C in 2020",
+        "The water was 1 °C in 2020",
+        "The water was 2 °C in 2021",
         "The toll was 10 € in 2020",
         "The toll was 11 € in 2021",
         "The toll was 14 € in 2021",
@@ -373,6 +377,10 @@ fn derived_quantity_passes_only_if_the_check_allows_it() {
         ("The fee fell by 33.4 % from 2020 to 2021.", false),
         ("The bill rose by 100 % from 2020 to 2021.", false),
         ("The toll rose by 10 % from 2020 to 2021.", false),
+        ("The sofa costs 60 € more than the lamp.", false),
+        ("The sofa cost 60 € more than the lamp.", false),
+        ("The desk cost 40 € more than the lamp.", false),
+        ("The water rose by 100 % from 2020 to 2021.", false),
         ("The share rose by 10 % from 2020 to 2021.", false),
         ("The rent rose by 10 % from 2021 to 2020.", false),
         ("The lamp and the lamp cost 98 € together.", false),

@@ -65,7 +65,7 @@ fn wordlist_is_rejected_for_each_fault() {
         (group(&["car", "model 3"]), "`synonyms[0][1]` is `model 3`, with the character `3`"),
         (group(&["car", "car,van"]), "with the character `,`"),
         (group(&["car", "-"]), "`synonyms[0][1]` is `-`, with 0 words (1 to 4 allowed)"),
-        (group(&["car", "red car made new here"]), "`made` as a verb, which must stand alone"),
+        (group(&["car", "red car made new here"]), "`made` as a verb, which cannot be part of a phrase"),
         (group(&["car", "big red car key fob"]), "with 5 words"),
         (group(&["car", "cars"]), "`synonyms[0][1]` is `cars`, which is the same word as `synonyms[0][0]`"),
         (json!({"synonyms": [["car", "auto"], ["van", "Autos"]]}), "the same word as `synonyms[0][1]`"),
@@ -78,12 +78,12 @@ fn wordlist_is_rejected_for_each_fault() {
         (group(&["smoker", "non-smoker"]), "the rule reads `non` as a negation"),
         (group(&["paid", "all"]), "`all` as a quantifier"),
         (group(&["paid", "any"]), "`any` as a quantifier"),
-        (group(&["paid", "likely"]), "`likely` as a quantifier, or says how surely"),
+        (group(&["paid", "likely"]), "`likely` as a quantifier or a hedge"),
         (group(&["paid", "unless"]), "`unless` as a condition"),
         (group(&["paid", "according to"]), "`according to` as an attribution"),
         (group(&["paid", "at least"]), "`at least` as a bound"),
         (group(&["paid", "roughly"]), "`roughly` as a word for approximate numbers"),
-        (group(&["paid", "or"]), "`or` as a word that joins statements"),
+        (group(&["paid", "or"]), "`or` as a conjunction"),
         (group(&["paid", "date of birth"]), "`of` as a function word"),
         (group(&["paid", "it"]), "`it` as a function word"),
         (group(&["paid", "dozen"]), "`dozen` as a number, a time or a date"),
@@ -92,13 +92,13 @@ fn wordlist_is_rejected_for_each_fault() {
         (json!({"abbreviations": {"IT": "computing"}}), "`it` as a function word"),
         (json!({"abbreviations": {"BP": "no pressure"}}), "`no` as a negation"),
         (json!({"abbreviations": {"BP": ""}}), "`abbreviations.BP` has 0 bytes"),
-        (unit("hours", gram()), "`units.hours` is read by the rule without the list"),
-        (unit("mg", gram()), "`units.mg` is read by the rule without the list"),
-        (unit("k", gram()), "`units.k` is read by the rule without the list"),
+        (unit("hours", gram()), "`units.hours` is already a unit or a number word"),
+        (unit("mg", gram()), "`units.mg` is already a unit or a number word"),
+        (unit("k", gram()), "`units.k` is already a unit or a number word"),
         (unit("more", gram()), "the rule reads `more` as a quantifier"),
         (
             unit("dram", json!({"unit": "grain"})),
-            "`units.dram.unit` is `grain`, a unit that the rule does not",
+            "`units.dram.unit` is `grain`, which is not a unit of the rule",
         ),
         (unit("dram", json!({"unit": "g x"})), "`units.dram.unit` is `g x`"),
         (unit("dram", json!({"unit": "g", "factor": "0"})), "`units.dram.factor` is 0"),
@@ -246,7 +246,7 @@ fn evaluation_names_the_list_and_its_digest_changes_with_it() {
 }
 
 #[test]
-fn rule_cannot_be_applied_with_a_list_that_is_not_valid_any_more() {
+fn rule_has_verdict_error_with_a_stored_list_that_is_invalid() {
     let list = wordlist(&json!({"synonyms": [["gift", "not"]]}));
     let evaluation = evaluated("Gift is here.", &check(&list, &["Gift is here"]));
     assert_eq!(evaluation.verdict, RuleVerdict::Error);
