@@ -142,7 +142,7 @@ impl RequestedCase {
             derive: derive.unwrap_or_default(),
             ..CandidateCheck::default()
         };
-        let check = with_language(check, language, wordlist.as_ref(), rules)?;
+        let check = with_language_and_wordlist(check, language, wordlist.as_ref(), rules)?;
         let check = RequestedCheck { check: validated(check, rules.settings())?, facts_from };
         Ok(Self { id, candidate_output, check })
     }
@@ -161,7 +161,7 @@ impl RequestedCheck {
         rules: &RuleService,
     ) -> Result<Self, Problem> {
         let settings = rules.settings();
-        let check = with_language(check, language, wordlist, rules)?;
+        let check = with_language_and_wordlist(check, language, wordlist, rules)?;
         let check = check.with_request_digest(facts_from.as_deref(), wordlist);
         // the configuration may change
         let check = validated(check, settings)?.with_configured_values(settings);

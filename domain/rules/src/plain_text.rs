@@ -50,18 +50,25 @@ struct LineHead {
     level: usize,
     /// Whether there is a bullet or a list number.
     is_item: bool,
+    /// Whether the line is quoted, an item or indented.
+    is_nested: bool,
 }
 
 impl PlainText {
     /// Removes the layout of `text`.
     pub(super) fn of(text: &str) -> Self {
         let mut plain = Self::default();
-        let mut is_code = false;
+        // the mark at the beginning of a block of code
+        let mut fence = "";
         for line in text.split_inclusive(is_line_end) {
-            // what looks like a heading in code is none
-            let is_fence = is_fence(line);
-            let head = if is_code || is_fence { LineHead::default() } else { line_head(line) };
-            is_code ^= is_fence;
+            // a line of code that looks like a heading is none
+            let own = fence_of(line);
+            let head = if fence.is_empty() && own.is_empty() { line_head(line) } else { LineHead::default() };
+            if fence.is_empty() {
+                fence = own;
+            } else if own.starts_with(fence) && own == line.trim() {
+                fence = "";
+            }
             let content = line.get(head.bytes..).unwrap_or_default();
             plain.remove(head.bytes);
             plain.lines.push(PlainLine { start: plain.text.len(), head });
@@ -95,6 +102,16 @@ impl PlainText {
     /// The level of the heading whose line has byte `at`; 0 if the line is no heading.
     pub(super) fn heading_level(&self, at: usize) -> usize {
         self.line_at(at).map_or(0, |line| line.head.level)
+    }
+
+    /// Whether the line of byte `at` is quoted, an item of a list, or indented.
+    pub(super) fn is_nested(&self, at: usize) -> bool {
+        self.line_at(at).is_some_and(|line| line.head.is_nested)
+    }
+
+    /// Whether a line begins at byte `at`.
+    pub(super) fn is_line_start(&self, at: usize) -> bool {
+        self.line_at(at).is_some_and(|line| line.start == at)
     }
 
     /// Whether an item of a list begins at byte `at`.
@@ -134,13 +151,14 @@ pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() && !is_line_end(character)
 }
 
-/// Whether `line` begins or ends a block of code.
-fn is_fence(line: &str) -> bool {
+/// The marks with which `line` begins or ends a block of code; empty if it does not.
+fn fence_of(line: &str) -> &str {
     let line = line.trim();
-    ["```", "~~~"].iter().any(|fence| {
-        let rest = line.strip_prefix(fence).map(|rest| rest.trim_start_matches(&fence[..1]));
-        rest.is_some_and(|rest| !rest.contains(&fence[..1]))
-    })
+    let of = |mark: char| {
+        let (marks, rest) = line.split_at(line.len() - line.trim_start_matches(mark).len());
+        (marks.len() > 2 && !rest.contains(mark)).then_some(marks)
+    };
+    of('`').or_else(|| of('~')).unwrap_or("")
 }
 
 /// The quotation marks, a bullet or list number, and a heading mark at the beginning of `line`. None if the rest has no letter
@@ -161,8 +179,9 @@ fn line_head(line: &str) -> LineHead {
         strip(done_task);
     }
     let level = strip(heading).unwrap_or(0);
-    let head = LineHead { bytes: line.len() - text.len(), level, is_item };
-    if text.contains(char::is_alphanumeric) { head } else { LineHead::default() }
+    let is_nested = is_item || line.starts_with([QUOTE, ' ', '\t']);
+    let head = LineHead { bytes: line.len() - text.len(), level, is_item, is_nested };
+    if text.contains(char::is_alphanumeric) { head } else { LineHead { is_nested, ..LineHead::default() } }
 }
 
 /// The rest after a quotation mark. Before a number, `>` is a comparison.

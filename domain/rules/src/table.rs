@@ -19,9 +19,16 @@ pub(super) struct CellClaim<'a> {
     pub(super) range: Range<usize>,
     /// It as a sentence: "Weight of Lamp: 1.2 kg".
     pub(super) sentence: String,
-    /// The head of the column, if the sentence does not have it.
+    /// The head of the first column.
     pub(super) head: &'a str,
+    /// The ranges of the heads that belong to it.
+    pub(super) heads: Vec<Range<usize>>,
+    /// Whether it cannot be told what it states.
+    pub(super) is_unclear: bool,
 }
+
+/// The most bytes of a head. Longer ones would be copied into each claim.
+const HEAD_MAX_BYTES: usize = 1_000;
 
 /// A cell, without the white space around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,10 +54,8 @@ pub(super) fn table_rows<'a>(text: &'a str, of: &str) -> Vec<TableRow<'a>> {
             continue;
         };
         rows.push(TableRow { range: head_range.start..delimiter.end, claims: Vec::new() });
-        // a longer line is no row, and is read as a sentence
-        let is_row = |line: &str| line.contains('|') && cells(line, 0).len() <= heads.len();
         rows.extend(iter::from_fn(|| {
-            let (range, line) = lines.next_if(|(_, line)| is_row(line))?;
+            let (range, line) = lines.next_if(|(_, line)| !line.trim().is_empty())?;
             Some(TableRow { claims: claims(&heads, &cells(line, range.start), of), range })
         }));
     }
@@ -88,24 +93,46 @@ fn cells(line: &str, start: usize) -> Vec<TableCell<'_>> {
         .collect()
 }
 
-/// The claims of a row. The first cell names what the others are about; without a head of its own, it names a property of
-/// what the other columns are about.
+/// The claims of a row. The first cell is the subject of the others. Without a head of its own, it is a property of the
+/// subjects in the other heads.
 fn claims<'a>(heads: &[TableCell<'a>], cells: &[TableCell<'a>], of: &str) -> Vec<CellClaim<'a>> {
     let (Some(corner), Some(first)) = (heads.first(), cells.first()) else { return Vec::new() };
+    let has_more = cells.len() > heads.len();
     let mut filled = iter::zip(heads, cells).skip(1).filter(|(_, cell)| !cell.text.is_empty()).peekable();
-    let claim =
-        |cell: &TableCell<'_>, sentence, head| CellClaim { range: cell.range.clone(), sentence, head };
-    if filled.peek().is_none() {
-        return vec![claim(first, first.text.to_owned(), corner.text)];
+    let head = if corner.text.len() > HEAD_MAX_BYTES { "" } else { corner.text };
+    let is_long = |cell: &TableCell<'_>| cell.text.len() > HEAD_MAX_BYTES;
+    if filled.peek().is_none() || has_more {
+        return vec![CellClaim {
+            range: first.range.clone(),
+            sentence: first.text.to_owned(),
+            head,
+            heads: vec![corner.range.clone()],
+            is_unclear: has_more || is_long(corner),
+        }];
     }
     filled
-        .map(|(head, cell)| {
-            let (property, subject) = if corner.text.is_empty() { (first, head) } else { (head, first) };
+        .map(|(column, cell)| {
+            let (property, subject) = if corner.text.is_empty() { (first, column) } else { (column, first) };
+            let is_named = |cell: &TableCell<'_>| cell.text.contains(char::is_alphanumeric);
+            let is_clear = [property, subject].into_iter().all(is_named) && is_clear(cell.text);
+            let is_unclear = !is_clear || [corner, property, subject].into_iter().any(is_long);
             let (property, addition) = split_addition(property.text);
-            let sentence = format!("{property} {of} {}: {}{addition}", subject.text, cell.text);
-            claim(cell, sentence, "")
+            let sentence = if is_unclear {
+                cell.text.to_owned()
+            } else {
+                format!("{property} {of} {}: {}{addition}", subject.text, cell.text)
+            };
+            let heads = [corner, column, first].map(|cell| cell.range.clone()).to_vec();
+            CellClaim { range: cell.range.clone(), sentence, head, heads, is_unclear }
         })
         .collect()
+}
+
+/// Whether a cell states something. "- 5 €" and "(49 €)" can be a loss.
+fn is_clear(cell: &str) -> bool {
+    let is_sign = cell.starts_with(['-', '–', '—', '−', '.', '(', '/', '…']);
+    cell.contains(|next: char| next.is_alphanumeric())
+        && !(is_sign && cell.contains(|next: char| next.is_ascii_digit()))
 }
 
 /// A head such as "Weight (kg)", and what it adds to its values: " kg".
@@ -126,7 +153,7 @@ mod tests {
 
     #[test]
     fn table_rows_of_a_table_have_a_claim_for_each_cell() {
-        let text = "Prices:\n\n| Product | Price | Weight (kg) |\n|:--|--:|:-:|\n| Lamp | 49 € | 1.2 |\n| Desk \\| oak | | 30|\nEnd.";
+        let text = "Prices:\n\n| Product | Price | Weight (kg) |\n|:--|--:|:-:|\n| Lamp | 49 € | 1.2 |\n| Desk \\| oak | | 30|\n\nEnd.";
         let expected: [&[&str]; 3] =
             [&[], &["Price of Lamp: 49 €", "Weight of Lamp: 1.2 kg"], &["Weight of Desk \\| oak: 30 kg"]];
         assert_eq!(sentences(text), expected);
@@ -159,8 +186,11 @@ mod tests {
         ] {
             assert_eq!(sentences(text), Vec::<Vec<String>>::new(), "{text:?}");
         }
-        // a row with more cells than heads ends the table
-        assert_eq!(sentences("a | b\n- | -\nc | d | e\nf | g").len(), 1);
+        // with more cells than heads, it is not clear which belongs where
+        let rows = table_rows("a | b\n- | -\nc | d | e\nf | g", "of");
+        let unclear: Vec<bool> =
+            rows.iter().flat_map(|row| &row.claims).map(|claim| claim.is_unclear).collect();
+        assert_eq!(unclear, [true, false]);
     }
 
     proptest! {

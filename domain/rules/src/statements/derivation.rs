@@ -38,10 +38,16 @@ enum Operation {
 impl FactParts {
     /// Two facts from which the quantity of `part` follows. It takes from `left` the number of parts that it examines.
     pub(crate) fn derive(&self, part: &Part, left: &mut usize) -> Option<Derivation> {
-        if part.undecidable.is_some() || !part.frames.is_empty() {
+        let is_plain = |item: &Item| !matches!(item, Item::Negation(_) | Item::Qualifier(_));
+        if part.undecidable.is_some()
+            || part.is_joined
+            || !part.frames.is_empty()
+            || !part.form.verb.iter().all(is_plain)
+        {
             return None;
         }
         let Calculation { operation, terms: [one, other], result } = Calculation::of(&part.form)?;
+        result.exact()?;
         let (first, one, tense) = self.amount_of(&one, part, operation, left)?;
         let (second, other, other_tense) = self.amount_of(&other, part, operation, left)?;
         if first == second || tense != other_tense {
@@ -141,11 +147,16 @@ impl<'p> Calculation<'p> {
             () if is_one_of(DECLINE) => Operation::Decline,
             () => return None,
         };
+        if !form.object.is_empty() {
+            return None;
+        }
         let (mut result, mut years) = (None, None);
         for phrase in &form.phrases {
             match phrase.as_slice() {
-                [Item::Mark("by"), Item::Quantity(placed)] => result = Some(placed),
-                [Item::Mark("from"), Item::Quantity(placed)] => years = placed.quantity.as_years(),
+                [Item::Mark("by"), Item::Quantity(placed)] if result.is_none() => result = Some(placed),
+                [Item::Mark("from"), Item::Quantity(placed)] if years.is_none() => {
+                    years = Some(placed.quantity.as_years()?);
+                }
                 _ => return None,
             }
         }

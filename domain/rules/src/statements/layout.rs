@@ -21,20 +21,20 @@ pub(crate) fn read_text(
     let is_limiting = |heading: &str| TextReader::new(language).read(heading).is_limiting;
     // the levels of the headings that limit what is under them
     let mut limits: Vec<usize> = Vec::new();
-    // "The plan includes:", which each item of the list after it continues
-    let mut lead = String::new();
-    let mut pass = |range: Range<usize>, mut sentence: Sentence, is_limited: bool| {
-        if is_limited {
-            sentence.set_undecidable("a heading above limits the sentence");
-        }
-        if plain.is_struck(&range) {
-            sentence.set_undecidable("the text is struck out");
-        }
-        found(range, sentence);
-    };
+    let mut lead = Lead::default();
+    let mut pass =
+        |range: Range<usize>, mut sentence: Sentence, heads: &[Range<usize>], limit: Option<&'static str>| {
+            if let Some(reason) = limit {
+                sentence.set_undecidable(reason);
+            }
+            if heads.iter().chain([&range]).any(|range| plain.is_struck(range)) {
+                sentence.set_undecidable("the text is struck out");
+            }
+            found(range, sentence);
+        };
     let ranges = sentences(text);
     for (index, range) in ranges.iter().enumerate() {
-        let range = range.clone();
+        let heading = (!limits.is_empty()).then_some(HEADING);
         while let Some(row) = rows.next_if(|row| row.range.start <= range.start) {
             rows_end = row.range.end;
             for claim in row.claims {
@@ -42,8 +42,11 @@ pub(crate) fn read_text(
                 reader.forget_subject();
                 let mut sentence = reader.read(&claim.sentence);
                 reader.forget_subject();
+                let unclear = claim.is_unclear.then_some("the meaning of the cell is unclear");
+                let limit = heading.or(lead.limit).or(unclear);
+                let limit = limit.or_else(|| is_limiting(claim.head).then_some(HEADING));
                 sentence.compose(claim.sentence, claim.range.len());
-                pass(claim.range, sentence, !limits.is_empty() || is_limiting(claim.head));
+                pass(claim.range, sentence, &claim.heads, limit);
             }
         }
         let own = text.get(range.clone()).unwrap_or_default();
@@ -52,30 +55,61 @@ pub(crate) fn read_text(
         }
         let level = plain.heading_level(range.start);
         if level > 0 {
-            limits.retain(|above| *above < level);
+            // a heading within a quotation or an item does not end what is around it
+            if plain.is_line_start(range.start) && !plain.is_nested(range.start) {
+                limits.retain(|above| *above < level);
+                lead = Lead::default();
+            }
             if is_limiting(own) {
                 limits.push(level);
             }
             continue;
         }
-        if !plain.is_item(range.start) {
-            lead.clear();
+        let is_item = plain.is_item(range.start);
+        if plain.is_line_start(range.start) && !plain.is_nested(range.start) {
+            lead = Lead::default();
         }
-        let mut sentence = reader.read(&format!("{lead}{own}"));
+        let start = if is_item { lead.text.clone() } else { String::new() };
+        let mut sentence = reader.read(&format!("{start}{own}"));
+        let rest = lead.limit.or((!is_item && !lead.text.is_empty()).then_some(LEAD));
         let after = ranges.get(index + 1..).unwrap_or_default();
         let next = after.iter().find(|next| text.get((*next).clone()).is_some_and(has_content));
         let is_before_item = next.is_some_and(|next| plain.is_item(next.start));
-        let before_items = own.trim_end().strip_suffix(':').filter(|_| is_before_item);
-        if let Some(before) = before_items.filter(|_| sentence.parts.iter().any(|part| part.has_verb)) {
+        let row_start = rows.peek().map(|row| row.range.start);
+        let is_before_row = row_start.zip(next).is_some_and(|(row, next)| row <= next.start);
+        if let Some(before) = own.trim_end().strip_suffix(':').filter(|_| is_before_item || is_before_row) {
+            let has_verb = TextReader::new(language).read(before).parts.iter().any(|part| part.has_verb);
+            let is_usable =
+                is_before_item && has_verb && lead.text.is_empty() && before.len() <= LEAD_MAX_BYTES;
+            let is_limited =
+                sentence.is_limiting && !is_usable || !lead.text.is_empty() || before.len() > LEAD_MAX_BYTES;
+            let limit = (is_limited || plain.is_struck(range)).then_some(LEAD);
             let question =
                 before.trim_start().split_once(' ').filter(|(what, _)| matches!(*what, "What" | "Was"));
-            lead = format!("{} ", question.map_or(before, |(_, rest)| rest));
-            continue;
+            let continued = format!("{} ", question.map_or(before, |(_, rest)| rest));
+            lead = Lead { text: if is_usable { continued } else { String::new() }, limit: rest.or(limit) };
+            if is_usable {
+                continue;
+            }
         }
-        sentence.remove_lead(lead.len());
-        pass(range, sentence, !limits.is_empty());
+        sentence.remove_lead(start.len());
+        pass(range.clone(), sentence, &[], heading.or(rest));
     }
 }
+
+/// A sentence such as "The plan includes:" before a list or a table.
+#[derive(Default)]
+struct Lead {
+    /// It, if each item continues it.
+    text: String,
+    /// Why nothing after it can be decided.
+    limit: Option<&'static str>,
+}
+
+/// The most bytes of a sentence that items continue. A longer one would be read again with each of them.
+const LEAD_MAX_BYTES: usize = 1_000;
+const HEADING: &str = "a heading above limits the sentence";
+const LEAD: &str = "the sentence before the list limits it";
 
 /// Whether `text` has a letter, a digit, or a mark with a meaning of its own.
 fn has_content(text: &str) -> bool {

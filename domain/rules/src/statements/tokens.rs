@@ -293,8 +293,12 @@ fn is_name(text: &str, start: usize, word: &str, class: WordClass) -> bool {
     let is_inside =
         text.get(..start).is_some_and(|before| before.trim_end().ends_with(char::is_alphanumeric));
     let is_capital = word.starts_with(char::is_uppercase);
-    is_code
-        && matches!(class, WordClass::Pronoun | WordClass::Relative | WordClass::Verb | WordClass::Narrowing)
+    word == "A" && is_inside && class == WordClass::Function
+        || is_code
+            && matches!(
+                class,
+                WordClass::Pronoun | WordClass::Relative | WordClass::Verb | WordClass::Narrowing
+            )
         || is_capital && !is_code && is_inside && class == WordClass::Qualifier
 }
 

@@ -87,7 +87,7 @@ impl Vocabulary {
 
     /// `value` in base units of the unit at the beginning of `text`, the base, and the length of the unit.
     pub(super) fn leading_unit(&self, value: &Decimal, text: &str) -> Option<(Decimal, String, usize)> {
-        let is_end = |rest: &str| !rest.starts_with(char::is_alphanumeric);
+        let is_end = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-');
         let unit =
             self.units.iter().find(|unit| text.strip_prefix(unit.spelling.as_str()).is_some_and(is_end))?;
         Some((value.checked_mul(&unit.factor).ok()?, unit.base.clone(), unit.spelling.len()))

@@ -143,6 +143,22 @@ fn tables_and_long_lines_are_linear() {
     }
 }
 
+/// The long head of a table, or the long beginning of a list, is not read again with each row or item.
+#[test]
+fn long_heads_and_leads_are_linear() {
+    for (start, end, row) in [
+        ("| x | ", " |\n|---|---|\n", "| x | y |\n"),
+        ("| ", " |\n|---|\n", "| y |\n"),
+        ("The plan includes ", ":\n", "- b\n"),
+        ("- ", ":\n", "- b:\n"),
+    ] {
+        grows_with_its_size(|size| {
+            let rows = row.repeat(size / 2 / row.len());
+            (format!("{start}{}{end}{rows}", "a".repeat(size / 2)), check(vec!["y of x: z".into()]))
+        });
+    }
+}
+
 #[test]
 fn nested_patterns_are_linear() {
     grows_with_its_size(|size| {
