@@ -206,9 +206,9 @@ export interface components {
         ClaimComparison: {
             /** @description The aspect that was compared. */
             aspect: components["schemas"]["ClaimAspect"];
-            /** @description It in the claim; empty if the claim has none. */
+            /** @description The compared text of the claim; empty if the claim has none. */
             claim: string;
-            /** @description It in the fact; empty if the fact has none. */
+            /** @description The compared text of the fact; empty if the fact has none. */
             fact: string;
             /** @description The result. */
             result: components["schemas"]["ComparisonResult"];
@@ -226,7 +226,7 @@ export interface components {
          * @description The result of a comparison.
          * @enum {string}
          */
-        ComparisonResult: "same" | "inflected" | "synonym" | "equal" | "rounded" | "derived" | "different" | "missing";
+        ComparisonResult: "same" | "inflected" | "synonym" | "equal" | "rounded" | "derived" | "different" | "missing" | "ignored";
         /** @description One side of a conflict. */
         ConflictSide: {
             /** @description The oracles that have the value, or contributed to it. */

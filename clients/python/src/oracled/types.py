@@ -198,9 +198,9 @@ class ClaimComparison(TypedDict):
     aspect: ClaimAspect
     """The aspect that was compared."""
     claim: str
-    """It in the claim; empty if the claim has none."""
+    """The compared text of the claim; empty if the claim has none."""
     fact: str
-    """It in the fact; empty if the fact has none."""
+    """The compared text of the fact; empty if the fact has none."""
     result: ComparisonResult
     """The result."""
 
@@ -216,7 +216,7 @@ class ClaimedValue(TypedDict):
     """The claimed value. A number that JSON would round is rejected; as a string, it keeps all its digits."""
 
 
-ComparisonResult: TypeAlias = Literal["same", "inflected", "synonym", "equal", "rounded", "derived", "different", "missing"]
+ComparisonResult: TypeAlias = Literal["same", "inflected", "synonym", "equal", "rounded", "derived", "different", "missing", "ignored"]
 """The result of a comparison."""
 
 

@@ -19,8 +19,7 @@ pub(crate) fn read_text(
     let mut rows_end = 0;
     let mut reader = TextReader::new(language);
     let is_limiting = |heading: &str| TextReader::new(language).read(heading).is_limiting;
-    // the levels of the headings that limit what is under them
-    let mut limits: Vec<usize> = Vec::new();
+    let mut limits = HeadingLimits::default();
     let mut lead = Lead::default();
     let mut pass =
         |range: Range<usize>, mut sentence: Sentence, heads: &[Range<usize>], limit: Option<&'static str>| {
@@ -34,7 +33,7 @@ pub(crate) fn read_text(
         };
     let ranges = sentences(text);
     for (index, range) in ranges.iter().enumerate() {
-        let heading = (!limits.is_empty()).then_some(HEADING);
+        let heading = (!limits.levels.is_empty()).then_some(HEADING);
         while let Some(row) = rows.next_if(|row| row.range.start <= range.start) {
             rows_end = row.range.end;
             for claim in row.claims {
@@ -54,21 +53,15 @@ pub(crate) fn read_text(
             continue;
         }
         let level = plain.heading_level(range.start);
+        let is_new = plain.is_line_start(range.start) && !plain.is_nested(range.start);
+        if is_new {
+            lead = Lead::default();
+        }
         if level > 0 {
-            // a heading within a quotation or an item does not end what is around it
-            if plain.is_line_start(range.start) && !plain.is_nested(range.start) {
-                limits.retain(|above| *above < level);
-                lead = Lead::default();
-            }
-            if is_limiting(own) {
-                limits.push(level);
-            }
+            limits.add(level, is_new, is_limiting(own));
             continue;
         }
         let is_item = plain.is_item(range.start);
-        if plain.is_line_start(range.start) && !plain.is_nested(range.start) {
-            lead = Lead::default();
-        }
         let start = if is_item { lead.text.clone() } else { String::new() };
         let mut sentence = reader.read(&format!("{start}{own}"));
         let rest = lead.limit.or((!is_item && !lead.text.is_empty()).then_some(LEAD));
@@ -78,22 +71,38 @@ pub(crate) fn read_text(
         let row_start = rows.peek().map(|row| row.range.start);
         let is_before_row = row_start.zip(next).is_some_and(|(row, next)| row <= next.start);
         if let Some(before) = own.trim_end().strip_suffix(':').filter(|_| is_before_item || is_before_row) {
-            let has_verb = TextReader::new(language).read(before).parts.iter().any(|part| part.has_verb);
-            let is_usable =
-                is_before_item && has_verb && lead.text.is_empty() && before.len() <= LEAD_MAX_BYTES;
-            let is_limited =
-                sentence.is_limiting && !is_usable || !lead.text.is_empty() || before.len() > LEAD_MAX_BYTES;
-            let limit = (is_limited || plain.is_struck(range)).then_some(LEAD);
-            let question =
-                before.trim_start().split_once(' ').filter(|(what, _)| matches!(*what, "What" | "Was"));
-            let continued = format!("{} ", question.map_or(before, |(_, rest)| rest));
-            lead = Lead { text: if is_usable { continued } else { String::new() }, limit: rest.or(limit) };
-            if is_usable {
+            let is_continued = is_before_item && lead.can_be_followed_by(before, &sentence);
+            let is_limited = !is_continued
+                && (sentence.is_limiting || !lead.text.is_empty() || before.len() > LEAD_MAX_BYTES);
+            lead = Lead {
+                text: if is_continued { continued(before) } else { String::new() },
+                limit: rest.or((is_limited || plain.is_struck(range)).then_some(LEAD)),
+            };
+            if is_continued {
                 continue;
             }
         }
         sentence.remove_lead(start.len());
         pass(range.clone(), sentence, &[], heading.or(rest));
+    }
+}
+
+/// The headings that limit what is under them.
+#[derive(Default)]
+struct HeadingLimits {
+    levels: Vec<usize>,
+}
+
+impl HeadingLimits {
+    /// Adds a sentence of a heading of `level`. If it `is_new`, it ends the others of its level and below. A heading within a
+    /// quotation or an item does not end what is around it.
+    fn add(&mut self, level: usize, is_new: bool, is_limiting: bool) {
+        if is_new {
+            self.levels.retain(|above| *above < level);
+        }
+        if is_limiting {
+            self.levels.push(level);
+        }
     }
 }
 
@@ -104,6 +113,21 @@ struct Lead {
     text: String,
     /// Why nothing after it can be decided.
     limit: Option<&'static str>,
+}
+
+impl Lead {
+    /// Whether items can continue `before`, the text of `sentence` before ":".
+    fn can_be_followed_by(&self, before: &str, sentence: &Sentence) -> bool {
+        self.text.is_empty()
+            && before.len() <= LEAD_MAX_BYTES
+            && sentence.parts.iter().any(|part| part.has_verb)
+    }
+}
+
+/// The beginning of a sentence that an item continues.
+fn continued(before: &str) -> String {
+    let question = before.trim_start().split_once(' ').filter(|(what, _)| matches!(*what, "What" | "Was"));
+    format!("{} ", question.map_or(before, |(_, rest)| rest))
 }
 
 /// The most bytes of a sentence that items continue. A longer one would be read again with each of them.
