@@ -313,8 +313,8 @@ impl CandidateCheck {
             ("expected.contradiction_ids", !contradiction_ids.is_empty(), contradictions()),
             ("expected.contradiction_pairs", !contradiction_pairs.is_empty(), contradictions()),
             ("constraints", !self.constraints.is_empty(), vec![RuleId::Cont002]),
-            ("language", !self.language.is_default(), vec![RuleId::Prec013]),
             ("wordlist", self.wordlist.is_some(), vec![RuleId::Prec013]),
+            ("language", !self.language.is_default(), vec![RuleId::Prec013]),
             ("derive", self.derive, vec![RuleId::Prec013]),
             (
                 "expected.max_unsupported_claims",

@@ -82,7 +82,11 @@ impl ClaimCheck<'_, '_> {
         let compared = comparisons.iter().filter(|comparison| comparison.result.is_fault());
         let joined = part.is_joined.then(|| "no fact has the whole sentence".to_owned());
         let undecidable = part.undecidable.map(str::to_owned);
-        let faults = undecidable.into_iter().chain(joined).chain(compared.map(ToString::to_string)).collect();
+        let is_open = fact.is_none() || comparisons.iter().any(|comparison| comparison.result.is_fault());
+        let exhausted =
+            (self.left == 0 && is_open).then(|| format!("more than {EXAMINED_MAX} comparisons are needed"));
+        let named = compared.map(ToString::to_string);
+        let faults = undecidable.into_iter().chain(exhausted).chain(joined).chain(named).collect();
         let support = Support { fact, derived_with: None, comparisons, faults };
         if support.is_supported() || !self.context.check.derive {
             return support;

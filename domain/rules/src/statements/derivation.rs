@@ -90,7 +90,8 @@ impl FactParts {
                 None => found = Some((fact, amount.clone(), stated.tense)),
             }
         }
-        found
+        // a fact with another amount may not have been examined
+        found.filter(|_| *left > 0)
     }
 }
 
@@ -179,6 +180,10 @@ impl Operation {
         match self {
             Self::Sum | Self::Difference => {
                 let is_sum = matches!(self, Self::Sum);
+                // two people can have the same children
+                if is_sum && unit.is_empty() {
+                    return None;
+                }
                 let sign = if is_sum { "+" } else { "−" };
                 let value = if is_sum {
                     one_value.checked_add(other_value)

@@ -33,7 +33,7 @@ pub(crate) struct FactPart {
 
 /// The most parts of facts that are examined for a text. Without this limit, a text and facts of the same few words would take
 /// quadratic time.
-pub(crate) const EXAMINED_MAX: usize = 200_000;
+pub(crate) const EXAMINED_MAX: usize = 400_000;
 /// The most parts that are compared to name the nearest fact of a claim without support.
 const NEAREST_MAX: usize = 32;
 
@@ -100,7 +100,8 @@ impl FactParts {
     /// The memory that they use, in bytes, approximately.
     pub(crate) fn weight_bytes(&self) -> u64 {
         let words: usize = self.parts.iter().map(|part| 400 + part.keys.len() * 160).sum();
-        words as u64
+        let texts: usize = self.verbatim.keys().chain(self.keys.keys()).map(|text| 64 + text.len()).sum();
+        (words + texts) as u64
     }
 
     /// The part of a fact that supports `part`, or the nearest one, with the comparisons. It takes

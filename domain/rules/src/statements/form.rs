@@ -330,13 +330,8 @@ impl Form {
         }
         let is_passive = |voice| matches!(voice, Voice::Passive | Voice::Agentless);
         if is_passive(self.voice) == is_passive(fact.voice) {
-            let is_agentless =
-                self.voice == Voice::Agentless && fact.voice == Voice::Passive && !self.is_negated();
-            let agent = is_agentless.then(|| fact.agent()).flatten();
-            let others = fact.phrases.iter().enumerate().filter(|(index, _)| Some(*index) != agent);
-            let phrases: Vec<&[Item]> = others.map(|(_, phrase)| phrase.as_slice()).collect();
             return !self.moves_phrase(fact)
-                && are_same_phrases(&slices(&self.phrases), &phrases)
+                && are_same_phrases(&slices(&self.phrases), &slices(&fact.phrases))
                 && (are_same(&self.subject, &fact.subject) && are_same(&self.object, &fact.object)
                     || self.is_exchangeable(fact)
                         && are_same(&self.subject, &fact.object)
@@ -453,7 +448,8 @@ impl Form {
     pub(super) fn has_same_verb_form(&self, fact: &Self) -> bool {
         match (self.verb.last(), fact.verb.last()) {
             (Some(Item::Verb(own)), Some(Item::Verb(theirs))) => own.text == theirs.text,
-            _ => true,
+            (None, None) => true,
+            _ => false,
         }
     }
 

@@ -360,7 +360,7 @@ pub(super) static ENGLISH: LazyLock<LanguageTables> = LazyLock::new(|| {
             (WordClass::About, "about; around; approximately; roughly; circa; approx; ca"),
             (
                 WordClass::Negation,
-                "not; no; nobody: nobody, no one; none; nothing; nowhere; never; no longer; hardly; barely; without; except: except, excluding; neither;\
+                "not: not, anything but, everything but; no; nobody: nobody, no one; none; nothing; nowhere; never; no longer; hardly; barely; without; except: except, excluding; neither;\
                 false: it is not true that, it is a lie that, it is a myth that, it is false that, it is wrong that, it is untrue that, it is incorrect that",
             ),
             (
@@ -495,6 +495,14 @@ pub(super) static ENGLISH: LazyLock<LanguageTables> = LazyLock::new(|| {
                 "debunked",
                 "true",
                 "correct",
+                "following",
+                "suppose",
+                "imagine",
+                "assume",
+                "satire",
+                "joke",
+                "fictional",
+                "hypothetical",
             ],
             weekdays: &["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"],
             calendar_words: &[

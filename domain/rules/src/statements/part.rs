@@ -231,6 +231,8 @@ impl<'l> PartReader<'l> {
         let tokens = &with_names(tokens, &own.unwrap_or_else(|| self.previous.clone()), language);
         let verb = verb_at(tokens, language)
             .or_else(|| tokens.iter().position(|token| matches!(token.kind, TokenKind::Colon)));
+        let is_label =
+            verb.and_then(|verb| tokens.get(verb)).is_some_and(|verb| matches!(verb.kind, TokenKind::Colon));
         let word = verb.and_then(|verb| verb_word_at(tokens, verb, language));
         let before_verb = verb.and_then(|verb| tokens.get(..verb)).unwrap_or_default();
         let start = introduction_length(before_verb, language);
@@ -245,7 +247,8 @@ impl<'l> PartReader<'l> {
             range: range_of(tokens),
             form: Form::read(tokens, start, (verb, word), voice, language),
             has_verb: verb.is_some(),
-            tense: tense(tokens, (verb, word), language),
+            // "CEO of Acme: Ann Lee" holds now
+            tense: if is_label { Some(Tense::Present) } else { tense(tokens, (verb, word), language) },
             is_relative: tokens.first().is_some_and(|first| first.is(WordClass::Relative)),
             ignored: tokens.iter().filter_map(Token::as_function_word).collect(),
             ..Part::default()

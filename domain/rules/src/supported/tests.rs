@@ -209,6 +209,15 @@ fn rule_agrees_with_careful_readers_and_passes_nothing_false() {
     assert!(agreed * 100 >= cases * 80, "{agreed} of {cases}");
 }
 
+/// The same with the half that was set aside until the rule was finished.
+#[test]
+fn rule_passes_nothing_false_of_the_half_set_aside() {
+    let (agreed, cases, false_passes) =
+        judge(include_str!("../../../../tests/cases/supported-claims-held-out.ndjson"));
+    assert_eq!(false_passes, Vec::<String>::new());
+    assert!(agreed * 100 >= cases * 75, "{agreed} of {cases}");
+}
+
 /// The same with texts that paraphrase freely: the rule fails most of these that are true.
 #[test]
 fn rule_passes_nothing_false_in_free_prose() {
@@ -370,6 +379,7 @@ fn derived_quantity_passes_only_if_the_check_allows_it() {
         ("The lamp and the desk cost 138 € together.", true),
         ("The lamp and the desk cost 137 € together.", false),
         ("The lamp and the villa cost 138 € together.", false),
+        ("The inn and the villa have 8 rooms together.", false),
         ("The rent rose by 10 % from 2020 to 2021.", true),
         ("The rent rose by 11 % from 2020 to 2021.", false),
         ("The rent fell by 10 % from 2020 to 2021.", false),
