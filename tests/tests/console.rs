@@ -520,7 +520,7 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
     ];
     let checked = console.post("/rules", &listed).await;
     let synonym = "<td>storeys</td><td>floors</td><td><mark class=\"supported\">synonym</mark></td>";
-    assert_shows(&checked, &["PASS", "read with word list house@1", synonym, "selected>house@1"]);
+    assert_shows(&checked, &["PASS", "with word list house@1", synonym, "selected>house@1"]);
     let empty = console.post("/rules", &[("facts", "x")]).await;
     assert!(empty.text.contains("role=\"alert\""), "{}", empty.text);
 }
