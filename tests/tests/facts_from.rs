@@ -5,7 +5,8 @@ use domain_base::digest::Sha256Hex;
 use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{generation_request, purge_verdict, read_verdict, register_session, x_cache};
 use oracled_tests::ground::{
-    approve, ingest, office_documents, put_document, register, register_all, started_run, wait_for_run,
+    approve, example_documents, ingest, office_documents, put_document, register, register_all, started_run,
+    wait_for_run,
 };
 use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ScriptedReply};
@@ -164,6 +165,104 @@ async fn text_of_one_release_is_checked_against_the_next_one() {
     let is_new = |origin: &&Value| origin["record"]["source_version"] == "2026-03-06";
     assert_eq!(origins(&changed).filter(is_new).count(), facts.len() - 2);
     assert_eq!(list(&changed, "/rules/0/violations").len(), facts.len() - 2);
+}
+
+/// Ten countries: name, code, population in 2015 and surface area in km².
+const COUNTRIES: [(&str, &str, u64, u64); 10] = [
+    ("Aruba", "ABW", 104_341, 180),
+    ("Austria", "AUT", 8_642_699, 83_879),
+    ("Belgium", "BEL", 11_274_196, 30_530),
+    ("Chile", "CHL", 17_969_353, 756_700),
+    ("Denmark", "DNK", 5_683_483, 42_920),
+    ("Estonia", "EST", 1_315_407, 45_340),
+    ("Finland", "FIN", 5_479_531, 338_460),
+    ("Ghana", "GHA", 27_849_205, 238_540),
+    ("Hungary", "HUN", 9_843_028, 93_030),
+    ("Iceland", "ISL", 330_815, 103_000),
+];
+
+/// Registers a source of the surface areas of countries.
+async fn register_surfaces(control: &mut DaemonClient) {
+    let (mut ontology, source, pipeline) = example_documents("surfaces");
+    ontology["axes"][1]["unit"] = json!("km2");
+    ontology["fact_templates"] =
+        json!([{"template_id": "surface", "template": "The surface area of {name} is {size} km²"}]);
+    register_all(control, &ontology, &source, &pipeline).await;
+}
+
+/// Ingests a release of the populations and of the surface areas of `countries`.
+async fn release_countries(control: &mut DaemonClient, version: &str, countries: &[(&str, &str, u64, u64)]) {
+    let (mut people, mut surfaces) = ("Country Name,Country Code,Year,Value\n".to_owned(), String::new());
+    for (number, (name, code, population, surface)) in countries.iter().enumerate() {
+        people += &format!("{name},{code},2015,{population}\n");
+        surfaces += &format!("{}\n", json!({"number": number, "name": name, "size": surface}));
+    }
+    for (source, payload) in [(SOURCE, people), ("surfaces", surfaces)] {
+        let run = started_run(&ingest(control, source, version, version, payload.into_bytes()).await);
+        assert_eq!(field(&wait_for_run(control, &run).await, "state"), "completed");
+    }
+}
+
+#[tokio::test]
+async fn text_about_ten_countries_names_the_release_of_each_fact() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    register(control, SOURCE).await;
+    register_surfaces(control).await;
+    release_countries(control, "2024-01-01", &COUNTRIES).await;
+    approve(control, SOURCE).await;
+    approve(control, "surfaces").await;
+    let request = |countries: &[(&str, &str, u64, u64)]| {
+        let sentence = |(name, _, population, surface): &(&str, &str, u64, u64)| {
+            format!(
+                "The population of {name} in 2015 was {population}. The surface area of {name} is {surface} km². "
+            )
+        };
+        let surfaces = json!({"query": {"oracle_id": "surfaces",
+            "request": {"axes_requested": ["name", "size"]}}});
+        json!({"candidate_output": countries.iter().map(sentence).collect::<String>(),
+            "facts_from": [of_2015(), surfaces], "rules": RULES})
+    };
+    // the releases of the facts that support the claims, in the order of the claims
+    let releases = |evaluation: &Value| -> Vec<String> {
+        let steps = list(evaluation, "/rules/0/evidence").iter().map(|step| &step["output"]);
+        let version = |output: &Value| {
+            let names =
+                |origin: &&Value| list(origin, "/facts").iter().any(|fact| fact["fact"] == output["fact"]);
+            let origin = origins(evaluation).find(names).expect("the fact has an origin");
+            origin["record"]["source_version"].as_str().expect("a version").to_owned()
+        };
+        steps.filter(|output| output["finding"] == "supported").map(version).collect()
+    };
+    let old = request(&COUNTRIES);
+    let passed = evaluated(routes, &old).await;
+    assert_eq!(passed["verdict"], "PASS", "{passed}");
+    assert_eq!(releases(&passed), vec!["2024-01-01"; 20]);
+
+    // the population of Belgium and the surface area of Iceland are corrected
+    let mut corrected = COUNTRIES;
+    corrected[2].2 += 1_000;
+    corrected[9].3 -= 170;
+    release_countries(control, "2025-01-01", &corrected).await;
+    let failed = evaluated(routes, &old).await;
+    assert_eq!(failed["verdict"], "FAIL", "{failed}");
+    let violations: Vec<&Value> =
+        list(&failed, "/rules/0/violations").iter().map(|fault| &fault["text"]).collect();
+    assert_eq!(
+        violations,
+        ["The population of Belgium in 2015 was 11274196", "The surface area of Iceland is 103000 km²"]
+    );
+    let new = evaluated(routes, &request(&corrected)).await;
+    assert_eq!(new["verdict"], "PASS", "{new}");
+    let mut expected = vec!["2024-01-01"; 20];
+    (expected[4], expected[19]) = ("2025-01-01", "2025-01-01");
+    assert_eq!(releases(&new), expected);
+    // the number of another country, or of the other property, supports nothing
+    let mut swapped = corrected;
+    (swapped[0].2, swapped[0].3, swapped[3].3) = (180, 104_341, swapped[4].3);
+    let swapped = evaluated(routes, &request(&swapped)).await;
+    assert_eq!(list(&swapped, "/rules/0/violations").len(), 3, "{swapped}");
 }
 
 #[tokio::test]

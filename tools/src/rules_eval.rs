@@ -269,8 +269,14 @@ pub(crate) struct CaseTally {
 /// Number of lines by outcome.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CaseCounts {
-    pub(crate) passed: u64,
-    pub(crate) failed: u64,
+    /// The result is the expected one.
+    pub(crate) agreed: u64,
+    /// Passed, which was not expected.
+    pub(crate) false_passes: u64,
+    /// Failed, which was not expected.
+    pub(crate) false_failures: u64,
+    /// Failed as expected, but not by the expected rules.
+    pub(crate) other_rules: u64,
     /// The verdict is `ERROR`, which was not expected.
     pub(crate) undecided: u64,
     /// The daemon failed on these cases.
@@ -315,8 +321,10 @@ impl<T: Default> CategoryMap<T> {
 impl CaseCounts {
     pub(crate) fn add(&mut self, end: CaseStatus) {
         *match end {
-            CaseStatus::AsExpected => &mut self.passed,
-            CaseStatus::Unexpected => &mut self.failed,
+            CaseStatus::AsExpected => &mut self.agreed,
+            CaseStatus::FalsePass => &mut self.false_passes,
+            CaseStatus::FalseFailure => &mut self.false_failures,
+            CaseStatus::OtherRules => &mut self.other_rules,
             CaseStatus::Undecided => &mut self.undecided,
             CaseStatus::NotEvaluated => &mut self.not_evaluated,
             CaseStatus::NoCase => &mut self.no_cases,
@@ -324,7 +332,12 @@ impl CaseCounts {
     }
 
     const fn cases(&self) -> u64 {
-        self.passed + self.failed + self.undecided + self.not_evaluated
+        self.agreed
+            + self.false_passes
+            + self.false_failures
+            + self.other_rules
+            + self.undecided
+            + self.not_evaluated
     }
 
     /// Number of cases, and of lines that are not cases.
@@ -333,11 +346,13 @@ impl CaseCounts {
     }
 
     /// The counts as columns of a table.
-    const fn columns(&self) -> [(&'static str, u64); 6] {
+    const fn columns(&self) -> [(&'static str, u64); 8] {
         [
             ("cases", self.cases()),
-            ("passed", self.passed),
-            ("failed", self.failed),
+            ("agree", self.agreed),
+            ("false passes", self.false_passes),
+            ("false failures", self.false_failures),
+            ("other rules", self.other_rules),
             ("ERROR", self.undecided),
             ("not evaluated", self.not_evaluated),
             ("not a case", self.no_cases),
@@ -346,9 +361,20 @@ impl CaseCounts {
 
     /// The counts in words.
     fn format_counts(&self) -> String {
-        let Self { passed, failed, undecided, not_evaluated, no_cases } = *self;
+        let Self { agreed, other_rules, undecided, not_evaluated, no_cases, .. } = *self;
         let cases = format_count(self.cases(), "case", "cases");
-        let mut text = format!("{cases}: {passed} passed, {failed} failed, {undecided} ended in ERROR");
+        let share = agreed as f64 * 100.0 / self.cases().max(1) as f64;
+        let mut text = format!(
+            "{cases}: {agreed} agree ({share:.1} %), {}, {}",
+            format_count(self.false_passes, "false pass", "false passes"),
+            format_count(self.false_failures, "false failure", "false failures")
+        );
+        if other_rules > 0 {
+            text += &format!(", {other_rules} failed by other rules");
+        }
+        if undecided > 0 {
+            text += &format!(", {undecided} ended in ERROR");
+        }
         if not_evaluated > 0 {
             text += &format!(", {not_evaluated} could not be evaluated");
         }
@@ -375,7 +401,7 @@ impl CaseTally {
 
     /// The message of the progress bar.
     pub(crate) fn progress(&self) -> String {
-        let unexpected = self.all.lines() - self.all.passed;
+        let unexpected = self.all.lines() - self.all.agreed;
         format!("; {}, {unexpected} not as expected", format_count(self.all.lines(), "line", "lines"))
     }
 
@@ -388,7 +414,7 @@ impl CaseTally {
                 Err(RulesCommandError::NoCases { file: file(), lines })
             }
             all if all.cases() == 0 => Err(RulesCommandError::Empty { file: file() }),
-            all if all.passed < all.cases() => Err(RulesCommandError::UnexpectedResults),
+            all if all.agreed < all.cases() => Err(RulesCommandError::UnexpectedResults),
             _ => Ok(()),
         }
     }
@@ -416,13 +442,16 @@ impl CaseTally {
     }
 }
 
+/// The number of columns that are shown even if they are zero everywhere.
+const ALWAYS: usize = 4;
+
 /// One row per category. Columns for rare outcomes are left out if they are zero everywhere.
 fn category_table(categories: Vec<(String, CaseCounts)>, all: CaseCounts, look: OutputStyle) -> Table {
     let shown = |counts: CaseCounts| {
         let with_all = counts.columns().into_iter().zip(all.columns());
         with_all
             .enumerate()
-            .filter(|(index, (_, (_, all)))| *index < 4 || *all > 0)
+            .filter(|(index, (_, (_, all)))| *index < ALWAYS || *all > 0)
             .map(|(_, (column, _))| column)
     };
     let header: Vec<_> = ["category"].into_iter().chain(shown(all).map(|(name, _)| name)).collect();

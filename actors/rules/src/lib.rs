@@ -135,7 +135,10 @@ impl RuleService {
     pub fn find_wordlist(&self, name: &WordlistName) -> Result<Arc<CompiledWordlist>, FindWordlistError> {
         let RuleRunner { store, wordlists, .. } = &*self.runner;
         let unknown = || FindWordlistError::Unknown(name.clone());
-        let version = store.find_version::<Wordlist, _>(name)?.ok_or_else(unknown)?;
+        let version = match name.version {
+            Some(version) => WordlistRef { id: name.id.clone(), version },
+            None => store.find_version::<Wordlist, _>(name)?.ok_or_else(unknown)?,
+        };
         let cached = || wordlists.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(list) = cached().get(&version) {
             return Ok(Arc::clone(list));

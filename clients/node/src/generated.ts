@@ -1511,12 +1511,16 @@ export interface components {
         RulesEvaluation: {
             /** @description The SHA-256 of the candidate's text. */
             candidate_sha256: components["schemas"]["Sha256Hex"];
+            /** @description Whether a claim may state what follows from two facts; absent if not. */
+            derive?: boolean;
             /** @description The origins of facts from sources, which come after the other facts; empty if none were requested. */
             facts_from?: components["schemas"]["FactSource"][];
             /** @description The SHA-256 of the facts, as a JSON array. */
             facts_sha256: components["schemas"]["Sha256Hex"];
             /** @description The SHA-256 of everything that the evaluation depends on. */
             input_sha256: components["schemas"]["Sha256Hex"];
+            /** @description The language in which the text and the facts were read; absent if it is English. */
+            language?: components["schemas"]["TextLanguage"];
             /** @description The counts. */
             metrics: components["schemas"]["EvaluationMetrics"];
             /** @description The result of every rule. */

@@ -14,11 +14,13 @@ use domain_ground::wire::SourceSummary;
 use domain_rules::wordlist::Wordlist;
 use domain_rules::{
     ClaimComparison, EvidenceFinding, RuleEvidence, RuleId, RuleResult, RuleVerdict, RulesEvaluation,
+    TextLanguage,
 };
 use hyper::Method;
 use maud::{Markup, html};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use strum::VariantArray;
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let form = render_form(&read_sources(&console).await?, &read_wordlists(&console).await?, &fields);
@@ -71,6 +73,19 @@ fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields)
                     option value=(supported) selected[fields.text("rules") == supported] { "supported claims (" (supported) ")" }
                 }
             }
+            label {
+                "Language"
+                select name="language" {
+                    option value="" { "that of the word list, or English" }
+                    @for language in TextLanguage::VARIANTS.iter().map(<&str>::from) {
+                        option value=(language) selected[fields.text("language") == language] { (language) }
+                    }
+                }
+            }
+            label.check {
+                input type="checkbox" name="derive" value="true" checked[fields.filled("derive").is_some()];
+                "Accept sums, differences and percentage changes of two facts"
+            }
             @if !wordlists.is_empty() {
                 label {
                     "Word list"
@@ -107,8 +122,13 @@ async fn evaluate(
     if let Some(rule) = fields.filled("rules") {
         request.insert("rules", json!([rule]));
     }
-    if let Some(list) = fields.filled("wordlist") {
-        request.insert("wordlist", json!(list));
+    for name in ["language", "wordlist"] {
+        if let Some(value) = fields.filled(name) {
+            request.insert(name, json!(value));
+        }
+    }
+    if fields.filled("derive").is_some() {
+        request.insert("derive", json!(true));
     }
     let body = Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into());
     Ok(console.options.call_routes(Method::POST, "/v1/rules/evaluate", body).await?.json()?)
@@ -137,7 +157,9 @@ fn render_evaluation(text: &str, evaluation: &RulesEvaluation) -> Markup {
             p {
                 (metrics.rules) " rules, " (metrics.facts) " facts, " (metrics.claims) " claims, "
                 (metrics.unsupported_claims) " unsupported"
+                @if !evaluation.language.is_default() { ", in language " (<&str>::from(evaluation.language)) }
                 @if let Some(wordlist) = &evaluation.wordlist { ", with word list " (wordlist) }
+                @if evaluation.derive { ", with calculations" }
             }
             p.text { (mark_ranges(text, &ranges)) }
             p.note { mark.supported { "supported" } " " mark.fault { "unsupported or contradicted" } " no mark: no rule examined it" }

@@ -62,9 +62,10 @@ pub(crate) struct RulesCheckArgs {
 impl RulesCheckArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let text = read_text(&self.file)?;
+        let facts = self.facts.as_deref().map(read_facts).transpose()?;
         let mut request = json!({"candidate_output": text});
         let more = [
-            ("facts", self.facts.as_deref().map(read_facts).transpose()?.map(Value::from)),
+            ("facts", facts.as_ref().map(|facts| json!(facts))),
             ("facts_from", self.facts_from.as_deref().map(read_facts_from).transpose()?),
             ("rules", self.rules.as_ref().map(|rules| json!(rules))),
             ("derive", self.derive.then_some(json!(true))),
@@ -82,7 +83,9 @@ impl RulesCheckArgs {
         let shown = if options.json {
             writeln!(out, "{}", visible_json(&String::from_utf8_lossy(&answer.body))).map_err(CtlError::from)
         } else {
-            show(out, &evaluated, &answer.json()?, &text, OutputStyle::for_stdout())
+            let facts = facts.unwrap_or_default();
+            let checked = CheckedText { text: &text, facts: &facts };
+            show(out, &evaluated, &answer.json()?, checked, OutputStyle::for_stdout())
         };
         // the exit status is the verdict, even if printing fails
         if evaluated.verdict == RuleVerdict::Pass { shown } else { Err(RulesCommandError::NoPass.into()) }
@@ -94,15 +97,23 @@ pub(crate) fn show_verdict_evaluation(out: &mut dyn Write, evaluation: &Value) -
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
     let evaluated = EvaluationSummary::deserialize(evaluation).map_err(unreadable)?;
     let sourced = SourcedEvaluation::deserialize(evaluation).map_err(unreadable)?;
-    show(out, &evaluated, &sourced, "", OutputStyle::for_stdout())
+    show(out, &evaluated, &sourced, CheckedText::default(), OutputStyle::for_stdout())
 }
 
-/// Prints the complaints of `evaluated` about `text`, and the facts of sources that support it.
+/// What was checked, if it is at hand.
+#[derive(Debug, Default, Clone, Copy)]
+struct CheckedText<'t> {
+    text: &'t str,
+    /// The facts that come before those of sources.
+    facts: &'t [String],
+}
+
+/// Prints the complaints of `evaluated` about `checked`, and its claims with their facts.
 fn show(
     out: &mut dyn Write,
     evaluated: &EvaluationSummary,
     sourced: &SourcedEvaluation,
-    text: &str,
+    checked: CheckedText<'_>,
     look: OutputStyle,
 ) -> Result<(), CtlError> {
     writeln!(out, "{}", summarize(evaluated))?;
@@ -117,8 +128,8 @@ fn show(
         writeln!(out)?;
         table.write(out)?;
     }
-    sourced.show_comparisons(out, text, look)?;
-    sourced.show(out, text)
+    sourced.show_claims(out, checked, look)?;
+    sourced.show_sources(out)
 }
 
 fn summarize(evaluated: &EvaluationSummary) -> String {
@@ -135,7 +146,7 @@ fn summarize(evaluated: &EvaluationSummary) -> String {
     format!("{}: {}", evaluated.verdict.into_str(), counts.join(", "))
 }
 
-/// Maximum number of supported claims shown; the rest are counted.
+/// Maximum number of claims shown; the rest are counted.
 const SHOWN_MAX: usize = 100;
 /// Maximum length of a claim or a fact, in characters.
 const TEXT_MAX_CHARS: usize = 200;
@@ -149,29 +160,49 @@ struct SourcedEvaluation {
     wordlist: Option<WordlistRef>,
 }
 
-/// A claim, and the fact of a source that supports it.
-struct SupportedClaim<'s> {
+/// A claim, and the fact that supports it or is the nearest one.
+struct ShownClaim<'s> {
     claim: &'s str,
-    fact: &'s SourcedFact,
-    origin: &'s SourcedFactOrigin,
+    step: &'s RuleEvidence,
+    /// The fact, if a source returned it.
+    sourced: Option<(&'s SourcedFact, &'s SourcedFactOrigin)>,
 }
 
 impl SourcedEvaluation {
-    /// Prints each claim of `text` that a source's fact supports, with the fact and its origin, and the
-    /// number of facts from each source. Prints nothing if no sources were queried.
-    pub(crate) fn show(&self, out: &mut dyn Write, text: &str) -> Result<(), CtlError> {
-        let supported = self.find_supported(text);
-        for SupportedClaim { claim, fact, origin } in supported.iter().take(SHOWN_MAX) {
-            let mut rows = vec![
-                ("claim", shorten_line(claim, TEXT_MAX_CHARS)),
-                ("fact", shorten_line(&fact.text, TEXT_MAX_CHARS)),
-            ];
-            rows.extend(origin_rows(origin));
-            write!(out, "\n{}", format_pairs(&rows))?;
+    /// Prints each claim with the fact that supports it or is the nearest one, its origin, and their comparisons.
+    fn show_claims(
+        &self,
+        out: &mut dyn Write,
+        checked: CheckedText<'_>,
+        look: OutputStyle,
+    ) -> Result<(), CtlError> {
+        let claims = self.find_claims(checked.text);
+        for ShownClaim { claim, step, sourced } in claims.iter().take(SHOWN_MAX) {
+            let is_supported = step.output.finding == EvidenceFinding::Supported;
+            let fact = sourced.map_or(&step.input.with, |(fact, _)| &fact.text);
+            let shown = |text: &str| shorten_line(text, TEXT_MAX_CHARS);
+            let name = if is_supported { "fact" } else { "nearest fact" };
+            let mut rows = vec![("claim", shown(claim)), (name, shown(fact))];
+            rows.extend(sourced.iter().flat_map(|(_, origin)| origin_rows(origin)));
+            if let Some(second) = step.output.derived_with {
+                let origin = self.find_fact(second);
+                rows.push(("second fact", shown(&self.fact_text(second, checked.facts))));
+                rows.extend(origin.iter().flat_map(|(_, origin)| origin_rows(origin)));
+            }
+            writeln!(out, "\n{}", format_pairs(&rows).trim_end())?;
+            let comparisons = &step.output.comparisons;
+            if !comparisons.is_empty() {
+                writeln!(out, "{}", table_text(&comparison_table(comparisons, look)))?;
+            }
         }
-        if let Some(more @ 1..) = supported.len().checked_sub(SHOWN_MAX) {
-            writeln!(out, "\n{more} more claims are supported")?;
+        if let Some(more @ 1..) = claims.len().checked_sub(SHOWN_MAX) {
+            writeln!(out, "\n{more} more claims are not shown; --json has all that are listed")?;
         }
+        Ok(())
+    }
+
+    /// Prints the number of facts from each source, and its warnings.
+    fn show_sources(&self, out: &mut dyn Write) -> Result<(), CtlError> {
         for (index, FactSource { facts, asked: target, warnings, .. }) in self.facts_from.iter().enumerate() {
             let before = if index == 0 { "\n" } else { "" };
             let target = format_target(target);
@@ -187,49 +218,37 @@ impl SourcedEvaluation {
         Ok(())
     }
 
-    /// Prints each unsupported claim with the nearest fact and their comparisons.
-    fn show_comparisons(&self, out: &mut dyn Write, text: &str, look: OutputStyle) -> Result<(), CtlError> {
-        let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
-        let compared = steps.filter(|step| {
-            step.output.finding == EvidenceFinding::Unsupported && !step.output.comparisons.is_empty()
-        });
-        for step in compared.take(SHOWN_MAX) {
-            let claim = shorten_line(claim_text(step, text), TEXT_MAX_CHARS);
-            let fact = shorten_line(&step.input.with, TEXT_MAX_CHARS);
-            writeln!(out, "\n{}", format_pairs(&[("claim", claim), ("nearest fact", fact)]).trim_end())?;
-            let mut table = look.table(&["compared", "in the text", "in the fact", "result"], &[0, 3]);
-            for column in [1, 2] {
-                if let Some(column) = table.column_mut(column) {
-                    column.set_cell_alignment(CellAlignment::Left);
-                }
-            }
-            for ClaimComparison { aspect, claim, fact, result } in &step.output.comparisons {
-                let aspect: &str = aspect.into();
-                let result_text: &str = result.into();
-                let result = look.paint(result_text, !result.is_fault());
-                table.add_row([
-                    aspect.to_owned(),
-                    visible_line(claim).into_owned(),
-                    visible_line(fact).into_owned(),
-                    result,
-                ]);
-            }
-            writeln!(out, "{}", table_text(&table))?;
-        }
-        Ok(())
+    /// The claims with a fact that was compared with them or comes from a source, each once, even if several rules have
+    /// them. Comparisons come first.
+    fn find_claims<'s>(&'s self, text: &'s str) -> Vec<ShownClaim<'s>> {
+        let mut seen = BTreeSet::new();
+        let steps = || self.rules.iter().flat_map(|applied| &applied.evidence);
+        let compares = |step: &&RuleEvidence| step.rule == RuleId::Prec013;
+        steps()
+            .filter(compares)
+            .chain(steps().filter(|step| !compares(step)))
+            .filter_map(|step| {
+                let sourced = step.output.fact.and_then(|fact| self.find_fact(fact));
+                let is_shown = match step.output.finding {
+                    EvidenceFinding::Supported => sourced.is_some() || compares(&step),
+                    EvidenceFinding::Unsupported => !step.output.comparisons.is_empty(),
+                    _ => false,
+                };
+                let claim = claim_text(step, text);
+                (is_shown && seen.insert((claim, step.output.fact))).then_some(ShownClaim {
+                    claim,
+                    step,
+                    sourced,
+                })
+            })
+            .collect()
     }
 
-    /// The supported claims, each once, even if several rules have it.
-    fn find_supported<'s>(&'s self, text: &'s str) -> Vec<SupportedClaim<'s>> {
-        let mut seen = BTreeSet::new();
-        let steps = self.rules.iter().flat_map(|applied| &applied.evidence);
-        let supported =
-            steps.filter(|step| step.output.finding == EvidenceFinding::Supported).filter_map(|step| {
-                let (fact, origin) = self.find_fact(step.output.fact?)?;
-                let claim = claim_text(step, text);
-                seen.insert((claim, fact.fact)).then_some(SupportedClaim { claim, fact, origin })
-            });
-        supported.collect()
+    /// The text of the fact with this number.
+    fn fact_text<'s>(&'s self, number: u32, facts: &'s [String]) -> Cow<'s, str> {
+        let given = usize::try_from(number).ok().and_then(|number| facts.get(number));
+        let text = given.or_else(|| self.find_fact(number).map(|(fact, _)| &fact.text));
+        text.map_or_else(|| format!("number {number}, counted from 0").into(), |text| text.as_str().into())
     }
 
     /// The fact with this number, if a source returned it.
@@ -240,6 +259,26 @@ impl SourcedEvaluation {
             Some((fact, &origin.origin))
         })
     }
+}
+
+/// The comparisons of a claim with a fact, in colors.
+fn comparison_table(comparisons: &[ClaimComparison], look: OutputStyle) -> Table {
+    let mut table = look.table(&["compared", "in the text", "in the fact", "result"], &[0, 3]);
+    for column in [1, 2] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Left);
+        }
+    }
+    for ClaimComparison { aspect, claim, fact, result } in comparisons {
+        let (aspect, word): (&str, &str) = (aspect.into(), result.into());
+        table.add_row([
+            aspect.to_owned(),
+            visible_line(claim).into_owned(),
+            visible_line(fact).into_owned(),
+            look.paint(word, !result.is_fault()),
+        ]);
+    }
+    table
 }
 
 /// The source or the workflow of facts.

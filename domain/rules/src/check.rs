@@ -276,7 +276,8 @@ impl CandidateCheck {
         let lists = [&self.facts, &self.constraints, contradiction_ids, must_find, must_not_find];
         let texts = lists.into_iter().flatten().map(|text| text.len() + ENTRY).sum::<usize>();
         let pairs = contradiction_pairs.iter().map(|(one, other)| one.len() + other.len() + ENTRY);
-        texts + pairs.sum::<usize>() + self.context.as_ref().map_or(0, String::len)
+        let wordlist = self.wordlist.as_ref().map_or(0, |list| list.document().text_bytes());
+        texts + pairs.sum::<usize>() + wordlist + self.context.as_ref().map_or(0, String::len)
     }
 
     /// Fills in the configured values, so that later changes of the configuration have no effect on the check.

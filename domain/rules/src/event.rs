@@ -1,7 +1,7 @@
 //! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
 
 use crate::sourced::{FactSource, RecordOrigin, SourcedFactOrigin};
-use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation};
+use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation, TextLanguage};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{EntryMembers, Event, EventClass, EventType};
 use domain_base::gate_path::GatePath;
@@ -31,6 +31,12 @@ pub struct RulesEntry {
     /// The origins of facts that sources provided; absent if no source was queried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub facts_from: Option<FactsFromEntry>,
+    /// The language in which the text and the facts were read; absent if it is English.
+    #[serde(skip_serializing_if = "TextLanguage::is_default", default)]
+    pub language: TextLanguage,
+    /// Whether a claim may state what follows from two facts; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub derive: bool,
     /// The word list with which the text and the facts were read, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub wordlist: Option<WordlistRef>,
@@ -125,6 +131,8 @@ impl RulesEntry {
             candidate_sha256: evaluation.candidate_sha256.clone(),
             facts_sha256: evaluation.facts_sha256.clone(),
             facts_from: FactsFromEntry::of(&evaluation.facts_from),
+            language: evaluation.language,
+            derive: evaluation.derive,
             wordlist: evaluation.wordlist.clone(),
             input_sha256: evaluation.input_sha256.clone(),
             evaluation_sha256: evaluation.sha256.clone(),

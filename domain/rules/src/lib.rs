@@ -123,14 +123,9 @@ pub fn evaluate(
         unsupported_max,
         wordlist_sha256: wordlist.as_ref().map(|list| list.sha256()),
     };
-    RulesEvaluation::of(
-        Sha256Hex::of_json(&whole),
-        subject.candidate_sha256().clone(),
-        (facts.sha256().clone(), facts_from.clone()),
-        wordlist.as_ref().map(|list| list.document().reference()),
-        subject.metrics(&results),
-        results,
-    )
+    let candidate_sha256 = subject.candidate_sha256().clone();
+    let digests = [Sha256Hex::of_json(&whole), candidate_sha256, facts.sha256().clone()];
+    RulesEvaluation::of(check, digests, subject.metrics(&results), results)
 }
 
 /// The result of `rule`, also if it fails or panics.

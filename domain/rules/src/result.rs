@@ -2,7 +2,9 @@
 //! writes canonical JSON; a test compares the two.
 
 use super::registry::{RuleId, RuleInvariant};
+use crate::check::CandidateCheck;
 use crate::sourced::FactSource;
+use crate::statements::TextLanguage;
 use domain_base::digest::Sha256Hex;
 use domain_ground::version_name::WordlistRef;
 use serde::{Deserialize, Serialize};
@@ -338,6 +340,9 @@ pub struct EvaluationMetrics {
 pub struct RulesEvaluation {
     /// The SHA-256 of the candidate's text.
     pub candidate_sha256: Sha256Hex,
+    /// Whether a claim may state what follows from two facts; absent if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub derive: bool,
     /// The origins of facts from sources, which come after the other facts; empty if none were requested.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub facts_from: Vec<FactSource>,
@@ -345,6 +350,9 @@ pub struct RulesEvaluation {
     pub facts_sha256: Sha256Hex,
     /// The SHA-256 of everything that the evaluation depends on.
     pub input_sha256: Sha256Hex,
+    /// The language in which the text and the facts were read; absent if it is English.
+    #[serde(skip_serializing_if = "TextLanguage::is_default", default)]
+    pub language: TextLanguage,
     /// The counts.
     pub metrics: EvaluationMetrics,
     /// The result of every rule.
@@ -360,33 +368,40 @@ pub struct RulesEvaluation {
 }
 
 impl RulesEvaluation {
+    /// The evaluation of `check` with the digests of its input, its candidate and its facts.
     pub(super) fn of(
-        input_sha256: Sha256Hex,
-        candidate_sha256: Sha256Hex,
-        (facts_sha256, facts_from): (Sha256Hex, Vec<FactSource>),
-        wordlist: Option<WordlistRef>,
+        check: &CandidateCheck,
+        [input_sha256, candidate_sha256, facts_sha256]: [Sha256Hex; 3],
         metrics: EvaluationMetrics,
         rules: Vec<RuleResult>,
     ) -> Self {
         #[derive(Serialize)]
         struct UnsignedEvaluation<'a> {
             candidate_sha256: &'a Sha256Hex,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            derive: bool,
             #[serde(skip_serializing_if = "<[_]>::is_empty")]
             facts_from: &'a [FactSource],
             facts_sha256: &'a Sha256Hex,
             input_sha256: &'a Sha256Hex,
+            #[serde(skip_serializing_if = "TextLanguage::is_default")]
+            language: TextLanguage,
             metrics: &'a EvaluationMetrics,
             rules: &'a [RuleResult],
             verdict: RuleVerdict,
             #[serde(skip_serializing_if = "Option::is_none")]
             wordlist: Option<&'a WordlistRef>,
         }
+        let CandidateCheck { facts_from, language, derive, .. } = check;
         let verdict = RuleVerdict::combine(rules.iter().map(|rule| rule.verdict));
+        let wordlist = check.wordlist.as_ref().map(|list| list.document().reference());
         let sha256 = Sha256Hex::of_json(&UnsignedEvaluation {
             candidate_sha256: &candidate_sha256,
-            facts_from: &facts_from,
+            derive: *derive,
+            facts_from,
             facts_sha256: &facts_sha256,
             input_sha256: &input_sha256,
+            language: *language,
             metrics: &metrics,
             rules: &rules,
             verdict,
@@ -394,9 +409,11 @@ impl RulesEvaluation {
         });
         Self {
             candidate_sha256,
-            facts_from,
+            derive: *derive,
+            facts_from: facts_from.clone(),
             facts_sha256,
             input_sha256,
+            language: *language,
             metrics,
             rules,
             sha256,

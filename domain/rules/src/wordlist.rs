@@ -30,6 +30,8 @@ const PHRASE_WORDS: RangeInclusive<usize> = 1..=4;
 const UNITS_MAX: usize = 100;
 /// The longest text, in bytes.
 const TEXT_MAX_BYTES: usize = 64;
+/// The longest factor, in characters.
+const FACTOR_MAX_CHARS: usize = 24;
 
 /// A word list: one version of the synonyms, abbreviations and units with which RULE-PREC-013 reads a text and its facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -108,7 +110,7 @@ pub enum WordlistError {
     #[error("`{field}` is `{text}`, which is not a unit of the rule; use a unit such as `g`, `m` or `hours`")]
     UnitUnknown { field: String, text: String },
     /// A factor is out of range.
-    #[error("`{field}` is {factor} (more than 0, with up to 20 digits, allowed)")]
+    #[error("`{field}` is {factor} (more than 0, with up to {FACTOR_MAX_CHARS} characters, allowed)")]
     Factor { field: String, factor: Decimal },
 }
 
@@ -135,6 +137,13 @@ impl Wordlist {
     /// The first fault.
     pub fn validate(&self) -> Result<(), WordlistError> {
         self.compile().map(drop)
+    }
+
+    /// The length of its words, in bytes.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let abbreviations = self.abbreviations.iter().map(|(short, words)| short.len() + words.len());
+        let units = self.units.iter().map(|(spelling, unit)| spelling.len() + unit.unit.len());
+        self.synonyms.iter().flatten().map(String::len).chain(abbreviations).chain(units).sum()
     }
 
     /// The tables of its language with its words.
@@ -232,7 +241,6 @@ impl EntryReader {
         spelling: &str,
         WordlistUnit { unit, factor }: &WordlistUnit,
     ) -> Result<(Decimal, String), WordlistError> {
-        const FACTOR_MAX_CHARS: usize = 24;
         if is_read_after_number(spelling, self.language) {
             return Err(WordlistError::UnitKnown { field: field.to_owned() });
         }

@@ -48,8 +48,12 @@ pub(crate) struct CaseOutcome {
 pub(crate) enum CaseStatus {
     /// The result is the expected one.
     AsExpected,
-    /// The result is not the expected one.
-    Unexpected,
+    /// The case passes, and was not expected to.
+    FalsePass,
+    /// The case fails, and was not expected to.
+    FalseFailure,
+    /// The case fails as expected, but not by the expected rules.
+    OtherRules,
     /// The verdict is `ERROR`, which was not expected.
     Undecided,
     /// The line is not a case.
@@ -184,5 +188,11 @@ fn compare_result(case: &EvalCase, evaluated: &EvaluationSummary) -> (CaseStatus
         let message = format!("the verdict is {}; expected {}", actual.into_str(), expected.into_str());
         complaints.insert(0, RuleComplaint::new("verdict", &message));
     }
-    (if actual == RuleVerdict::Error { CaseStatus::Undecided } else { CaseStatus::Unexpected }, complaints)
+    let status = match actual {
+        RuleVerdict::Error => CaseStatus::Undecided,
+        RuleVerdict::Pass => CaseStatus::FalsePass,
+        RuleVerdict::Fail if *expected == RuleVerdict::Fail => CaseStatus::OtherRules,
+        RuleVerdict::Fail => CaseStatus::FalseFailure,
+    };
+    (status, complaints)
 }

@@ -186,7 +186,7 @@ async fn cases_with_expected_results_are_a_success() {
     ];
     let (shown, ended) = world.eval_text(&text.concat(), false).await;
     assert_eq!(exit_code(&ended), 0, "{ended:?}");
-    assert!(shown.starts_with("4 cases: 4 passed, 0 failed, 0 ended in ERROR; "), "{shown}");
+    assert!(shown.starts_with("4 cases: 4 agree (100.0 %), 0 false passes, 0 false failures; "), "{shown}");
     assert_eq!(shown.lines().count(), 1, "{shown}");
 }
 
@@ -220,7 +220,7 @@ async fn each_unexpected_result_is_listed_with_its_offending_words() {
         "RULE-PREC-001  did not fail, but was expected to",
         "RULE-PREC-003  failed, but was not expected to",
         "the rule could not be evaluated: it is broken",
-        "4 cases: 0 passed, 3 failed, 1 ended in ERROR; ",
+        "4 cases: 0 agree (0.0 %), 1 false pass, 1 false failure, 1 failed by other rules, 1 ended in ERROR; ",
     ] {
         assert!(shown.contains(expected), "{expected}: {shown}");
     }
@@ -275,7 +275,7 @@ async fn invalid_line_is_reported_and_the_others_are_evaluated() {
     assert_eq!(exit_code(&ended), 5);
     assert!(ended.unwrap_err().to_string().ends_with("cases.ndjson: 3 lines are not cases"));
     for expected in [
-        "2 cases: 2 passed, 0 failed, 0 ended in ERROR; 3 lines are not cases; ",
+        "2 cases: 2 agree (100.0 %), 0 false passes, 0 false failures; 3 lines are not cases; ",
         "line 2",
         "line 3",
         "line 5",
@@ -300,7 +300,7 @@ async fn late_answers_in_groups_beyond_the_cases_in_flight_are_accepted() {
         let cases = if at_once == usize::MAX { 200 } else { 3000 };
         let (shown, ended) = world.eval_text(&case(json!({})).repeat(cases), false).await;
         assert_eq!(exit_code(&ended), 0, "{ended:?}");
-        assert!(shown.starts_with(&format!("{cases} cases: {cases} passed")), "{shown}");
+        assert!(shown.starts_with(&format!("{cases} cases: {cases} agree")), "{shown}");
     }
 }
 
@@ -310,7 +310,7 @@ async fn long_cases_wait_for_one_another() {
     let text = case(json!({"candidate_output": "x".repeat(3_000_000)}));
     let (shown, ended) = world.eval_text(&text.repeat(20), false).await;
     assert_eq!(exit_code(&ended), 0, "{ended:?}");
-    assert!(shown.starts_with("20 cases: 20 passed"), "{shown}");
+    assert!(shown.starts_with("20 cases: 20 agree"), "{shown}");
 }
 
 #[tokio::test]

@@ -1388,12 +1388,16 @@ class RulesEvaluation(TypedDict):
 
     candidate_sha256: Sha256Hex
     """The SHA-256 of the candidate's text."""
+    derive: NotRequired[bool]
+    """Whether a claim may state what follows from two facts; absent if not."""
     facts_from: NotRequired[list[FactSource]]
     """The origins of facts from sources, which come after the other facts; empty if none were requested."""
     facts_sha256: Sha256Hex
     """The SHA-256 of the facts, as a JSON array."""
     input_sha256: Sha256Hex
     """The SHA-256 of everything that the evaluation depends on."""
+    language: NotRequired[TextLanguage]
+    """The language in which the text and the facts were read; absent if it is English."""
     metrics: EvaluationMetrics
     """The counts."""
     rules: list[RuleResult]

@@ -203,10 +203,7 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
         let name = |tense: Option<Tense>| tense.map_or("", |tense| tense.into()).to_owned();
         note(ClaimAspect::Tense, name(part.tense), name(fact.tense), ComparisonResult::Different);
     }
-    let text = |frames: &[Frame]| {
-        let frame = |frame: &Frame| format!("{} {}", frame.kind, frame.words.join(" "));
-        frames.iter().map(frame).collect::<Vec<_>>().join("; ")
-    };
+    let text = |frames: &[Frame]| frames.iter().map(|frame| &*frame.shown).collect::<Vec<_>>().join("; ");
     if !part.frames.is_empty() || !fact.frames.is_empty() {
         let is_equal = part.frames == fact.frames || part.is_freely_framed && fact.frames.is_empty();
         note(ClaimAspect::Condition, text(&part.frames), text(&fact.frames), ComparisonResult::of(is_equal));

@@ -10,10 +10,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A condition or an attribution, which holds for the whole sentence.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone)]
 pub(crate) struct Frame {
     pub(crate) kind: &'static str,
     pub(crate) words: Vec<String>,
+    /// It as people read it, with its quantities as they are written.
+    pub(crate) shown: String,
+}
+
+impl PartialEq for Frame {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.words == other.words
+    }
 }
 
 /// A part of a sentence that can be true or false by itself.

@@ -521,7 +521,7 @@ fn take_frames(tokens: &mut Vec<Token>, text: &str, language: &LanguageTables) -
         let end = comma.filter(is_clause).unwrap_or(tokens.len());
         frames.push(frame(tokens.drain(at..end), language));
     }
-    frames.sort_unstable();
+    frames.sort_unstable_by(|one, other| (one.kind, &one.words).cmp(&(other.kind, &other.words)));
     while let Some(at) = tokens.iter().position(|token| token.is(WordClass::Attribution)) {
         let comma = tokens.iter().skip(at).position(Token::is_break).map(|length| at + length);
         let words =
@@ -556,8 +556,9 @@ fn take_frames(tokens: &mut Vec<Token>, text: &str, language: &LanguageTables) -
 }
 
 fn frame(tokens: impl Iterator<Item = Token>, language: &LanguageTables) -> Frame {
-    let (mut kind, mut words) = ("", Vec::new());
+    let (mut kind, mut words, mut shown) = ("", Vec::new(), String::new());
     for token in tokens {
+        let known = words.len();
         match token.kind {
             TokenKind::Class(WordClass::Condition | WordClass::Attribution, name) if kind.is_empty() => {
                 kind = name;
@@ -574,6 +575,8 @@ fn frame(tokens: impl Iterator<Item = Token>, language: &LanguageTables) -> Fram
             TokenKind::Word(word) => words.push(word.noun.clone()),
             TokenKind::Quantity(quantity) => words.push(quantity.to_string()),
         }
+        let word = words.get(known).map(|word| if token.written.is_empty() { word } else { &token.written });
+        shown.extend(word.into_iter().flat_map(|word| [" ", word]));
     }
-    Frame { kind, words }
+    Frame { kind, words, shown: format!("{kind}{shown}") }
 }

@@ -4,12 +4,15 @@ use crate::rules_eval::*;
 fn counts_separate_cases_from_lines_that_are_not_cases() {
     let mut counts = CaseCounts::default();
     counts.add(CaseStatus::AsExpected);
-    assert_eq!(counts.format_counts(), "1 case: 1 passed, 0 failed, 0 ended in ERROR");
+    assert_eq!(counts.format_counts(), "1 case: 1 agree (100.0 %), 0 false passes, 0 false failures");
     counts.add(CaseStatus::NoCase);
-    assert_eq!(counts.format_counts(), "1 case: 1 passed, 0 failed, 0 ended in ERROR; 1 line is not a case");
+    assert_eq!(
+        counts.format_counts(),
+        "1 case: 1 agree (100.0 %), 0 false passes, 0 false failures; 1 line is not a case"
+    );
     for end in [
         CaseStatus::NoCase,
-        CaseStatus::Unexpected,
+        CaseStatus::FalsePass,
         CaseStatus::Undecided,
         CaseStatus::Undecided,
         CaseStatus::NotEvaluated,
@@ -18,7 +21,7 @@ fn counts_separate_cases_from_lines_that_are_not_cases() {
     }
     assert_eq!(
         counts.format_counts(),
-        "5 cases: 1 passed, 1 failed, 2 ended in ERROR, 1 could not be evaluated; 2 lines are not cases"
+        "5 cases: 1 agree (20.0 %), 1 false pass, 0 false failures, 2 ended in ERROR, 1 could not be evaluated; 2 lines are not cases"
     );
     assert_eq!(counts.lines(), 7);
 }
