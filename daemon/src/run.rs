@@ -11,7 +11,7 @@ use crate::config::DaemonConfig;
 use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
 use crate::platform::config::{ConfigError, DaemonFlags, LimitsSection, StorageSection};
-use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, SocketLimits};
+use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, ServingThreads, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::telemetry::LogLevelHandle;
@@ -210,8 +210,10 @@ impl RunningDaemon {
         log_start(&service).await?;
         let start = Arc::new(DaemonStart { flags, config, clients });
         let bound = sockets.bound_sockets();
+        let threads =
+            Arc::new(ServingThreads::start().context("the threads for the routes cannot be started")?);
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.limits);
-        let servers = SocketServers::start(&service, &start, sockets, connections);
+        let servers = SocketServers::start(&service, &start, sockets, threads, connections);
         let checking = StoreCheckTask::start(&service);
         let checkpoints = CheckpointTask::start(&service);
         let retention = RetentionTask::start(&service);
@@ -255,7 +257,7 @@ impl RunningDaemon {
         tracing::info!("oracled is stopping");
         let Self {
             service,
-            servers: SocketServers { routes, control, review },
+            servers: SocketServers { routes, control, review, threads: _threads },
             bound,
             checking,
             checkpoints,
@@ -434,6 +436,8 @@ struct SocketServers {
     routes: JoinHandle<()>,
     control: JoinHandle<()>,
     review: Option<JoinHandle<()>>,
+    /// Work of requests continues on them after its connection is closed.
+    threads: Arc<ServingThreads>,
 }
 
 impl SocketServers {
@@ -441,6 +445,7 @@ impl SocketServers {
         service: &Arc<DaemonService>,
         start: &Arc<DaemonStart>,
         sockets: DaemonSockets,
+        threads: Arc<ServingThreads>,
         connections: usize,
     ) -> Self {
         let limits = &service.limits;
@@ -453,6 +458,7 @@ impl SocketServers {
             .for_applications(service.applications.clone());
         let routes = tokio::spawn(listen::serve(
             routes,
+            Arc::clone(&threads),
             // submitted work is finished even if the client has disconnected
             socket_limits(limits, connections, idle, true),
             Arc::clone(&service.connections),
@@ -477,7 +483,7 @@ impl SocketServers {
             let front = SocketFrontend::new(router, limits, Arc::clone(&log)).for_reviewers();
             serve_people(service, socket, (front, log), idle, Arc::default())
         });
-        Self { routes, control, review }
+        Self { routes, control, review, threads }
     }
 }
 
@@ -492,6 +498,8 @@ fn serve_people(
     let limits = &service.limits;
     tokio::spawn(listen::serve(
         socket,
+        // apart from the load of the routes
+        Arc::new(ServingThreads::current()),
         socket_limits(limits, limits.control_connections, unread, false),
         open,
         service.subscribe_stop(),

@@ -21,6 +21,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::chown;
 use std::convert::Infallible;
 use std::io::{ErrorKind, IoSlice};
+use std::num::NonZero;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener as StdListener;
@@ -30,9 +31,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{env, fs, io, process};
+use std::{env, fs, io, process, thread};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
 
@@ -261,13 +263,65 @@ pub struct SocketLimits {
     pub header_bytes: usize,
 }
 
-/// Serves `listener` until `stop` is true, then finishes the requests in flight.
+/// The threads that serve connections. Each connection stays on one of them, in turn.
+#[derive(Debug)]
+pub struct ServingThreads {
+    runtimes: Vec<Handle>,
+    next: AtomicUsize,
+    /// When it is dropped, the threads end, and with them their tasks.
+    _running: Option<watch::Sender<()>>,
+}
+
+impl ServingThreads {
+    /// The current thread.
+    pub fn current() -> Self {
+        Self { runtimes: vec![Handle::current()], next: AtomicUsize::new(0), _running: None }
+    }
+
+    /// Starts a thread for each processor.
+    ///
+    /// # Errors
+    /// The system starts no thread.
+    pub fn start() -> io::Result<Self> {
+        let (running, ended) = watch::channel(());
+        let start_thread = |_| {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let (handle, mut ended) = (runtime.handle().clone(), ended.clone());
+            let run = async move {
+                let mut near_timer = interval(NEAR_TIMER);
+                loop {
+                    tokio::select! {
+                        _ = near_timer.tick() => {}
+                        _ = ended.changed() => break,
+                    }
+                }
+            };
+            thread::Builder::new().name("routes".into()).spawn(move || {
+                runtime.block_on(run);
+                // a blocking task that is cut off must not keep the thread
+                runtime.shutdown_background();
+            })?;
+            Ok(handle)
+        };
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let runtimes = (0..processors).map(start_thread).collect::<io::Result<_>>()?;
+        Ok(Self { runtimes, next: AtomicUsize::new(0), _running: Some(running) })
+    }
+
+    fn next(&self) -> &Handle {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.runtimes.len();
+        self.runtimes.get(next).expect("there is at least one thread")
+    }
+}
+
+/// Serves `listener` until `stop` is true, then finishes the requests in flight. The connections are served by `threads`.
 ///
 /// `handle` receives each request with the peer that sent it, and a function that returns whether that peer
 /// still waits. `open` is the number of connections. While `is_short` returns true, clients that do not read
 /// their answers are disconnected within seconds.
 pub async fn serve<H, F, B>(
     listener: UnixListener,
+    threads: Arc<ServingThreads>,
     bounds: SocketLimits,
     open: Arc<AtomicUsize>,
     mut stop: watch::Receiver<bool>,
@@ -312,7 +366,18 @@ pub async fn serve<H, F, B>(
             continue;
         };
         let handle = handle.clone();
-        let stream = SharedStream::new(stream);
+        let thread = threads.next();
+        let moved = stream.into_std().and_then(|stream| {
+            let _runtime = thread.enter();
+            UnixStream::from_std(stream)
+        });
+        let stream = match moved {
+            Ok(stream) => SharedStream::new(stream),
+            Err(error) => {
+                tracing::warn!(%error, "cannot serve a connection");
+                continue;
+            }
+        };
         let (watched, rest) = (stream.clone(), stream.clone());
         let still_waiting: CallerWaitCheck = Arc::new(move || watched.has_client());
         let service = service_fn(move |request| handle(request, peer, Arc::clone(&still_waiting)));
@@ -321,7 +386,7 @@ pub async fn serve<H, F, B>(
             service,
         ));
         let access_log = Arc::clone(&access_log);
-        tokio::spawn(async move {
+        thread.spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");
                 let status = parse_error_status(&error);
