@@ -215,7 +215,7 @@ impl Journal {
         self.tip = tip;
         self.mark.now.set_log(counts, &hashes.tree);
         engine.set_log_hashes(hashes);
-        engine.set_durable_seq(last_seq);
+        engine.set_committed(&self.mark.now.counts);
         files.note_committed(&mut writes.clone());
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");

@@ -10,6 +10,7 @@ use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::base::watermark::StoreCounts;
 use database::{OpenDatabase, spare_files, unavailable};
 use domain_audit::log_tree::LogTree;
+use domain_base::row::Table;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -157,6 +158,8 @@ pub(crate) struct StoreEngine {
     /// Whether new entries commit to session ids, so that an erasure also removes the ids.
     covers_session_ids: AtomicBool,
     durable_seq: AtomicU64,
+    /// The numbers of durable rows; `None` until the database is open.
+    counts: RwLock<Option<StoreCounts>>,
     checks: CheckResults,
     /// The damage that the last failed read has found.
     damage: Mutex<Option<String>>,
@@ -207,6 +210,7 @@ impl StoreEngine {
             is_renewed: AtomicBool::new(false),
             covers_session_ids: AtomicBool::new(false),
             durable_seq: AtomicU64::new(0),
+            counts: RwLock::default(),
             checks: CheckResults::open(&options.dir),
             damage: Mutex::default(),
             segment_damage: Mutex::default(),
@@ -443,7 +447,7 @@ impl StoreEngine {
     /// Stores the counts and the log's tree of an opening, and makes its entries visible to readers.
     pub(crate) fn set_opened_counts(&self, counts: StoreCounts, tree: LogTree) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        self.set_durable_seq(counts.entries);
+        self.set_committed(&counts);
         *opened = OpenedCounts { counts, tree, ..OpenedCounts::default() };
     }
 
@@ -471,6 +475,18 @@ impl StoreEngine {
 
     pub(crate) fn durable_seq(&self) -> u64 {
         self.durable_seq.load(Ordering::Acquire)
+    }
+
+    /// Makes the entries and the rows of `counts` visible to readers.
+    pub(crate) fn set_committed(&self, counts: &StoreCounts) {
+        self.counts.write().unwrap_or_else(PoisonError::into_inner).clone_from(&Some(counts.clone()));
+        self.set_durable_seq(counts.entries);
+    }
+
+    /// Whether a table has no durable row, so that its rows need not be looked up.
+    pub(crate) fn is_empty_table(&self, table: &Table) -> bool {
+        let counts = self.counts.read().unwrap_or_else(PoisonError::into_inner);
+        table.bundle.is_none() && counts.as_ref().is_some_and(|counts| counts.of(table.name) == 0)
     }
 
     /// Makes all entries up to `seq` visible to readers.

@@ -74,6 +74,9 @@ impl TableReader {
             return Ok(Some(StoredValue::clone(previewed)));
         }
         self.read(|db, _| {
+            if self.engine().is_empty_table(table) {
+                return Ok(None);
+            }
             if table.bundle.is_some() {
                 return Ok(self.bundle_in(db, table, name)?.set(table, None));
             }
