@@ -457,8 +457,7 @@ impl SocketServers {
         let front = SocketFrontend::new(api::router(Arc::clone(service)), limits, Arc::clone(&log))
             .for_applications(service.applications.clone());
         let routes = tokio::spawn(listen::serve(
-            routes,
-            Arc::clone(&threads),
+            (routes, Arc::clone(&threads)),
             // submitted work is finished even if the client has disconnected
             socket_limits(limits, connections, idle, true),
             Arc::clone(&service.connections),
@@ -497,9 +496,8 @@ fn serve_people(
 ) -> JoinHandle<()> {
     let limits = &service.limits;
     tokio::spawn(listen::serve(
-        socket,
         // apart from the load of the routes
-        Arc::new(ServingThreads::current()),
+        (socket, Arc::new(ServingThreads::current())),
         socket_limits(limits, limits.control_connections, unread, false),
         open,
         service.subscribe_stop(),

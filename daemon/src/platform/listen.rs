@@ -320,8 +320,7 @@ impl ServingThreads {
 /// still waits. `open` is the number of connections. While `is_short` returns true, clients that do not read
 /// their answers are disconnected within seconds.
 pub async fn serve<H, F, B>(
-    listener: UnixListener,
-    threads: Arc<ServingThreads>,
+    (listener, threads): (UnixListener, Arc<ServingThreads>),
     bounds: SocketLimits,
     open: Arc<AtomicUsize>,
     mut stop: watch::Receiver<bool>,

@@ -65,6 +65,29 @@ impl LoadConnections {
         Ok(Self { epoll, connections })
     }
 
+    /// Opens the connections, sends `greeting` on each, and reads its answer until `is_whole` returns true.
+    pub(crate) fn connect_greeted(
+        socket: &Path,
+        connections: usize,
+        greeting: &[u8],
+        is_whole: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<Self> {
+        let mut load = Self::connect(socket, connections)?;
+        for LoadConnection { stream, .. } in &mut load.connections {
+            stream.write_all(greeting)?;
+            let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+            while !is_whole(&answer) {
+                let read = stream.read(&mut piece)?;
+                answer.extend_from_slice(piece.get(..read).unwrap_or_default());
+                if read == 0 {
+                    let text = String::from_utf8_lossy(&answer).into_owned();
+                    return Err(io::Error::other(format!("the greeting is refused: {text}")));
+                }
+            }
+        }
+        Ok(load)
+    }
+
     /// Repeatedly sends the request that `next` writes, on every connection. Each answer must have `status`.
     pub(crate) fn round(
         &mut self,

@@ -1,5 +1,7 @@
 //! Describes the machine of the measurement.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::thread::available_parallelism;
 use std::{fs, io};
@@ -24,12 +26,29 @@ pub(crate) fn describe(scratch: &Path) -> String {
 
 /// The processor time of the threads of process `pid`, in nanoseconds. Other processes hardly affect it.
 pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
-    let mut all = 0;
+    Ok(thread_times(pid)?.values().sum())
+}
+
+/// The processor time of each thread of process `pid`, in nanoseconds, by its id.
+pub(crate) fn thread_times(pid: u32) -> io::Result<BTreeMap<OsString, u64>> {
+    let mut times = BTreeMap::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let spent = fs::read_to_string(thread?.path().join("schedstat"))?;
-        all += spent.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
+        let thread = thread?;
+        // a thread can end meanwhile
+        let spent = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        let spent = spent.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or_default();
+        times.insert(thread.file_name(), spent);
     }
-    Ok(all)
+    Ok(times)
+}
+
+/// The processor time of process `pid` since `before`, in nanoseconds, and the share of its busiest thread.
+pub(crate) fn spent_since(pid: u32, before: &BTreeMap<OsString, u64>) -> io::Result<(f64, f64)> {
+    let now = thread_times(pid)?;
+    let spent = now.iter().map(|(thread, ns)| ns - before.get(thread).copied().unwrap_or_default());
+    let spent: Vec<u64> = spent.collect();
+    let (all, most) = (spent.iter().sum::<u64>() as f64, spent.iter().max().copied().unwrap_or_default());
+    Ok((all, most as f64 / all))
 }
 
 /// The device and the type of the file system of `path`.

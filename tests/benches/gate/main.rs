@@ -13,6 +13,7 @@ mod load;
 mod machine;
 mod model;
 mod peer;
+mod postgres;
 mod read;
 mod records;
 mod redis;

@@ -1,10 +1,12 @@
 //! Reads a cached verdict over the socket, compared with a bare axum handler that returns the same bytes.
 
 use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, get};
-use crate::machine::cpu_ns;
+use crate::machine::{spent_since, thread_times};
 use crate::peer::PeerProcess;
 use crate::records::session_id;
-use crate::table::{BenchRow, BenchTable, at_least, cpu_each, histogram, latencies, median, per_second};
+use crate::table::{
+    BenchRow, BenchTable, at_least, at_most, cpu_each, histogram, latencies, median, per_second,
+};
 use crate::{BenchEffort, CONNECTIONS, SERVE_BARE, submit};
 use hdrhistogram::Histogram;
 use oracled_tests::DaemonWorld;
@@ -57,8 +59,25 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
             baseline_latencies: all_latencies(&baseline.rounds),
             verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
         });
+        if most {
+            table.row(busiest_row(&ours.busiest));
+        }
     }
     Ok(())
+}
+
+/// The highest share of the busiest thread: two processors then serve 1.7 times as much as one.
+const BUSIEST_AIM: f64 = 0.59;
+
+/// The row of the share of the busiest thread in the processor time of a request.
+pub(crate) fn busiest_row(shares: &[f64]) -> BenchRow {
+    let share = median(shares.iter().copied());
+    BenchRow {
+        what: "    its busiest thread".into(),
+        measured: format!("{:.0} % of it", 100.0 * share),
+        verdict: at_most(share, BUSIEST_AIM, &format!("{BUSIEST_AIM}")),
+        ..BenchRow::default()
+    }
 }
 
 /// One of the two servers, with its measurements.
@@ -68,11 +87,13 @@ pub(crate) struct ReadSide {
     pub(crate) rounds: Vec<LoadRound>,
     /// Processor time of one request in nanoseconds, for each round.
     pub(crate) cpu: Vec<f64>,
+    /// The share of the busiest thread in it.
+    busiest: Vec<f64>,
 }
 
 impl ReadSide {
     pub(crate) fn new(socket: PathBuf, pid: u32) -> Self {
-        Self { socket, pid, rounds: Vec::new(), cpu: Vec::new() }
+        Self { socket, pid, rounds: Vec::new(), cpu: Vec::new(), busiest: Vec::new() }
     }
 
     pub(crate) fn round(
@@ -87,9 +108,11 @@ impl ReadSide {
             request.extend_from_slice(cycle.next().expect("the iterator is endless"));
         };
         load.round(RoundEnd::Elapsed(effort.reading / 10), 200, &mut next)?;
-        let cpu_before = cpu_ns(self.pid)?;
+        let before = thread_times(self.pid)?;
         let round = load.round(RoundEnd::Elapsed(effort.reading), 200, &mut next)?;
-        self.cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / round.requests as f64);
+        let (spent, busiest) = spent_since(self.pid, &before)?;
+        self.cpu.push(spent / round.requests as f64);
+        self.busiest.push(busiest);
         self.rounds.push(round);
         Ok(())
     }

@@ -3,9 +3,10 @@
 //! `appendfsync always`.
 
 use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, post};
-use crate::machine::cpu_ns;
+use crate::machine::{spent_since, thread_times};
 use crate::peer::PeerProcess;
-use crate::read::all_latencies;
+use crate::postgres::PostgresServer;
+use crate::read::{all_latencies, busiest_row};
 use crate::records::{QUERY, record, session_id, text};
 use crate::redis::RedisServer;
 use crate::standalone_journal::{StandaloneJournal, fill_store};
@@ -23,9 +24,10 @@ use tokio::runtime;
 
 /// The required ratio to the journal alone with the highest number of connections.
 const AIM: f64 = 0.5;
-/// The required ratio to the rate of the floor, and to that of Redis, with the highest number of connections.
+/// The required ratio to the rate of the floor, to that of Redis and to that of PostgreSQL, with the highest number of connections.
 const FLOOR_AIM: f64 = 0.5;
 const REDIS_AIM: f64 = 0.25;
+const POSTGRES_AIM: f64 = 1.5;
 /// The lowest number of submissions in a round, for any number of connections.
 const SUBMISSIONS_MIN: usize = 600;
 
@@ -56,6 +58,7 @@ struct SubmitSides<'w> {
     alone: StandaloneJournal,
     floor: PeerProcess,
     redis: Option<RedisServer>,
+    postgres: Option<PostgresServer>,
     /// The next session of the daemon and its peers.
     next: usize,
     record_bytes: usize,
@@ -68,11 +71,15 @@ struct SubmitRounds {
     by_journal: Vec<LoadRound>,
     by_floor: Vec<LoadRound>,
     by_redis: Vec<LoadRound>,
+    by_postgres: Vec<LoadRound>,
     /// The sizes of the groups of the journal alone.
     groups: Vec<usize>,
     /// The processor time of a submission, in nanoseconds, and that of the floor.
     cpu: Vec<f64>,
     floor_cpu: Vec<f64>,
+    /// The share of the busiest thread in it, and that of the floor.
+    busiest: Vec<f64>,
+    floor_busiest: Vec<f64>,
 }
 
 /// Measures each number of connections with an empty store, and the highest one with a filled store.
@@ -95,8 +102,9 @@ fn measure_with(
         fill_store(&world.state(), stored)?;
         fill_store(&world.path("alone"), stored)?;
     }
-    let redis_dir = world.path("redis");
+    let [redis_dir, postgres_dir] = ["redis", "postgres"].map(|name| world.path(name));
     fs::create_dir(&redis_dir)?;
+    fs::create_dir(&postgres_dir)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let mut sides = SubmitSides {
         daemon: runtime.block_on(world.serve()),
@@ -104,6 +112,7 @@ fn measure_with(
         alone: StandaloneJournal::open(&world.path("alone"))?,
         floor: PeerProcess::start(SERVE_FLOOR, &world.path("floor.sock"), &world.path("floor"))?,
         redis: if stored > 0 { None } else { RedisServer::start(&redis_dir)? },
+        postgres: if stored > 0 { None } else { PostgresServer::start(&postgres_dir)? },
         next: stored,
         record_bytes: bytes_of(&record(0)),
     };
@@ -139,21 +148,31 @@ impl SubmitSides<'_> {
             let numbers = self.next..;
             self.next += submissions;
             let servers = [
-                (&socket, self.daemon.pid(), &mut rounds.over_socket, &mut rounds.cpu),
-                (&floor_socket, self.floor.pid(), &mut rounds.by_floor, &mut rounds.floor_cpu),
+                (&socket, self.daemon.pid(), &mut rounds.over_socket, (&mut rounds.cpu, &mut rounds.busiest)),
+                (
+                    &floor_socket,
+                    self.floor.pid(),
+                    &mut rounds.by_floor,
+                    (&mut rounds.floor_cpu, &mut rounds.floor_busiest),
+                ),
             ];
-            for (socket, pid, of_server, cpu) in servers {
-                let before = cpu_ns(pid)?;
+            for (socket, pid, of_server, (cpu, busiest)) in servers {
+                let before = thread_times(pid)?;
                 of_server.push(submit(socket, connections, submissions, &mut numbers.clone())?);
-                cpu.push((cpu_ns(pid)? - before) as f64 / submissions as f64);
+                let (spent, share) = spent_since(pid, &before)?;
+                cpu.push(spent / submissions as f64);
+                busiest.push(share);
             }
             let mut records = numbers.map(|number| vec![record(number)]);
             let (round, in_groups) =
                 self.alone.round(connections, submissions, Duration::ZERO, &mut records)?;
             rounds.by_journal.push(round);
+            let (from, bytes) = (self.next - submissions, self.record_bytes);
             if let Some(redis) = &self.redis {
-                let from = self.next - submissions;
-                rounds.by_redis.push(redis.round(connections, submissions, from, self.record_bytes)?);
+                rounds.by_redis.push(redis.round(connections, submissions, from, bytes)?);
+            }
+            if let Some(postgres) = &self.postgres {
+                rounds.by_postgres.push(postgres.round(connections, submissions, from, bytes)?);
             }
             rounds.groups.extend(in_groups);
         }
@@ -177,10 +196,19 @@ impl SubmitRounds {
             verdict: verdict(ours / journal, AIM),
             ..BenchRow::default()
         });
+        if is_most {
+            table.row(busiest_row(&self.busiest));
+        }
         let [cpu, floor_cpu] = [&self.cpu, &self.floor_cpu].map(|cpu| median(cpu.iter().copied()));
         let peers = [
             (format!("floor; CPU × {:.1}", cpu / floor_cpu), &self.by_floor, cpu_each(floor_cpu), FLOOR_AIM),
             ("redis-server, appendfsync always, same bytes".into(), &self.by_redis, String::new(), REDIS_AIM),
+            (
+                "PostgreSQL, synchronous commit, same bytes".into(),
+                &self.by_postgres,
+                String::new(),
+                POSTGRES_AIM,
+            ),
         ];
         for (baseline, rounds, baseline_cpu, aim) in peers.into_iter().filter(|peer| !peer.1.is_empty()) {
             let rate = median_rate(rounds);

@@ -1,0 +1,126 @@
+//! A peer of a durable submission: PostgreSQL with synchronous commits, if it is installed.
+
+use crate::load::{LoadConnections, LoadRound, RoundEnd};
+use crate::peer::PeerProcess;
+use crate::records::session_id;
+use nix::unistd::{User, geteuid};
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The name of the database's user.
+const USER: &str = "bench";
+const PORT: &str = "5432";
+/// The end of an answer: the server is ready for the next query, outside of a transaction.
+const READY: &[u8] = b"Z\0\0\0\x05I";
+/// The beginning of the answer to an insertion: its parameters are bound.
+const BOUND: &str = "2";
+/// The length of the field that a list of arguments has in place of formats: all are text.
+const ALL_TEXT: [u8; 2] = [0, 0];
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct PostgresServer {
+    _process: PeerProcess,
+    socket: PathBuf,
+}
+
+impl PostgresServer {
+    /// Starts a server in the empty folder `dir`; `None` if it is not installed.
+    pub(crate) fn start(dir: &Path) -> io::Result<Option<Self>> {
+        let Ok(found) = Command::new("pg_config").arg("--bindir").output() else { return Ok(None) };
+        let programs = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
+        if !programs.join("initdb").exists() {
+            return Ok(None);
+        }
+        // the server refuses to run as root
+        let other = User::from_name("postgres").ok().flatten().filter(|_| geteuid().is_root());
+        let command = |program: &str| {
+            let mut command = Command::new(programs.join(program));
+            if let Some(user) = &other {
+                command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+            }
+            command.stderr(Stdio::null()).current_dir("/");
+            command
+        };
+        let (data, socket) = (dir.join("data"), dir.join(format!(".s.PGSQL.{PORT}")));
+        if let Some(user) = &other {
+            chown(dir, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+        }
+        let mut prepare = command("initdb");
+        prepare.args(["--auth", "trust", "--username", USER, "--pgdata"]).arg(&data).stdout(Stdio::null());
+        if !prepare.status()?.success() {
+            return Err(io::Error::other("initdb failed"));
+        }
+        let mut serve = command("postgres");
+        serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-p", PORT]);
+        for setting in ["listen_addresses=", "fsync=on", "synchronous_commit=on", "full_page_writes=on"] {
+            serve.args(["-c", setting]);
+        }
+        let server = Self { _process: PeerProcess::spawn(&mut serve, &socket)?, socket };
+        // its socket exists before it accepts sessions
+        while !data.join("postmaster.pid").exists()
+            || !fs::read_to_string(data.join("postmaster.pid"))?.contains("ready")
+        {
+            std::thread::yield_now();
+        }
+        let mut table = LoadConnections::connect_greeted(&server.socket, 1, &greeting(), |answer| {
+            answer.ends_with(READY)
+        })?;
+        let create = message(b'Q', b"CREATE TABLE records (id text PRIMARY KEY, value text)\0");
+        table.round_of(RoundEnd::Sent(1), "C", whole_answer, |request| request.extend_from_slice(&create))?;
+        Ok(Some(server))
+    }
+
+    /// Inserts values of `bytes` bytes under the ids of `requests` sessions, beginning with number `from`: one transaction each,
+    /// by a prepared statement.
+    pub(crate) fn round(
+        &self,
+        connections: usize,
+        requests: usize,
+        from: usize,
+        bytes: usize,
+    ) -> io::Result<LoadRound> {
+        let statement = message(b'P', b"insert\0INSERT INTO records VALUES ($1, $2)\0\0\0");
+        let greeting = [greeting(), statement, message(b'S', b"")].concat();
+        // ready after the greeting, and after the statement
+        let is_ready =
+            |answer: &[u8]| answer.windows(READY.len()).filter(|found| *found == READY).count() == 2;
+        let (mut numbers, value) = (from.., vec![b'x'; bytes]);
+        LoadConnections::connect_greeted(&self.socket, connections, &greeting, is_ready)?.round_of(
+            RoundEnd::Sent(requests),
+            BOUND,
+            whole_answer,
+            |request| {
+                let id = session_id(numbers.next().expect("the range is endless"));
+                let text = |text: &[u8]| [&length(text.len()), text].concat();
+                let arguments = [text(id.as_bytes()), text(&value)].concat();
+                let bind = [b"\0insert\0", &ALL_TEXT[..], &[0, 2], &arguments, &ALL_TEXT].concat();
+                request.extend_from_slice(&message(b'B', &bind));
+                request.extend_from_slice(&message(b'E', b"\0\0\0\0\0"));
+                request.extend_from_slice(&message(b'S', b""));
+            },
+        )
+    }
+}
+
+/// The first message of a session: the version of the protocol, the user and the database.
+fn greeting() -> Vec<u8> {
+    let text = [&[0, 3, 0, 0], format!("user\0{USER}\0database\0postgres\0\0").as_bytes()].concat();
+    [&length(text.len() + 4), text.as_slice()].concat()
+}
+
+fn message(kind: u8, text: &[u8]) -> Vec<u8> {
+    [&[kind], length(text.len() + 4).as_slice(), text].concat()
+}
+
+fn length(bytes: usize) -> [u8; 4] {
+    u32::try_from(bytes).expect("a short message").to_be_bytes()
+}
+
+fn whole_answer(answer: &[u8]) -> Option<usize> {
+    answer.ends_with(READY).then_some(answer.len())
+}
