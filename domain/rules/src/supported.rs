@@ -80,7 +80,8 @@ impl ClaimCheck<'_, '_> {
         let (fact, comparisons) =
             found.map_or((None, Vec::new()), |(fact, comparisons)| (Some(fact.fact), comparisons));
         let compared = comparisons.iter().filter(|comparison| comparison.result.is_fault());
-        let joined = part.is_joined.then(|| "no fact has the whole sentence".to_owned());
+        let joined =
+            (part.is_joined || part.shares_words).then(|| "no fact has the whole sentence".to_owned());
         let undecidable = part.undecidable.map(str::to_owned);
         let is_open = fact.is_none() || comparisons.iter().any(|comparison| comparison.result.is_fault());
         let exhausted =

@@ -228,7 +228,8 @@ impl EntryReader {
     /// The stems of a word or a phrase that no other entry has.
     fn read_new(&mut self, field: String, text: &str) -> Result<Vec<String>, WordlistError> {
         let stems = self.read(&field, text)?;
-        match self.fields.insert(stems.clone(), field.clone()) {
+        let key = stems.iter().map(|stem| stem.to_lowercase()).collect();
+        match self.fields.insert(key, field.clone()) {
             Some(other) => Err(WordlistError::Twice { field, text: text.to_owned(), other }),
             None => Ok(stems),
         }

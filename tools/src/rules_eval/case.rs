@@ -91,6 +91,12 @@ struct CaseMembers<'l> {
     expected: Option<&'l RawValue>,
     #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
     rules: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    language: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    derive: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    wordlist: Option<&'l RawValue>,
 }
 
 /// Keeps an explicit null, which is sent too.

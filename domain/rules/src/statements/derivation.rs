@@ -131,6 +131,11 @@ impl<'p> Calculation<'p> {
         {
             return None;
         }
+        // what two have run together need not add up
+        let is_added = |item: &Item| matches!(item, Item::Verb(verb) if matches!(&*verb.text, "cost" | "costs" | "kosten" | "kostet" | "weigh" | "weighs" | "wiegen" | "wiegt"));
+        if !form.verb.iter().any(is_added) {
+            return None;
+        }
         let mut subjects = form.subject.split(|item| matches!(item, Item::Qualifier("and")));
         let (one, other) = (subjects.next()?, subjects.next()?);
         let terms = [one, other].map(|subject| form.with_amount(subject.to_vec(), noun));

@@ -205,7 +205,9 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
     }
     let text = |frames: &[Frame]| frames.iter().map(|frame| &*frame.shown).collect::<Vec<_>>().join("; ");
     if !part.frames.is_empty() || !fact.frames.is_empty() {
-        let is_equal = part.frames == fact.frames || part.is_freely_framed && fact.frames.is_empty();
+        // "It is open, and it is free only if you pay" says nothing of when it is open
+        let is_equal = !fact.is_freely_framed && part.frames == fact.frames
+            || part.is_freely_framed && fact.frames.is_empty();
         note(ClaimAspect::Condition, text(&part.frames), text(&fact.frames), ComparisonResult::of(is_equal));
     }
     if !part.ignored.is_empty() || !fact.ignored.is_empty() {

@@ -24,7 +24,17 @@ pub(crate) struct PlacedQuantity {
 impl PlacedQuantity {
     /// How `fact` supports this quantity of a claim; `None` if it does not.
     pub(super) fn support(&self, fact: &Self) -> Option<ComparisonResult> {
-        let fits = self.bound == fact.bound && (self.is_about || !fact.is_about);
+        // "the 2020 lamps" are no 2,020 lamps
+        let is_grouped =
+            |written: &str| written.contains([',', '.', '\u{a0}', '\u{2009}', '\u{202f}', '\'', '’']);
+        let is_other_year =
+            self.quantity.as_year().is_some() && is_grouped(&self.written) != is_grouped(&fact.written);
+        let is_other_years =
+            self.quantity.as_years().is_some() && is_grouped(&self.written) != is_grouped(&fact.written);
+        let fits = self.bound == fact.bound
+            && (self.is_about || !fact.is_about)
+            && !is_other_year
+            && !is_other_years;
         match self.quantity.compare(&fact.quantity, self.is_about) {
             QuantityMatch::Equal if fits => Some(ComparisonResult::Equal),
             QuantityMatch::Rounded if fits => Some(ComparisonResult::Rounded),
@@ -316,7 +326,7 @@ impl Form {
                 .zip(fact.is_definite.get(place).copied().flatten());
             articles.is_some_and(|(claim, fact)| claim != fact)
         };
-        let are_articles_different = self.is_be() && (is_unlike(0) || is_unlike(1));
+        let are_articles_different = (self.is_be() || self.is_negated()) && (is_unlike(0) || is_unlike(1));
         // "no guest pays the fee" is not "the guest pays no fee", and not "a guest does not pay the fee"
         let is_other = |none: Option<usize>, other: &Self| match none {
             Some(0) => other.is_definite[0].is_some(),
@@ -351,7 +361,9 @@ impl Form {
     /// Whether subject and object of two sentences with "is" have the same meaning: "Seville was the warmest place".
     fn is_exchangeable(&self, fact: &Self) -> bool {
         let is_name = |items: &[Item]| matches!(items.first(), Some(Item::Word(word)) if word.is_name);
-        self.is_be()
+        // "is often the winner"
+        self.verb.len() == 1
+            && self.is_be()
             && (self.is_definite == [DEFINITELY; 2] && fact.is_definite == [DEFINITELY; 2]
                 || self.is_definite[1] == DEFINITELY
                     && fact.is_definite[0] == DEFINITELY

@@ -234,6 +234,10 @@ impl FormReader<'_> {
                 Item::Word(Word::known(name, self.language).into())
             }
             TokenKind::Class(WordClass::Negation, name) => Item::Negation(name),
+            // "under Anna" bounds nothing
+            TokenKind::Class(WordClass::Bound, name) if !token.written.eq_ignore_ascii_case(name) => {
+                Item::Word(Word::known(&token.written.to_lowercase(), self.language).into())
+            }
             TokenKind::Class(
                 WordClass::Qualifier | WordClass::Conjunction | WordClass::Bound | WordClass::About,
                 name,
@@ -310,6 +314,8 @@ impl FormReader<'_> {
         let mark = match (place, name) {
             (Place::Subject, "den" | "einen") => Some("den"),
             (Place::Subject | Place::Object, "dem" | "einem") => Some("dem"),
+            // "die Mitarbeiter" are several, unlike "der Mitarbeiter" and "den Mitarbeiter"
+            (Place::Subject | Place::Object, "die") if is_first => Some("die"),
             (Place::Object, "der") if self.form.voice == Voice::Active => Some("der"),
             _ => None,
         };
@@ -318,7 +324,12 @@ impl FormReader<'_> {
 
     /// The number at `index` as a year, if no word follows it.
     fn year_at(&self, index: usize, quantity: &Quantity) -> Option<Quantity> {
-        quantity.as_year().filter(|_| self.tokens.get(index + 1).is_none_or(|next| !next.is_word()))
+        // "2,012" is no year
+        let is_plain = |token: &Token| token.written.bytes().all(|byte| byte.is_ascii_digit());
+        let is_written_as_year = self.tokens.get(index).is_some_and(is_plain);
+        quantity
+            .as_year()
+            .filter(|_| is_written_as_year && self.tokens.get(index + 1).is_none_or(|next| !next.is_word()))
     }
 
     fn add_quantity(&mut self, index: usize, quantity: &Quantity) {
@@ -328,6 +339,8 @@ impl FormReader<'_> {
         let is_object = self.place == Place::Object && !self.is_fixed;
         if is_object
             && quantity.is_time()
+            // "won 21:19"
+            && !quantity.is_clock()
             && (!self.form.object.is_empty() || matches!(self.form.verb.last(), Some(Item::Verb(_))))
         {
             self.begin_phrase(TIME);

@@ -56,6 +56,8 @@ pub(crate) enum Tense {
     Past,
     /// "has been open": from a time in the past until now.
     Perfect,
+    /// "had closed": before a time in the past.
+    PastPerfect,
 }
 
 /// The role of a word.
@@ -130,9 +132,13 @@ impl LanguageTables {
         if self.is_verb_second {
             return word.len() > 4 && (word.ends_with('t') || word.ends_with("en"));
         }
-        self.past_endings.iter().any(|end| word.ends_with(end))
-            || self.irregular.contains_key(word)
-            || SAME_AS_BASE.contains(&word)
+        self.has_past_ending(word) || self.irregular.contains_key(word) || SAME_AS_BASE.contains(&word)
+    }
+
+    /// Whether `word` ends as a verb in a past form. "Need" and "arbeiten" only look like one.
+    pub(super) fn has_past_ending(&self, word: &str) -> bool {
+        let is_base = self.bases_like_past.iter().any(|base| word.ends_with(base));
+        !is_base && self.past_endings.iter().any(|end| word.ends_with(end))
     }
 
     /// The tense of a verb without an auxiliary; `None` if its form is that of several tenses.
@@ -144,11 +150,11 @@ impl LanguageTables {
             "blieb", "begann", "schloss", "erhielt", "gewann", "verlor",
         ];
         let is_irregular = if self.is_verb_second {
-            GERMAN.iter().any(|past| form.starts_with(past))
+            GERMAN.iter().any(|past| form.strip_prefix(past).is_some_and(|end| matches!(end, "" | "en")))
         } else {
             self.irregular.contains_key(form)
         };
-        let is_past = self.past_endings.iter().any(|end| form.ends_with(end)) || is_irregular;
+        let is_past = self.has_past_ending(form) || is_irregular;
         let tense = if is_past { Tense::Past } else { Tense::Present };
         (!SEVERAL.contains(&form)).then_some(tense)
     }
@@ -246,6 +252,8 @@ pub(crate) struct Grammar {
     pub(super) stem_of: fn(&str) -> String,
     /// The endings of verbs in a past form.
     pub(super) past_endings: &'static [&'static str],
+    /// The ends of verbs in the present that look like past forms.
+    pub(super) bases_like_past: &'static [&'static str],
     /// The endings of verbs, for words that no list has.
     pub(super) verb_endings: &'static [&'static str],
     /// The forms of "be" with which the passive is built.
@@ -365,19 +373,20 @@ pub(super) static ENGLISH: LazyLock<LanguageTables> = LazyLock::new(|| {
             ),
             (
                 WordClass::Condition,
-                "if: if, in the event that, provided that, provided, on condition that; when: when, whenever; as long as; in case; assuming; subject to; depending on; in cases of; in the event of; in case of;\
+                "if: if, in the event that, provided that, provided, on condition that; when; whenever; as long as; in case; assuming; subject to; depending on; in cases of; in the event of; in case of;\
                 once: once, as soon as; unless: unless, except if, except when; only if; only when; only after",
             ),
             (
                 WordClass::Attribution,
                 "says: says, said, say, claim that, claims that, claimed that, critics claim, states that, stated that, according to, reports that, reported that, announced that, announces that, maintains that;\
-                reportedly; allegedly; supposedly; purportedly; rumor: rumor, rumour, rumors, rumours; argues: argues, argued, argue; insists: insists, insisted; believes: believes, believed, believe; thinks: thinks, think, thought;\
-                warns: warns that, warned that; suggests: suggests that, suggested that; denies: denies that, denied that; hopes: hopes that, hope that, hoped that, hopes, hope; fears: fears that, feared that, fears; doubts: doubts, doubt, doubted;\
-                promises: promises that, promised that; guarantees: guarantees that, guaranteed that; alleges: alleges that, alleged that",
+                reportedly; allegedly; supposedly; purportedly; rumor: rumor, rumour, rumors, rumours; argues: argues, argue; argued; insists: insists, insist; insisted; believes: believes, believe; believed; thinks: thinks, think; thought;\
+                warns: warns that; warned: warned that; suggests: suggests that; suggested: suggested that; denies: denies that; denied: denied that; hopes: hopes that, hope that, hopes, hope; hoped: hoped that, hoped; fears: fears that, fears; feared: feared that, feared; doubts: doubts, doubt; doubted;\
+                promises: promises that; promised: promised that; guarantees: guarantees that; guaranteed: guaranteed that; alleges: alleges that; alleged: alleged that",
             ),
             (
                 WordClass::Qualifier,
-                "only; just; solely; exclusively; all; every: every, each; always; some; the most; several; various; certain; partly; partially; in part; most; majority; mostly; mainly; largely; a few; many; much; often; frequently;\
+                "only; just; solely; exclusively; all; every: every, each; always; some; the most; several; a number of; various; certain; partly; partially; in part; most; majority; mostly; mainly; largely; a few; the few; a little; many; much; any;\
+                for example: e.g, for example, for instance; namely: namely, i.e, that is to say; often; frequently;\
                 usually; generally; typically; normally; few; little; rarely; seldom; sometimes; occasionally; both; almost; nearly; likely; probably; will; shall; going to; may; might; could; possibly; perhaps; maybe; potentially;\
                 apparently; should; ought; must: must, have to, has to; can; would; before: before, prior to; until: until, till; after: after, following; since; during; within; still; again;\
                 instead: instead, instead of, rather than; than; more; less; fewer; respectively",
@@ -403,7 +412,7 @@ pub(super) static ENGLISH: LazyLock<LanguageTables> = LazyLock::new(|| {
             ),
             (
                 WordClass::Function,
-                "the, a, an, also, as well, now, moreover, additionally, furthermore, in addition, currently, namely, e.g, i.e",
+                "the, a, an, also, as well, now, moreover, additionally, furthermore, currently",
             ),
             (
                 WordClass::Narrowing,
@@ -439,6 +448,7 @@ pub(super) static ENGLISH: LazyLock<LanguageTables> = LazyLock::new(|| {
             has_decimal_comma: false,
             stem_of: stem::english,
             past_endings: &["ed"],
+            bases_like_past: &["need", "ceed", "feed", "speed", "bleed", "breed", "heed", "embed", "shed"],
             verb_endings: &["s", "ed"],
             passive_auxiliaries: &["is", "are", "was", "were", "be", "been", "being"],
             past_auxiliaries: &["was", "were", "had", "did", "came with", "there was"],
@@ -553,7 +563,7 @@ pub(super) static GERMAN: LazyLock<LanguageTables> = LazyLock::new(|| {
             ),
             (
                 WordClass::Qualifier,
-                "only: nur; lediglich; ausschließlich; bloß; all: alle, jede, jeder, jedes, jeden, jedem, allen; immer; sämtliche; einige; manche; mehrere; teilweise; teils; meiste; meisten; überwiegend; größtenteils; viele; vielen; oft;\
+                "only: nur; lediglich; ausschließlich; bloß; all: alle, allen; every: jede, jeder, jedes, jeden, jedem; immer; sämtliche; einige; ein paar; ein wenig; wenig; manche; mehrere; teilweise; teils; meiste; meisten; überwiegend; größtenteils; viele; vielen; oft;\
                 häufig; meist; meistens; üblicherweise; normalerweise; wenige; wenigen; selten; both: beide, beiden; fast; beinahe; knapp; wahrscheinlich; may: kann, können; könnte; könnten; darf: darf, dürfen; möglicherweise; eventuell;\
                 vielleicht; dürfte; should: sollte, sollten; must: muss, müssen; before: vor, bevor; until: bis; after: nach, nachdem; since: seit; during: während; within: innerhalb, binnen; noch; wieder; instead: statt, anstatt, anstelle;\
                 than: als; mehr; weniger; erst",
@@ -600,6 +610,24 @@ pub(super) static GERMAN: LazyLock<LanguageTables> = LazyLock::new(|| {
             has_decimal_comma: true,
             stem_of: stem::german,
             past_endings: &["te", "ten"],
+            bases_like_past: &[
+                "halten",
+                "raten",
+                "treten",
+                "bieten",
+                "leiten",
+                "arbeiten",
+                "warten",
+                "mieten",
+                "richten",
+                "achten",
+                "statten",
+                "deuten",
+                "gelten",
+                "bitten",
+                "reiten",
+                "schreiten",
+            ],
             verb_endings: &["t", "te", "ten"],
             passive_auxiliaries: &["wird", "werden", "wurde", "wurden", "worden"],
             past_auxiliaries: &["war", "waren", "hatte", "hatten", "wurde", "wurden", "betrug", "there was"],

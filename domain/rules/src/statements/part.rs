@@ -54,6 +54,9 @@ pub(crate) struct Part {
     pub(crate) is_joined: bool,
     /// Whether another part of its sentence may limit it. As a fact, it then holds only with the whole sentence.
     pub(crate) is_shared: bool,
+    /// Whether a claim with it needs a fact with the whole sentence, since it may share words with the part beside it: "Acme and
+    /// Beta for fraud", "Ben, a doctor".
+    pub(crate) shares_words: bool,
     /// Whether it has a verb of its own for sure, and not only a word such as "damaged".
     pub(super) is_clause: bool,
     /// Why it cannot be decided.

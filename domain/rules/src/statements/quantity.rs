@@ -17,7 +17,8 @@ pub(super) enum Quantity {
     /// A day, or only its month and its year. A part that the text does not name is `None`.
     Date { year: Option<u32>, month: Option<u8>, day: Option<u8> },
     /// A time of day, in minutes.
-    Time(u32),
+    /// `is_half_open`: it can be in the morning or in the afternoon, as 7:30.
+    Time { minutes: u32, is_half_open: bool },
     /// From one day or time to another.
     Span(Box<Quantity>, Box<Quantity>),
     /// A date with two readings, such as 3/4/2026.
@@ -51,12 +52,12 @@ impl Quantity {
             }
             (Self::Date { .. }, Self::Date { .. }) if self == fact => QuantityMatch::Equal,
             // a year is a number
-            (Self::Number { low, high, unit }, Self::Date { year: Some(year), .. })
+            (Self::Number { low, high, unit }, Self::Date { year: Some(year), month: None, day: None })
                 if unit.is_empty() && low == high && *low == Decimal::from(i64::from(*year)) =>
             {
                 QuantityMatch::Equal
             }
-            (Self::Time(one), Self::Time(other)) if one == other => QuantityMatch::Equal,
+            (Self::Time { .. }, Self::Time { .. }) if self == fact => QuantityMatch::Equal,
             (Self::Span(..), Self::Span(..)) if self == fact => QuantityMatch::Equal,
             _ => QuantityMatch::Different,
         }
@@ -67,7 +68,7 @@ impl Quantity {
         match (self, other) {
             (Self::Number { unit: one, .. }, Self::Number { unit: other, .. }) => one == other,
             (Self::Date { .. } | Self::Ambiguous(_), Self::Date { .. } | Self::Ambiguous(_)) => true,
-            (Self::Time(_), Self::Time(_)) | (Self::Span(..), Self::Span(..)) => true,
+            (Self::Time { .. }, Self::Time { .. }) | (Self::Span(..), Self::Span(..)) => true,
             _ => false,
         }
     }
@@ -101,7 +102,7 @@ impl Quantity {
     }
 
     pub(super) const fn is_clock(&self) -> bool {
-        matches!(self, Self::Time(_))
+        matches!(self, Self::Time { .. })
     }
 
     /// Whether it is a day or a time, and no amount.
@@ -166,7 +167,10 @@ impl fmt::Display for Quantity {
                     part(day.map(u32::from), 2)
                 )
             }
-            Self::Time(minutes) => write!(f, "{:02}:{:02}", minutes / 60, minutes % 60),
+            Self::Time { minutes, is_half_open } => {
+                let half = if *is_half_open { " a.m. or p.m." } else { "" };
+                write!(f, "{:02}:{:02}{half}", minutes / 60, minutes % 60)
+            }
             Self::Span(from, to) => write!(f, "{from} to {to}"),
             Self::Ambiguous(text) => f.write_str(text),
         }
@@ -195,8 +199,9 @@ const CURRENCIES: [&str; 10] = ["€", "US$", "$", "£", "¥", "EUR ", "USD ", "
 
 /// English spellings that `unit.rs` lacks: spelling, base unit, number of base units.
 const ENGLISH_UNITS: [(&str, &str, &str); 22] = [
-    ("pounds", "£", "1"),
-    ("pound", "£", "1"),
+    // money or weight
+    ("pounds", "pound", "1"),
+    ("pound", "pound", "1"),
     ("US dollars", "$", "1"),
     ("Swiss francs", "CHF", "1"),
     ("square metres", "m²", "1"),
@@ -300,14 +305,14 @@ static UHR: LazyLock<Regex> =
 
 /// "per kWh", "a month".
 static RATE: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"^\s(?:(?:per|pro|je|each|every|for\s(?:an?|each|every))\s\p{L}{1,20}|an?\s(?:hour|day|night|week|month|year|minute|second))\b";
+    let pattern = r"^\s(?:(?:per|pro|je|each|every|for\s(?:each|every))\s\p{L}{1,20}|an?\s(?:hour|day|night|week|month|year|minute|second))\b";
     Regex::new(pattern).expect("a valid pattern")
 });
 
 /// The quantity at the beginning of `text`, and its length in bytes.
 pub(super) fn leading_quantity(text: &str, language: &LanguageTables) -> Option<(Quantity, usize)> {
     let (quantity, length) = date(text, language)
-        .or_else(|| time(text))
+        .or_else(|| time(text, language))
         .or_else(|| share(text))
         .or_else(|| number_with_unit(text, language))?;
     Some(match (quantity, text.get(length..).and_then(|rest| RATE.find(rest))) {
@@ -384,7 +389,7 @@ fn date(text: &str, language: &LanguageTables) -> Option<(Quantity, usize)> {
     Some((valid(parsed(&found, 3), Some(month), parsed(&found, 2))?, end(&found)))
 }
 
-fn time(text: &str) -> Option<(Quantity, usize)> {
+fn time(text: &str, language: &LanguageTables) -> Option<(Quantity, usize)> {
     // most words are no time, and a pattern takes as long as all other steps
     if !text.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
@@ -398,11 +403,15 @@ fn time(text: &str) -> Option<(Quantity, usize)> {
         }
         let hours = hours % 12 + if is_afternoon { 12 } else { 0 };
         // the full stop may end the sentence, too
-        return Some((Quantity::Time(hours * 60 + minutes), found.get(0)?.end()));
+        let time = Quantity::Time { minutes: hours * 60 + minutes, is_half_open: false };
+        return Some((time, found.get(0)?.end()));
     }
     let found = UHR.captures(text).or_else(|| CLOCK.captures(text))?;
     let (hours, minutes): (u32, u32) = (parsed(&found, 1)?, parsed(&found, 2).unwrap_or(0));
-    (hours < 25 && minutes < 60).then_some((Quantity::Time(hours * 60 + minutes), found.get(0)?.end()))
+    let digits = found.get(1)?.as_str();
+    let is_half_open = !language.is_german() && (1..=12).contains(&hours) && !digits.starts_with('0');
+    let time = Quantity::Time { minutes: hours * 60 + minutes, is_half_open };
+    (hours < 25 && minutes < 60).then_some((time, found.get(0)?.end()))
 }
 
 /// Shares in words, in percent.
@@ -427,7 +436,10 @@ fn share(text: &str) -> Option<(Quantity, usize)> {
         text.get(..words.len()).is_some_and(|start| start.eq_ignore_ascii_case(words))
     };
     let (words, percent) = SHARES.iter().find(is_start)?;
-    let is_part = !["a ", "an "].iter().any(|article| text[words.len()..].starts_with(article));
+    let rest = &text[words.len()..];
+    // "three quarters of growth"
+    let is_period = words.contains("quarters") && !rest.starts_with("the ");
+    let is_part = !is_period && !["a ", "an "].iter().any(|article| rest.starts_with(article));
     let value = Decimal::from(*percent);
     let quantity = Quantity::Number { low: value.clone(), high: value, unit: "%".to_owned() };
     // "of" remains
@@ -572,7 +584,7 @@ fn with_unit(value: Decimal, text: &str, language: &LanguageTables) -> (Decimal,
         text.strip_prefix(['-', '\u{2011}']).unwrap_or_else(|| text.trim_start_matches([' ', '\u{a0}']));
     let before = text.len() - spaced.len();
     let listed = language.vocabulary.leading_unit(&value, spaced);
-    let known = with_known_unit(value, spaced, before, language);
+    let known = with_known_unit(value, spaced, (before, text.starts_with([' ', '\u{a0}'])), language);
     let listed = listed.map(|(value, base, length)| (value, base, before + length));
     listed.filter(|(.., length)| *length > known.2).unwrap_or(known)
 }
@@ -581,10 +593,14 @@ fn with_unit(value: Decimal, text: &str, language: &LanguageTables) -> (Decimal,
 fn with_known_unit(
     value: Decimal,
     spaced: &str,
-    before: usize,
+    (before, text_is_spaced): (usize, bool),
     language: &LanguageTables,
 ) -> (Decimal, String, usize) {
-    let is_end = |rest: &str| !rest.starts_with(char::is_alphanumeric);
+    // "two hour-long meetings"
+    let is_hyphenated =
+        |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
+    let is_spaced = before == 1 && text_is_spaced;
+    let is_end = |rest: &str| !rest.starts_with(char::is_alphanumeric) && !(is_spaced && is_hyphenated(rest));
     if let Some((spelling, unit, factor)) = ENGLISH_UNITS
         .iter()
         .chain(GERMAN_UNITS.iter().filter(|_| language.is_german()))

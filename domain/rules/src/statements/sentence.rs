@@ -96,13 +96,18 @@ impl<'l> TextReader<'l> {
                 || token.names(WordClass::Negation, "false")
         });
         let is_ambiguous = tokens.iter().any(Token::is_ambiguous);
+        let is_anaphoric = is_anaphoric(&tokens);
         let (parts, whole) = self.read_parts(tokens, text);
         if let Some(subject) = first_subject(&parts) {
             self.subject = subject;
         }
         names.into_iter().for_each(|(name, is_full)| self.add_name(name, is_full));
         let named = named.filter(|named| named.len() == parts.len()).unwrap_or_default();
-        let is_open = is_question_or_task(text) || is_ambiguous || is_referring;
+        let (mut parts, mut whole) = (parts, whole);
+        for part in parts.iter_mut().chain(&mut whole).filter(|_| is_anaphoric) {
+            part.undecidable = Some("the sentence before says what it is about");
+        }
+        let is_open = is_question_or_task(text) || is_ambiguous || is_referring || is_anaphoric;
         let verbatim = if is_open { String::new() } else { verbatim(text) };
         Sentence { whole, parts, named, verbatim, is_limiting, is_referring, is_on_truth, composed: None }
     }
@@ -166,6 +171,22 @@ impl<'l> TextReader<'l> {
             }
         }
         has_names.then_some(named)
+    }
+}
+
+/// Whether the subject of a sentence is in the one before: "All have a balcony", "The rest is red", "In that case, …".
+fn is_anaphoric(tokens: &[Token]) -> bool {
+    let is_verb = |token: &Token| token.is(WordClass::Auxiliary) || token.is(WordClass::Verb);
+    match tokens {
+        [first, second, ..] if first.is_limit() && is_verb(second) => true,
+        [first, second, third, ..] => {
+            let is_rest =
+                second.word_text().is_some_and(|word| matches!(word, "rest" | "others" | "remainder"));
+            let is_case = third.word_text().is_some_and(|word| matches!(word, "case" | "fall"));
+            first.is(WordClass::Function) && is_rest && is_verb(third)
+                || first.is(WordClass::Preposition) && is_case && !second.is(WordClass::Function)
+        }
+        _ => false,
     }
 }
 
@@ -240,13 +261,14 @@ fn read_clauses(
     let frames = take_frames(&mut tokens, text, language);
     tokens.truncate(tokens.iter().rposition(|token| !token.is_break()).map_or(0, |last| last + 1));
     let follows_frame = first_frame == Some(0);
-    let mut segments = segments(&tokens, language);
+    let mut segments = segments(&tokens, text, language);
     join_subject(&mut segments, language);
     let has_several = segments.len() > 1;
     let mut reader = PartReader::new(language, previous);
     let mut parts = Vec::new();
     let count = segments.len();
-    for (index, Segment { mut tokens, is_certain, is_joined, is_shared }) in segments.into_iter().enumerate()
+    for (index, Segment { mut tokens, is_certain, is_joined, is_shared, is_apposed }) in
+        segments.into_iter().enumerate()
     {
         if language.is_verb_second {
             put_subject_first(&mut tokens, language, index == 0 && follows_frame);
@@ -258,6 +280,7 @@ fn read_clauses(
         let mut part = reader.read(&tokens);
         part.is_joined = is_joined;
         part.is_shared = is_shared;
+        part.shares_words = is_apposed;
         if !is_certain {
             part.undecidable = Some(UNSPLIT);
         }
@@ -266,13 +289,15 @@ fn read_clauses(
     let is_doubtful = |token: &Token| token.names(WordClass::Qualifier, "respectively");
     // "The lamp and the desk are red."
     let has_many_subjects = parts.len() > 1 && parts.first().is_some_and(|part: &Part| !part.has_verb);
-    if tokens.iter().any(is_doubtful) || has_many_subjects || has_tail(&tokens) {
+    // "If A, then B, and if C, then D"
+    let has_many_conditions = parts.len() > 1 && frames.len() > 1;
+    if tokens.iter().any(is_doubtful) || has_many_subjects || has_many_conditions || has_tail(&tokens) {
         for part in &mut parts {
             part.undecidable = Some(UNSPLIT);
         }
     }
     find_shared_words(&mut parts);
-    let mut whole = has_several.then(|| {
+    let mut whole = (has_several && !has_many_conditions).then(|| {
         let mut tokens = tokens;
         if language.is_verb_second {
             put_subject_first(&mut tokens, language, follows_frame);
@@ -302,8 +327,11 @@ fn find_shared_words(parts: &mut [Part]) {
         let Some([first, others @ ..]) = parts.get_mut(*start..end) else { continue };
         let is_amount_shared = others.iter().any(|other| other.shares_amount_of(first));
         let is_shared = others.iter().any(|other| !other.is_apart_from(first));
+        let has_shared_tail = first.form.phrases.is_empty()
+            && others.last().is_some_and(|last| !last.has_verb && last.form.ends_in_phrase);
         for part in [first].into_iter().chain(others) {
             part.is_shared |= is_shared;
+            part.shares_words |= has_shared_tail;
             if is_amount_shared {
                 part.undecidable = Some(SHARED);
             }
@@ -339,11 +367,13 @@ struct Segment {
     is_joined: bool,
     /// Whether something after a comma may limit it.
     is_shared: bool,
+    /// Whether the last one names the one before once more: "Ben, a doctor".
+    is_apposed: bool,
 }
 
 /// The segments of a sentence: it is split at commas, "and", "but" and clauses with "which". A segment after a comma that
 /// begins with a preposition and has no verb belongs to the one before.
-fn segments(tokens: &[Token], language: &LanguageTables) -> Vec<Segment> {
+fn segments(tokens: &[Token], text: &str, language: &LanguageTables) -> Vec<Segment> {
     let mut reader = SegmentReader {
         language,
         segments: Vec::new(),
@@ -388,6 +418,10 @@ fn segments(tokens: &[Token], language: &LanguageTables) -> Vec<Segment> {
                     .open
                     .push(Token { kind: TokenKind::Class(WordClass::Negation, "no"), ..token.clone() });
             }
+            // "any country but Spain", "knows the rules as well as the boss"
+            TokenKind::Class(WordClass::Conjunction, "and") if reader.is_no_joint(token, text) => {
+                reader.is_certain = false;
+            }
             // "red or blue" states neither
             TokenKind::Class(WordClass::Conjunction, "or") => reader.is_certain = false,
             // ", while" contrasts
@@ -409,10 +443,15 @@ fn segments(tokens: &[Token], language: &LanguageTables) -> Vec<Segment> {
     let has_afterthought = reader.has_afterthought();
     let SegmentReader { mut segments, is_certain, is_joined, .. } = reader;
     let is_split = segments.len() > 1;
+    let is_noun = segments.last().is_some_and(|last| {
+        last.tokens.first().is_some_and(|first| first.is(WordClass::Function))
+            && verb_at(&last.tokens, language).is_none()
+    });
     for segment in &mut segments {
         segment.is_certain &= is_certain && !(is_split && has_content);
         segment.is_joined = is_joined;
         segment.is_shared = is_split && has_afterthought;
+        segment.is_apposed = is_split && has_afterthought && is_noun;
     }
     segments
 }
@@ -458,9 +497,27 @@ impl SegmentReader<'_> {
                     is_certain: !is_clause,
                     is_joined: false,
                     is_shared: false,
+                    is_apposed: false,
                 });
             }
         }
+    }
+
+    /// Whether `joint` compares, or is a "but" that excludes something from all.
+    fn is_no_joint(&self, joint: &Token, text: &str) -> bool {
+        let written = text.get(joint.range.clone()).unwrap_or_default();
+        let is_but = written.eq_ignore_ascii_case("but");
+        let is_whole = |token: &Token| {
+            token.is(WordClass::Negation)
+                || matches!(
+                    token.kind,
+                    TokenKind::Class(WordClass::Qualifier, "all" | "every" | "any" | "always")
+                )
+                || token.word_text().is_some_and(|word| word.starts_with("every") || word.starts_with("any"))
+        };
+        let last = self.segments.last().filter(|_| is_but && !self.follows_comma);
+        last.is_some_and(|last| last.tokens.iter().any(is_whole))
+            || written.eq_ignore_ascii_case("as well as") && !self.follows_comma
     }
 
     /// Whether a comma begins something that is no item of a list with "and": "the lamp is red, a lie". An introduction may

@@ -103,7 +103,7 @@ pub(super) struct Token {
     pub(super) range: Range<usize>,
     /// Whether it begins with a capital letter, as German nouns do.
     pub(super) is_capital: bool,
-    /// A quantity as it is written; empty for other tokens.
+    /// A quantity or a bound as it is written; empty for other tokens.
     pub(super) written: String,
 }
 
@@ -186,7 +186,8 @@ impl TokenReader<'_> {
     fn push(&mut self, kind: TokenKind, range: Range<usize>) {
         let text = self.text.get(range.clone()).unwrap_or_default();
         let is_capital = text.starts_with(char::is_uppercase);
-        let written = if matches!(kind, TokenKind::Quantity(_)) { text.to_owned() } else { String::new() };
+        let is_kept = matches!(kind, TokenKind::Quantity(_) | TokenKind::Class(WordClass::Bound, _));
+        let written = if is_kept { text.to_owned() } else { String::new() };
         self.tokens.push(Token { kind, range, is_capital, written });
     }
 
@@ -243,10 +244,8 @@ impl TokenReader<'_> {
         };
         let last = self.words.get(self.next + count - 1);
         let end = last.map_or(range.end, |(range, _)| range.end);
-        // "does not collect any data", "No. 3"
-        let is_negated = || self.tokens.iter().any(|token| token.is(WordClass::Negation));
-        let is_blank = word.eq_ignore_ascii_case("any") && is_negated()
-            || word.eq_ignore_ascii_case("no") && is_number_mark(self.text, range.end);
+        // "No. 3"
+        let is_blank = word.eq_ignore_ascii_case("no") && is_number_mark(self.text, range.end);
         if let Some(kind) = kind.filter(|_| !is_blank) {
             self.push(kind, range.start..end);
         }
@@ -310,12 +309,13 @@ fn kind_of(word: &str, language: &LanguageTables) -> Option<TokenKind> {
         let base = if is_capital { base } else { language.verb_of(base) };
         // "LED" is no form of a word
         let is_code = base.len() > 1 && word.chars().all(char::is_uppercase);
-        let stem = if is_code { base.to_owned() } else { language.stem(base) };
-        let noun = if is_code { base.to_owned() } else { language.noun(base, is_capital) };
+        let stem = if is_code { word.to_owned() } else { language.stem(base) };
+        let noun = if is_code { word.to_owned() } else { language.noun(base, is_capital) };
         let is_name = is_capital && !language.is_verb_second;
         let own_stem = language.listed_stem(base);
         let is_calendar = language.is_of_calendar(base) || language.months.contains_key(base);
-        let word = Word { stem, own_stem, noun, is_calendar, text: lower, is_name };
+        let text = if is_code { word.to_owned() } else { lower };
+        let word = Word { stem, own_stem, noun, is_calendar, text, is_name };
         return Some(TokenKind::Word(word.into()));
     }
     match word {
@@ -401,8 +401,8 @@ fn name_labels(mut tokens: Vec<Token>, text: &str, language: &LanguageTables) ->
 fn span(from: &Token, to: &Token, text: &str, language: &LanguageTables) -> Option<Quantity> {
     match (&from.kind, &to.kind) {
         (
-            TokenKind::Quantity(one @ (Quantity::Time(_) | Quantity::Date { .. })),
-            TokenKind::Quantity(other @ (Quantity::Time(_) | Quantity::Date { .. })),
+            TokenKind::Quantity(one @ (Quantity::Time { .. } | Quantity::Date { .. })),
+            TokenKind::Quantity(other @ (Quantity::Time { .. } | Quantity::Date { .. })),
         ) => Some(Quantity::Span(Box::new(one.clone()), Box::new(other.clone()))),
         _ => {
             let (low, low_unit) = single(from)?;

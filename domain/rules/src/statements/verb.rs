@@ -56,8 +56,7 @@ fn known_verb_at(tokens: &[Token], language: &LanguageTables) -> Option<usize> {
             TokenKind::Word(word) => {
                 has_content
                     && word.text.len() > 3
-                    && (language.past_endings.iter().any(|end| word.text.ends_with(end))
-                        || language.is_irregular_verb(&word.text))
+                    && (language.has_past_ending(&word.text) || language.is_irregular_verb(&word.text))
                     && tokens.get(index + 1).is_none_or(|next| !next.is_content())
             }
             _ => false,
@@ -113,11 +112,10 @@ pub(super) fn verb_word_at(tokens: &[Token], verb: usize, language: &LanguageTab
     let token = rest.first()?;
     let is_do =
         |token: &Token| matches!(token.kind, TokenKind::Class(WordClass::Auxiliary, "do" | "does" | "did"));
-    let is_auxiliary = auxiliaries.first().is_some_and(|first| first.is(WordClass::Auxiliary));
+    let is_auxiliary = auxiliaries.iter().any(|token| token.is(WordClass::Auxiliary));
     let is_verb = match &token.kind {
-        TokenKind::Class(WordClass::Verb, _) => true,
-        // "does not collect"
-        TokenKind::Word(_) => {
+        // "does not collect"; "is open" and "has cover charges" have no other verb
+        TokenKind::Class(WordClass::Verb, _) | TokenKind::Word(_) => {
             !is_auxiliary || is_participle(token, language) || auxiliaries.iter().any(is_do)
         }
         _ => false,
@@ -207,6 +205,7 @@ pub(super) fn tense(
         auxiliaries.iter().any(|token| matches!(token.kind, TokenKind::Class(_, "been" | "gewesen")));
     let has_participle = word.and_then(form_at).is_some_and(|word| language.is_participle(word));
     Some(match () {
+        () if matches!(form, "had" | "hatte" | "hatten") && has_participle => Tense::PastPerfect,
         () if language.past_auxiliaries.contains(&form) => Tense::Past,
         () if language.perfect_auxiliaries.contains(&form) && has_participle && language.is_verb_second => {
             Tense::Past
