@@ -6,11 +6,11 @@ use oracled_tests::DaemonWorld;
 /// A text in which the folder of the world is `DIR`, and a time is `TIME`.
 pub(crate) fn stable(world: &DaemonWorld, text: &str) -> String {
     let text = text.replace(&world.path("").display().to_string(), "DIR/");
-    let is_time = |word: &str| word.trim().parse::<Timestamp>().is_ok();
-    let words = text.split_inclusive([' ', '\n']);
-    words
-        .map(|word| if is_time(word) { word.replace(word.trim(), "TIME") } else { word.to_owned() })
-        .collect()
+    let words = text.split_inclusive([' ', '\n']).map(|word| {
+        let bare = word.trim_matches(|c: char| !c.is_alphanumeric());
+        if bare.parse::<Timestamp>().is_ok() { word.replace(bare, "TIME") } else { word.to_owned() }
+    });
+    words.collect()
 }
 
 /// A text with `N` instead of each number.
