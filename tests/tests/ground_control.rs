@@ -838,7 +838,7 @@ async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
     let json: Value = serde_json::from_str(&printed(&world, &query(&["--json"]), 0)).expect("valid JSON");
     assert_eq!(json["response"]["records"].as_array().map(Vec::len), Some(250));
     let cut = ["--csv", "--json"].map(|format| world.ctl(&query(&[format, "-n", "3"])));
-    printed(&world, &query(&["-n", "0"]), 2);
+    insta::assert_snapshot!("query_for_no_records", printed(&world, &query(&["-n", "0"]), 2));
     let past = world.ctl(&query(&["-n", "1", "--at", "2024-01-01"]));
     let notes = cut.iter().chain([&past]).map(|output| String::from_utf8_lossy(&output.stderr));
     // the last line has the age of the version, in days
