@@ -137,10 +137,11 @@ async fn configured_limits_are_enforced() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let refused = problem(&get(routes, "/v1/verdicts/elevenchars").await, 400, "invalid_session_id");
-    assert!(refused["detail"].as_str().unwrap().contains("1 to 10"), "{refused}");
+    let mut details = refused["detail"].as_str().unwrap().to_owned();
     let body = json!({"tier": "quick", "query": "A query of more than 20 bytes", "raw": GOOD});
     let refused = problem(&post(routes, "/v1/verdicts/cs_1", &body).await, 400, "query_too_long");
-    assert!(refused["detail"].as_str().unwrap().contains("at most 20"), "{refused}");
+    details = details + "\n" + refused["detail"].as_str().unwrap();
+    insta::assert_snapshot!(details);
     let refused = post(routes, "/v1/verdicts/cs_1", &submission(&" ".repeat(1024))).await;
     let refused = problem(&refused, 413, "body_too_large");
     assert!(refused["detail"].as_str().unwrap().contains("1024"), "{refused}");
@@ -218,7 +219,7 @@ async fn request_with_too_many_or_too_large_headers_is_rejected() {
         head("GET", "/healthz", &headers)
     };
     let refused = problem(&exchange(&world, with(64, "x")).await, 431, "headers_too_large");
-    assert!(refused["detail"].as_str().unwrap().contains("65 headers"), "with `host`: {refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("65"), "with `host`: {refused}");
     let large = "x".repeat(9 * KIB);
     problem(&exchange(&world, with(2, &large)).await, 431, "headers_too_large");
     problem(&exchange(&world, with(3, &large)).await, 431, "headers_too_large");

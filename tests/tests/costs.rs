@@ -1,5 +1,6 @@
 //! The costs of models and the daily budget, end to end.
 
+use crate::wording::stable;
 use domain_verdict::label::ProductTier;
 use oracled_tests::generation::{
     coherent_answer, place_order, purge_verdict, read_metric, read_order, read_verdict, request_verdict,
@@ -126,7 +127,8 @@ async fn budget_of_an_application_is_reported_and_counted_by_its_name() {
     let reached = log(control, "event=daily_budget_reached").await;
     assert_eq!((reached.len(), &reached[0]["application"]), (1, &json!("shop")));
     let table = String::from_utf8(world.ctl(&["costs"]).stdout).expect("valid UTF-8");
-    assert!(table.contains("0.00019 of 0.0001 USD today"), "{table}");
+    let budget = table.lines().find(|line| line.contains("0.0001 ")).unwrap_or_else(|| panic!("{table}"));
+    insta::assert_snapshot!("costs_of_an_application_above_its_budget", stable(&world, budget));
 }
 
 /// The whole way with a second model: the first one fails, its circuit opens, and orders go to Anthropic's API.

@@ -1,5 +1,6 @@
 //! `oraclectl`, verb by verb: text output, JSON output and the exit codes of its help.
 
+use crate::wording::stable;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{
     DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, lines, log, post, program, submission,
@@ -76,7 +77,9 @@ async fn status_and_actors_show_the_daemon() {
     assert!(actors.contains("restarts") && actors.contains("none"), "{actors}");
 
     printed(&world.ctl(&["drain"]), 0);
-    assert!(printed(&world.ctl(&["status"]), 0).contains("no: draining"));
+    let status = json_of(&world.ctl(&["status", "--json"]), 0);
+    assert_eq!((&status["ready"], &status["reasons"]), (&json!(false), &json!(["draining"])));
+    assert!(printed(&world.ctl(&["status"]), 0).contains("draining"));
 }
 
 #[tokio::test]
@@ -113,9 +116,11 @@ async fn submit_delivers_verdict_shows_and_refusals_show_the_decision() {
         world.ctl(&[&arguments, more].concat())
     };
     let shown = printed(&submit("cs_1", &good, &["--customer-email", "a@b"]), 0);
-    assert!(shown.contains("cs_1 is delivered"), "{shown}");
     assert!(shown.contains("A sound and simple plan."), "{shown}");
-    assert!(printed(&submit("cs_1", &good, &[]), 0).contains("was delivered before"));
+    insta::assert_snapshot!(
+        "delivery_and_its_repetition",
+        stable(&world, &(shown + "\n" + &printed(&submit("cs_1", &good, &[]), 0)))
+    );
     assert_eq!(json_of(&submit("cs_1", &good, &["--json"]), 0)["replayed"], true);
 
     let shown = printed(&world.ctl(&["verdict", "cs_1"]), 0);
@@ -167,7 +172,7 @@ async fn log_shows_the_entries_that_match_its_options() {
     let shown: Vec<_> = shown.lines().collect();
     assert_eq!(shown.len(), 5, "one line per entry: {shown:?}");
     assert!(shown[0].starts_with("1 ") && shown[0].contains("service_started"), "{shown:?}");
-    assert!(shown[1].contains("cs_1 approved submit quick GREEN C=1.0000 pass"), "{shown:?}");
+    assert!(["tmm_crosscheck", "cs_1", "GREEN"].iter().all(|word| shown[1].contains(word)), "{shown:?}");
 
     for (arguments, message) in [
         (["--event", "verdict_approved"], "tmm_crosscheck"),
@@ -331,7 +336,8 @@ fn usage_error_exits_with_2_and_unreadable_file_with_5() {
         assert!(!output.stderr.is_empty());
     }
     let tiers = world.ctl(&["crosscheck", "-", "--tier", "platinum"]);
-    assert!(String::from_utf8_lossy(&tiers.stderr).contains("quick, full, strategy"), "{tiers:?}");
+    let allowed = String::from_utf8_lossy(&tiers.stderr);
+    assert!(["quick", "full", "strategy"].iter().all(|tier| allowed.contains(tier)), "{allowed}");
     let missing = complaint(&world.ctl(&["crosscheck", "/nowhere", "--tier", "quick"]), 5);
     assert!(missing.contains("/nowhere"), "{missing}");
     fs::write(world.path("latin1"), b"\xe4").unwrap();
@@ -360,7 +366,7 @@ fn calibrate_judges_lines_without_a_daemon() {
 
     let bad = file(&world, "bad.ndjson", &(line(GOOD) + "{\"tier\":\"platinum\",\"raw\":\"\"}\n"));
     let error = complaint(&world.ctl(&["calibrate", &bad]), 5);
-    assert!(error.contains("line 2") && error.contains("quick, full, strategy"), "{error}");
+    insta::assert_snapshot!(stable(&world, &error));
     complaint(&world.ctl(&["calibrate", "/nowhere.ndjson"]), 5);
 }
 
@@ -398,7 +404,7 @@ async fn rules_list_and_eval_report_results_and_exit_codes() {
     }
     let unknown = world.ctl(&["rules", "show", "RULE-PREC-999"]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&unknown.stderr).contains("allowed: RULE-PREC-001, "), "{unknown:?}");
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("RULE-PREC-001"), "{unknown:?}");
 
     let eval = |file: &str, more: &[&str]| world.ctl(&[&["rules", "eval", file], more].concat());
     let all = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/oracle-a.ndjson");
@@ -413,10 +419,13 @@ async fn rules_list_and_eval_report_results_and_exit_codes() {
     assert_eq!((&json_of(&piped, 0)["ok"], &json_of(&piped, 0)["line"]), (&json!(true), &json!(1)));
 
     let fails = CASE.replace("It works.\",\"facts", "It works. It always flies.\",\"facts");
-    let output = eval(&file(&world, "fails.ndjson", &(CASE.to_owned() + &fails)), &[]);
+    let fails = file(&world, "fails.ndjson", &(CASE.to_owned() + &fails));
+    let answers = lines(&eval(&fails, &["--json"]).stdout);
+    assert_eq!((&answers[1]["ok"], &answers[1]["line"]), (&json!(false), &json!(2)), "{answers:?}");
+    let output = eval(&fails, &[]);
     let shown = printed(&output, 1);
     assert!(output.stderr.is_empty(), "a failed case is a result, not an error");
-    assert!(shown.contains("line 2") && shown.contains("»It always flies«"), "{shown}");
+    assert!(shown.contains("»It always flies«"), "{shown}");
     let bad = file(
         &world,
         "bad.ndjson",
@@ -528,7 +537,7 @@ async fn submit_with_facts_is_checked_by_the_rules() {
         "nothing was delivered"
     );
 
-    assert!(printed(&submit("cs_1", &supporting, &[]), 0).contains("cs_1 is delivered"));
+    assert_eq!(json_of(&submit("cs_1", &supporting, &["--json"]), 0)["session_id"], "cs_1");
 }
 
 #[test]
@@ -537,7 +546,7 @@ fn usage_error_names_required_arguments_if_sockets_are_set() {
     command.arg("query").env("ORACLED_SOCKET", "/s").env("ORACLED_CONTROL_SOCKET", "/c");
     let output = command.output().expect("oraclectl starts");
     let stderr_text = String::from_utf8_lossy(&output.stderr);
-    assert!(stderr_text.contains(" query <ORACLE_ID>") && !stderr_text.contains("socket"), "{stderr_text}");
+    assert!(stderr_text.contains("<ORACLE_ID>") && !stderr_text.contains("socket"), "{stderr_text}");
 }
 
 #[test]
@@ -630,20 +639,18 @@ async fn regenerated_verdict_and_its_divergence_are_shown() {
     let _daemon = world.serve().await;
 
     let bought = ["--tier", "quick", "--query", "Sell honey?"];
-    let shown = printed(&world.ctl(&[&["submit", "cs_1"], &bought[..]].concat()), 0);
-    assert!(shown.contains("cs_1 is delivered"), "{shown}");
+    printed(&world.ctl(&[&["submit", "cs_1"], &bought[..]].concat()), 0);
     printed(&world.ctl(&["purge", "cs_1"]), 0);
     let shown = printed(&world.ctl(&["verdict", "cs_1"]), 0);
-    assert!(shown.contains("this verdict is regenerated") && shown.contains("\nNOTE: "), "{shown}");
-    assert!(shown.contains("GREEN; divergence: significant"), "{shown}");
+    let mut wording = shown;
 
     let register = [&["register", "cs_2"], &bought[..]].concat();
-    let shown = printed(&world.ctl(&register), 0);
-    assert!(shown.contains("cs_2 is registered") && shown.contains("UNKNOWN"), "{shown}");
+    wording = wording + "\n" + &printed(&world.ctl(&register), 0);
     let known = [&register[..], &["--original-verdict", "RED", "--json"]].concat();
     assert_eq!(json_of(&world.ctl(&known), 0)["original_verdict"], "RED");
     let wrong = [&register[..], &["--original-verdict", "purple"]].concat();
-    assert!(complaint(&world.ctl(&wrong), 1).contains("GREEN, AMBER, RED, NULL"));
+    wording = wording + "\n" + &complaint(&world.ctl(&wrong), 1);
+    insta::assert_snapshot!("regenerated_verdict_and_its_registration", stable(&world, &wording));
     printed(&world.ctl(&["verdict", "cs_2"]), 0);
 
     let shown = printed(&world.ctl(&["divergence"]), 0);
@@ -665,6 +672,7 @@ async fn regenerated_verdict_and_its_divergence_are_shown() {
     for message in ["request 1 success", "GREEN → RED significant", "regen_attempted"] {
         assert!(shown.contains(message), "{message} in {shown}");
     }
-    let shown = printed(&world.ctl(&["status"]), 0);
-    assert!(shown.contains("openai, made-up") && shown.contains("1 of the last 1"), "{shown}");
+    let status = json_of(&world.ctl(&["status", "--json"]), 0);
+    let counts = [&status["variance"]["diverged"], &status["variance"]["regens"]];
+    assert_eq!((&status["model"], counts), (&json!("openai, made-up"), [&json!(1); 2]), "{status}");
 }

@@ -110,7 +110,7 @@ async fn registered_session_refuses_another_tier_and_a_second_delivery() {
     assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
     register_session(routes, "cs_2", Some(VerdictLabel::Green)).await;
     let refused = problem(&request_verdict(routes, "cs_2").await, 409, "delivered_already");
-    assert!(refused["detail"].as_str().unwrap().contains("GET /v1/verdicts/cs_2"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("/v1/verdicts/cs_2"), "{refused}");
     assert_eq!(model.request_count(), 1);
 }
 
@@ -210,7 +210,7 @@ async fn code_fence_around_a_model_answer_is_removed() {
         model.next([ScriptedReply::with_text(&other)]);
         let failed = problem(&request_verdict(routes, session).await, 422, "order_failed");
         assert!(
-            failed["detail"].as_str().is_some_and(|detail| detail.contains("the crosscheck")),
+            failed["detail"].as_str().is_some_and(|detail| detail.contains("malformed_json")),
             "{failed}"
         );
     }
@@ -290,7 +290,7 @@ async fn unknown_session_error_names_the_registration_route() {
     let routes = &mut daemon.routes().await;
     let unknown = problem(&read_verdict(routes, "cs_1").await, 404, "session_unknown");
     let detail = unknown["detail"].as_str().unwrap();
-    assert!(detail.contains("PUT /v1/sessions/cs_1 with `tier` and `query`"), "{detail}");
+    insta::assert_snapshot!(detail);
     // the remedy in the error works
     register_session(routes, "cs_1", None).await;
     assert_eq!(x_cache(&read_verdict(routes, "cs_1").await), Some("MISS"));

@@ -490,9 +490,8 @@ async fn payload_without_log_raw_input_is_removed_after_its_run() {
     assert_eq!(archived(&world), 0);
     let run_id = started_run(&ingest(control, "2024", HEADER.to_owned()).await);
     assert_eq!(wait_for_run(control, &run_id).await["state"], "failed");
-    let is_warning = |line: &str| line.contains("WARN") && line.contains("ingestion run failed");
     eventually("a warning is logged", async || {
-        world.service_log().lines().any(|line| is_warning(line) && line.contains(&run_id))
+        world.service_log().lines().any(|line| line.contains("WARN") && line.contains(&run_id))
     })
     .await;
     eventually("the payload is removed", async || archived(&world) == 0).await;
@@ -551,7 +550,12 @@ async fn payload_of_100_mib_uses_less_than_30_mib_of_memory() {
     let output = world.ctl(&run(path, "2023", &[]));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{printed} {}", String::from_utf8_lossy(&output.stderr));
-    assert!(printed.contains("104857600 bytes") && printed.contains("longer than"), "{printed}");
+    let listed = world.ctl(&["ingest", "list", "--json"]).stdout;
+    let listed: Value = serde_json::from_slice(&listed).expect("valid JSON");
+    let run = &listed["items"][0]["run"];
+    assert_eq!((&run["raw_bytes"], &run["state"]), (&json!(100 * MIB), &json!("failed")), "{run}");
+    // the limit for a record
+    assert!(run["cause"].as_str().expect("a cause").contains("1048576"), "{run}");
     let after = daemon.most_resident_bytes().expect("the system reports the value");
     assert!(after - before < 30 * MIB, "{} MiB before, {} MiB after", before / MIB, after / MIB);
 }
@@ -626,11 +630,10 @@ fn file(world: &DaemonWorld, name: &str, content: &str) -> String {
 async fn oraclectl_get_and_describe_show_registered_documents() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;
-    let unknown = printed(&world, &["describe", "source", "world-bank-population"], 1);
-    assert!(unknown.contains("`oraclectl get source`") && unknown.contains("(source_unknown)"), "{unknown}");
-    let unknown = printed(&world, &["get", "freshness_policy", "nowhere"], 1);
-    assert!(unknown.contains("`oraclectl get freshness_policy`"), "{unknown}");
-    assert!(printed(&world, &["get", "workflow"], 0).contains("oraclectl apply -f"));
+    let mut wording = printed(&world, &["describe", "source", "world-bank-population"], 1);
+    assert!(wording.contains("(source_unknown)"), "{wording}");
+    wording += &printed(&world, &["get", "freshness_policy", "nowhere"], 1);
+    wording += &printed(&world, &["get", "workflow"], 0);
     let folder = |name: &str| format!("{}/../examples/ground-truth/{name}", env!("CARGO_MANIFEST_DIR"));
     let folders = ["ontologies", "sources", "pipelines"].map(folder);
     let [ontologies, sources, pipelines] = folders.each_ref().map(String::as_str);
@@ -657,9 +660,9 @@ async fn oraclectl_get_and_describe_show_registered_documents() {
     let mut second = example("ontologies/population.json");
     second["version"] = json!("2");
     let second = file(&world, "second.json", &second.to_string());
-    assert!(printed(&world, &["apply", "-f", &second], 0).contains("ontology population@2 is created"));
-    let several = printed(&world, &["describe", "ontology", "population"], 1);
-    assert!(several.contains("population@1, population@2"), "{several}");
+    wording += &printed(&world, &["apply", "-f", &second], 0);
+    wording += &printed(&world, &["describe", "ontology", "population"], 1);
+    insta::assert_snapshot!(wording);
     assert!(printed(&world, &["describe", "pipeline", "world-bank-population"], 0).contains("axis_mappings"));
     let schema: Value = serde_json::from_str(&printed(&world, &["schema", "source"], 0)).unwrap();
     let validator = jsonschema::validator_for(&schema).expect("a valid schema");
@@ -691,11 +694,8 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     let faulty = file(&world, "faulty.yaml", &format!("{pipeline}\n---\noracle_name: x\noracle_id: 1 2\n"));
     let output = printed(&world, &["apply", "-f", &sound, "-f", &faulty], 5);
     let places = ["faulty.yaml:1: pipeline world-bank-population: ", "faulty.yaml:4:12: "];
-    assert!(
-        places.iter().all(|place| output.contains(place))
-            && output.contains("2 faults; nothing was registered"),
-        "{output}"
-    );
+    assert!(places.iter().all(|place| output.contains(place)), "{output}");
+    let mut wording = output.lines().last().expect("a summary").to_owned();
     assert_eq!(log(control, "event=document_registered").await.len(), 0);
     let report = world.ctl(&["apply", "-f", &sound, "-f", &faulty, "--json"]);
     let report: Value = serde_json::from_slice(&report.stdout).expect("valid JSON");
@@ -707,13 +707,13 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
 
     let applied = printed(&world, &["apply", "-f", &sound], 0);
     assert_eq!(applied, "source world-bank-population is created\nontology population@1 is created\n");
-    assert!(printed(&world, &["apply", "-f", &sound], 0).contains("population@1 is unchanged"));
+    wording = wording + "\n" + &printed(&world, &["apply", "-f", &sound], 0);
     assert_eq!(log(control, "event=document_registered").await.len(), 2, "a repeated apply changes nothing");
 
     source["data_license"] = json!("other terms");
     let changed = file(&world, "changed.json", &source.to_string());
     let diff = printed(&world, &["apply", "-f", &changed, "--dry-run"], 0);
-    assert!(diff.contains("+data_license: other terms\n") && diff.contains("\n-data_license: "), "{diff}");
+    insta::assert_snapshot!(wording + &diff.replace(&changed, "changed.json"));
     printed(&world, &["apply", "-f", &changed], 0);
     let entries = log(control, "event=document_registered").await;
     let [.., entry] = entries.as_slice() else { panic!("there are entries") };
@@ -746,7 +746,8 @@ async fn oraclectl_apply_hides_faults_that_follow_from_a_document_with_a_fault()
     assert!(only.starts_with("source office: ") && only.contains("population@9"), "{only}");
     let details = shown(&[&ontology, &pipeline]);
     let [only] = details.as_slice() else { panic!("one fault: {details:?}") };
-    assert!(only.starts_with("pipeline office") && only.contains("oraclectl get source"), "{only}");
+    assert!(only.starts_with("pipeline office"), "{only}");
+    insta::assert_snapshot!(only);
 }
 
 #[tokio::test]
@@ -757,13 +758,18 @@ async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
     let rejected = "Nowhere,nowhere,2020,1\nAruba,ABW,2021,\"no, number\"\n";
     let file = file(&world, "payload.csv", &(payload(20) + rejected));
     let shown = printed(&world, &run(&file, "2023", &[]), 0);
-    assert!(shown.contains("completed") && shown.contains("rejected      2: "), "{shown}");
-    assert!(printed(&world, &run(&file, "2023", &[]), 0).contains("nothing changes"));
+    let row = |name: &str| shown.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    assert_eq!(row("state "), Some("completed"), "{shown}");
+    assert!(row("rejected ").is_some_and(|row| row.starts_with("2: ")), "{shown}");
+    let again: Value = serde_json::from_str(&printed(&world, &run(&file, "2023", &["--json"]), 0)).unwrap();
+    assert_eq!(again["unchanged"], true, "{again}");
     let csv = printed(&world, &["ingest", "list", "world-bank-population", "--csv"], 0);
     let [heading, row] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
     assert!(heading.starts_with("run_id,oracle_id,") && csv.contains("\r\n"), "{csv}");
     let digits = &row[..8];
-    assert!(printed(&world, &["ingest", "show", digits], 0).contains("read          22"));
+    let shown = printed(&world, &["ingest", "show", digits], 0);
+    let read = shown.lines().find_map(|line| line.strip_prefix("read "));
+    assert_eq!(read.map(str::trim), Some("22"), "{shown}");
     assert!(printed(&world, &["ingest", "cancel", digits], 1).contains("(run_not_running)"));
     assert!(printed(&world, &["ingest", "list"], 0).contains(digits));
 
@@ -778,10 +784,11 @@ async fn oraclectl_ingest_submits_a_payload_and_shows_its_run_and_rejects() {
     assert_eq!(reject["raw_hash"], Sha256Hex::of(raw_text.as_bytes()).as_str(), "{reject}");
     let csv = printed(&world, &["rejects", digits, "--rule", "check", "--csv"], 0);
     assert_eq!(csv.lines().count(), 2, "{csv}");
-    let cut = world.ctl(&["rejects", digits, "-n", "1", "--csv"]);
-    assert!(String::from_utf8_lossy(&cut.stderr).contains("they are left out"), "{cut:?}");
-    let cut = world.ctl(&["rejects", digits, "-n", "1"]);
-    assert!(String::from_utf8_lossy(&cut.stderr).contains("they are left out"), "{cut:?}");
+    let notes = [&["--csv"][..], &[]].map(|format| {
+        let cut = world.ctl(&[&["rejects", digits, "-n", "1"], format].concat());
+        String::from_utf8(cut.stderr).expect("valid UTF-8")
+    });
+    insta::assert_snapshot!("notes_on_rejects_that_are_left_out", notes.concat());
     let whole = world.ctl(&["rejects", digits, "--csv"]);
     assert_eq!((whole.stdout.split(|byte| *byte == b'\n').count(), whole.stderr.len()), (4, 0), "{whole:?}");
     let first = world.ctl(&["rejects", digits, "-n", "1", "--json"]).stdout;
@@ -799,7 +806,8 @@ async fn oraclectl_ingest_reads_standard_input_and_reports_read_errors() {
     register(control).await;
     // a folder can be opened but not read
     let folder = world.path("");
-    assert!(printed(&world, &run(folder.to_str().unwrap(), "2", &[]), 5).contains("cannot read"));
+    let unreadable = printed(&world, &run(folder.to_str().unwrap(), "2", &[]), 5);
+    assert!(unreadable.contains(folder.to_str().unwrap()), "{unreadable}");
     eventually("the incomplete payload is removed", async || archived(&world) == 0).await;
     let file = file(&world, "payload.csv", &payload(3));
     let piped =
@@ -822,30 +830,31 @@ async fn oraclectl_query_reads_all_pages_or_reports_that_there_are_more() {
     let daemon = world.serve().await;
     register(&mut daemon.control().await).await;
     let payload = file(&world, "payload.csv", &payload(250));
-    assert!(printed(&world, &run(&payload, "2023", &[]), 0).contains("completed"));
-    assert!(printed(&world, &["source", "approve", "world-bank-population"], 0).contains("is approved"));
+    printed(&world, &run(&payload, "2023", &[]), 0);
+    printed(&world, &["source", "approve", "world-bank-population"], 0);
     let csv = printed(&world, &query(&["--csv"]), 0);
     assert_eq!(csv.lines().count(), 251, "{csv}");
     assert!(csv.starts_with("record_id,source_record_id,valid_from,valid_until,area,year,"), "{csv}");
     let json: Value = serde_json::from_str(&printed(&world, &query(&["--json"]), 0)).expect("valid JSON");
     assert_eq!(json["response"]["records"].as_array().map(Vec::len), Some(250));
-    for format in ["--csv", "--json"] {
-        let cut = world.ctl(&query(&[format, "-n", "3"]));
-        assert!(String::from_utf8_lossy(&cut.stderr).contains("they are left out"), "{cut:?}");
-    }
-    assert!(printed(&world, &query(&["-n", "0"]), 2).contains("0 is not in 1.."));
+    let cut = ["--csv", "--json"].map(|format| world.ctl(&query(&[format, "-n", "3"])));
+    insta::assert_snapshot!("query_for_no_records", printed(&world, &query(&["-n", "0"]), 2));
     let past = world.ctl(&query(&["-n", "1", "--at", "2024-01-01"]));
-    assert!(String::from_utf8_lossy(&past.stdout).contains(" old now"), "{past:?}");
-    assert!(String::from_utf8_lossy(&past.stderr).contains("they are left out"), "{past:?}");
+    let notes = cut.iter().chain([&past]).map(|output| String::from_utf8_lossy(&output.stderr));
+    // the last line has the age of the version, in days
+    let shown = String::from_utf8_lossy(&past.stdout);
+    let age = shown.lines().last().expect("a line").rsplit_once(": ").expect("the age").1;
+    let age = age.trim_start_matches(char::is_numeric);
+    insta::assert_snapshot!("notes_on_records_that_are_left_out", notes.collect::<String>() + age);
 
     let mut narrow = world.ctl_command(&query(&["--axes", "population,area_name"]));
     let shown = narrow.env("COLUMNS", "80").output().expect("the start succeeds");
     let shown = String::from_utf8(shown.stdout).expect("valid UTF-8");
     let words: Vec<_> = shown.lines().next().expect("the table has a heading").split_whitespace().collect();
     assert_eq!(words, ["area", "year", "population", "area_name", "valid", "from", "until", "record"]);
-    assert!(shown.contains(" 1049 "), "{shown}");
+    assert!(shown.split_whitespace().any(|word| word == "1049"), "{shown}");
     let record = shown.lines().nth(3).and_then(|row| row.split_whitespace().last()).expect("a record");
-    assert!(printed(&world, &["provenance", record], 0).contains("which the source calls AAA/1900"));
+    assert!(printed(&world, &["provenance", record], 0).contains("AAA/1900"));
     for columns in ["60", "80"] {
         let lists: [&[&str]; 4] = [
             &["query", "world-bank-population", "-n", "2"],
@@ -875,14 +884,10 @@ async fn oraclectl_describe_ontology_shows_all_properties_of_its_axes() {
          "state_sensitive": true, "max_ttl_seconds": 86_400, "description": "How much"},
     ]});
     let document = file(&world, "clinic.json", &ontology.to_string());
-    assert!(printed(&world, &["apply", "-f", &document], 0).contains("is created"));
+    printed(&world, &["apply", "-f", &document], 0);
     let shown = printed(&world, &["describe", "ontology", "clinic"], 0);
-    for message in [
-        "self-reported, open | closed",
-        "equal up to 2 decimal places, the lower value is conservative, state sensitive, at most 24 hours old",
-    ] {
-        assert!(shown.contains(message), "{shown}");
-    }
+    let (_, axes) = shown.split_once("\n\n").expect("the axes are below the heading");
+    insta::assert_snapshot!(axes);
 }
 
 #[tokio::test]
@@ -892,21 +897,20 @@ async fn oraclectl_reviews_a_source_and_shows_its_freshness() {
     register(&mut daemon.control().await).await;
     let payload = file(&world, "payload.csv", &payload(3));
     assert!(printed(&world, &run(&payload, "2023", &[]), 0).contains("completed"));
-    assert!(printed(&world, &["source", "approve", "world-bank-population"], 0).contains("is approved"));
-    let again = printed(&world, &["source", "approve", "world-bank-population"], 0);
-    assert!(again.contains("is already approved"), "{again}");
-    let deprecate = ["source", "deprecate", "world-bank-population", "--on", "2999-01-01"];
-    assert!(printed(&world, &deprecate, 0).contains("until 2999-01-01T00:00:00Z"));
+    let mut wording = printed(&world, &["source", "approve", "world-bank-population"], 0);
+    wording += &printed(&world, &["source", "approve", "world-bank-population"], 0);
+    wording += &printed(&world, &["source", "deprecate", "world-bank-population", "--on", "2999-01-01"], 0);
     assert!(
         printed(&world, &["describe", "source", "world-bank-population"], 0).contains("2023-07-01T00:00:00Z")
     );
     let tomorrow = ["source", "deprecate", "world-bank-population", "--on", "tomorrow"];
     assert!(printed(&world, &tomorrow, 2).contains("2026-11-20"));
     let invalidate = ["source", "invalidate", "world-bank-population", "--reason", "revised"];
-    assert!(printed(&world, &invalidate, 0).contains("counts as stale"));
+    wording += &printed(&world, &invalidate, 0);
     assert!(printed(&world, &["describe", "freshness_policy", "world-bank-population"], 0).contains("stale"));
     let confirm = ["source", "confirm", "world-bank-population", "--reason", "it was not"];
-    assert!(printed(&world, &confirm, 0).contains("its age counts from its release again"));
+    wording += &printed(&world, &confirm, 0);
+    insta::assert_snapshot!(wording);
     let standing = printed(&world, &["describe", "freshness_policy", "world-bank-population", "--json"], 0);
     let policy = serde_json::from_str::<Value>(&standing).unwrap()["policy"].to_string();
     let policy = file(&world, "policy.json", &policy);

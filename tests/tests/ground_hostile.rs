@@ -1,6 +1,7 @@
 //! Hostile payloads, definitions and clients: each is rejected with its cause, in bounded memory, and leaves no
 //! files.
 
+use crate::wording::without_numbers;
 use bytes::Bytes;
 use domain_ground::rejection::RecordRule;
 use oracled_api::client::DaemonClient;
@@ -202,7 +203,7 @@ async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
         (&json!("completed"), &json!({"readable": 1}))
     );
     let store = stop_and_check_files(&world, daemon);
-    assert!(rejects(&store, &taken)[0].rejection.reason.contains("1000000 fields"));
+    assert!(rejects(&store, &taken)[0].rejection.reason.contains("1000000"));
 }
 
 #[tokio::test]
@@ -221,7 +222,7 @@ async fn document_nested_too_deep_around_its_records_fails_with_its_position() {
             let version = format!("{number}-{}", payload.len() % 2);
             let run = run(control, "iso-4217", &version, payload).await;
             assert_eq!(run["state"], "failed", "{run}");
-            assert!(run["cause"].to_string().contains("no further level"), "{run}");
+            insta::assert_snapshot!("cause_of_deep_values", without_numbers(&run["cause"].to_string()));
         }
         let answer = post(control, "/v1/sources/iso-4217/review", &json!({})).await;
         problem(&answer, 400, "invalid_document");

@@ -1,6 +1,7 @@
 //! `kill -9` at random moments of runs, and flipped bytes. A run is visible completely or not at all, and is resumed
 //! after the start. Damage is named and affects no other source.
 
+use crate::wording::is_logged;
 use domain_base::digest::Sha256Hex;
 use domain_ground::upkeep::SourceCheck;
 use hyper::Method;
@@ -412,11 +413,11 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
             assert_eq!(at(&answer, "/response/records").as_array().map(Vec::len), Some(RECORDS));
             hidden += 1;
         } else {
-            let detail = problem(&answer, 500, "source_damaged")["detail"].to_string();
-            assert!(
-                detail.contains(fact.as_str()) && detail.contains("oraclectl source rebuild"),
-                "{detail}"
-            );
+            let problem = problem(&answer, 500, "source_damaged");
+            let (fault, remedy) =
+                problem["detail"].as_str().and_then(|detail| detail.split_once("; ")).expect("a remedy");
+            assert!(fault.contains(fact.as_str()), "{fault}");
+            insta::assert_snapshot!("remedy_for_a_damaged_file_of_facts", remedy);
         }
         let run = ingested(control, next).await;
         if run["state"] == "failed" {
@@ -487,11 +488,13 @@ async fn daily_check_finds_a_damaged_payload() {
     let checked = metrics(routes).await;
     assert!(checked.contains(&faults(SOURCE, 1)) && checked.contains(&faults(OTHER, 0)), "{checked}");
     // the result is stored before it is logged
-    let is_logged = async || world.service_log().contains("the check of the source found faults");
-    eventually("the faults are in the service log", is_logged).await;
+    let is_told = async || is_logged(&world, "ERROR", &[SOURCE, "faults=1"]);
+    eventually("the faults are in the service log", is_told).await;
     check_others_served(&world, routes, control, 1).await;
     assert_eq!(get(routes, "/readyz").await.status, 200);
-    assert!(printed(&world, &["describe", "source", SOURCE], 0).contains(": 1 fault;"));
+    let shown = printed(&world, &["describe", "source", SOURCE], 0);
+    let check = shown.lines().find(|line| line.starts_with("last check")).expect("a row");
+    insta::assert_snapshot!("check_that_found_a_fault", check.rsplit(": ").next().expect("the result"));
     let checked_at = |shown: &Value| shown["last_check"]["checked_at"].clone();
     let shown = document(&get(control, &format!("/v1/sources/{SOURCE}")).await);
     assert!(daemon.stop().success());
@@ -535,9 +538,11 @@ async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
     check_others_served(&world, routes, control, 1).await;
     assert_eq!(get(routes, "/readyz").await.status, 200);
 
-    let verified = printed(&world, &["source", "verify", SOURCE], 1);
-    assert!(verified.contains("is damaged at byte"), "{verified}");
-    assert_eq!(verified.matches("the offsets of its records are unknown").count(), 2, "{verified}");
+    let verified = printed(&world, &["source", "verify", SOURCE, "--json"], 1);
+    let verified: Value = serde_json::from_str(&verified).expect("valid JSON");
+    assert!(verified["file_fault"].is_string(), "{verified}");
+    let faults = verified["runs"].as_array().expect("an array").iter().map(|run| run["faults"].to_string());
+    insta::assert_snapshot!("faults_of_runs_whose_file_is_damaged", faults.collect::<Vec<_>>().join("\n"));
     let rebuilt = printed(&world, &["source", "rebuild", SOURCE], 0);
     assert_eq!(rebuilt, format!("2 files of {SOURCE} rebuilt from the payloads of 2 runs\n"));
     assert_eq!(post(routes, "/v1/query", &query).await.status, 200);

@@ -134,7 +134,7 @@ async fn look_up_that_cannot_work_is_an_error_of_the_configuration() {
     let error = check(&without_permission);
     assert!(error.contains("`lookup.session_url`") && error.contains("ingestion.allow_local"), "{error}");
     let error = check(&world(&model, "http://pay.example/{session_id}", ""));
-    assert!(error.contains("lookup.session_url") && error.contains("clear text"), "{error}");
+    assert!(error.contains("`lookup.session_url`") && error.contains("https"), "{error}");
     let mut without_token = world(&model, local, "");
     without_token.variables.retain(|(name, _)| name != "LOOKUP_TOKEN");
     let error = check(&without_token);

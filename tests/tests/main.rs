@@ -103,4 +103,5 @@ mod verification_reviews;
 mod verification_routes;
 mod webhooks;
 mod witnesses;
+mod wording;
 mod wordlists;

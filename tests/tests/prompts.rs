@@ -80,8 +80,8 @@ async fn order_waits_for_a_configured_template_that_is_not_registered() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(place_order(&world, "cs_1").await["state"], "queued");
-    let status = at(&get(control, "/v1/status").await, "/prompt").to_string();
-    assert!(status.contains("house is not registered") && status.contains("oraclectl apply"), "{status}");
+    let status = at(&get(control, "/v1/status").await, "/prompt");
+    insta::assert_snapshot!("status_of_a_template_that_is_not_registered", status.as_str().expect("a text"));
     assert_eq!(model.request_count(), 0);
 
     let file = world.state().join("house.json");
@@ -123,8 +123,11 @@ async fn application_has_the_prompt_template_of_its_own() {
     );
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let status = at(&get(control, "/v1/status").await, "/prompt").to_string();
-    assert!(status.contains("oracled-default@") && status.contains("shop: none"), "{status}");
+    let status = at(&get(control, "/v1/status").await, "/prompt");
+    insta::assert_snapshot!(
+        "status_of_an_application_without_its_template",
+        status.as_str().expect("a text")
+    );
     let house = template(1, "Judge {{query}}.");
     assert_eq!(put_document(control, "/v1/documents/prompt_template/house@1", &house).await.status, 200);
     for (user, session, expected) in
@@ -231,9 +234,13 @@ async fn trial_compares_two_templates_and_delivers_nothing() {
 
     let shown = world.ctl_in_thread(&["prompt", "try", "oracled-default", queries_path]).await;
     let table = String::from_utf8(shown.stdout).expect("UTF-8");
-    assert!(table.contains("approved, quick") && table.contains("6 of 6 (100.0 %)"), "{table}");
+    let approved = table.lines().find(|line| line.contains("quick")).expect("a row of the tier");
+    insta::assert_snapshot!(
+        "trial_of_the_built_in_template",
+        approved.split_whitespace().collect::<Vec<_>>().join(" ")
+    );
     let listed = world.ctl_in_thread(&["prompt", "list"]).await;
-    assert!(String::from_utf8_lossy(&listed.stdout).contains("built in, current"), "{listed:?}");
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("current"), "{listed:?}");
     let shown = world.ctl_in_thread(&["prompt", "show", "oracled-default"]).await;
     assert!(String::from_utf8_lossy(&shown.stdout).contains("{{query}}"), "{shown:?}");
 
@@ -242,7 +249,7 @@ async fn trial_compares_two_templates_and_delivers_nothing() {
     let faulty = world.ctl_in_thread(&["prompt", "try", file_path, queries_path]).await;
     assert_eq!(faulty.status.code(), Some(5));
     let fault = String::from_utf8_lossy(&faulty.stderr);
-    assert!(fault.contains("queries.ndjson:4: ") && fault.contains("house@1"), "{fault}");
+    assert!(fault.contains("queries.ndjson:4:") && fault.contains("house@1"), "{fault}");
     assert_eq!(model.request_count(), before);
 }
 

@@ -225,10 +225,7 @@ async fn unknown_field_is_refused_with_its_name() {
         body["customer_mail"] = json!("a@b");
         let refused = problem(&post(routes, path, &body).await, 400, "invalid_request");
         let detail = refused["detail"].as_str().unwrap();
-        assert!(
-            detail.contains("unknown field `customer_mail`") || path == "/cache/cs_1",
-            "{path}: {detail}"
-        );
+        assert!(detail.contains("`customer_mail`") || path == "/cache/cs_1", "{path}: {detail}");
     }
 }
 

@@ -31,6 +31,12 @@ async fn both(control: &mut DaemonClient) {
     );
 }
 
+/// The detail of a problem, without the place in the JSON text.
+fn detail(problem: &Value) -> String {
+    let detail = problem["detail"].as_str().expect("a text");
+    detail.split_once(" at line ").map_or(detail, |(fault, _)| fault).to_owned()
+}
+
 fn with(mut document: Value, place: &str, value: Value) -> Value {
     *document.pointer_mut(place).expect("the value exists") = value;
     document
@@ -94,27 +100,23 @@ async fn invalid_workflow_is_refused_with_its_fault() {
     problem(&get(control, WORKFLOW).await, 404, "document_unknown");
     problem(&get(control, "/v1/documents/workflow/No!").await, 404, "document_unknown");
     let message = problem(&put_document(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
-    assert!(message["detail"].as_str().unwrap().contains("population@1"), "{message}");
+    let mut details = vec![detail(&message)];
     both(control).await;
     let unknown = put_document(control, WORKFLOW, &with(census(), "/oracles/1", json!("world-bonk"))).await;
     let unknown = problem(&unknown, 404, "source_unknown");
-    assert!(unknown["detail"].as_str().unwrap().contains("registered: un-wpp-population"), "{unknown}");
-    for (place, value, message) in [
-        ("/oracles/1", json!("human-lock"), "is reserved for decisions of people"),
-        (
-            "/axes/0",
-            json!("people"),
-            "`people` is not an axis of the ontology; allowed: area_name, population",
-        ),
-        ("/axes/0", json!("area_name"), "cannot work on `area_name`"),
-        ("/authority_latency/authority_latency_budget_ms", json!(1999), "`soft_timeout_ms`, which is 2000"),
-        ("/conflict_resolution/default_strategy", json!("coin"), "conflict_resolution.default_strategy: "),
-        ("/workflow_id", json!("censor"), "the document's id is censor, and the path has census"),
+    details.push(detail(&unknown));
+    for (place, value) in [
+        ("/oracles/1", json!("human-lock")),
+        ("/axes/0", json!("people")),
+        ("/axes/0", json!("area_name")),
+        ("/authority_latency/authority_latency_budget_ms", json!(1999)),
+        ("/conflict_resolution/default_strategy", json!("coin")),
+        ("/workflow_id", json!("censor")),
     ] {
         let refused = put_document(control, WORKFLOW, &with(census(), place, value)).await;
-        let refused = problem(&refused, 400, "invalid_document");
-        assert!(refused["detail"].as_str().unwrap().contains(message), "{place}: {refused}");
+        details.push(detail(&problem(&refused, 400, "invalid_document")));
     }
+    insta::assert_snapshot!(details.join("\n"));
     assert!(log(control, "event=document_registered").await.iter().all(|entry| entry["kind"] != "workflow"));
 }
 
@@ -128,15 +130,12 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
     assert_eq!(put_document(control, "/v1/documents/ontology/people@1", &ontology).await.status, 200);
     assert_eq!(put_document(control, WORKFLOW, &census()).await.status, 200);
     let source = example("sources/un-wpp-population.json");
-    for (place, value, message) in [
-        ("/axes_provided", json!(["area", "year", "area_name"]), "provides none of the axes population"),
-        ("/ontology/ontology_id", json!("people"), "has the ontology people@1, not population@1"),
-    ] {
+    let mut details = Vec::new();
+    for (place, value) in
+        [("/axes_provided", json!(["area", "year", "area_name"])), ("/ontology/ontology_id", json!("people"))]
+    {
         let refused = put_document(control, UN, &with(source.clone(), place, value)).await;
-        let refused = problem(&refused, 409, "document_fixed");
-        let detail = refused["detail"].as_str().unwrap();
-        assert!(detail.starts_with("workflow census would no longer work: "), "{detail}");
-        assert!(detail.contains(message), "{detail}");
+        details.push(detail(&problem(&refused, 409, "document_fixed")));
     }
     assert!(only_waits(&document(&get(control, WORKFLOW).await)["status"]));
     // a source may change in ways that the workflow does not depend on
@@ -150,8 +149,8 @@ async fn source_is_not_registered_if_that_breaks_a_workflow() {
     );
     let other = with(example("sources/world-bank-population.json"), "/oracle_tier", json!("unverified"));
     let refused = put_document(control, "/v1/documents/source/world-bank-population", &other).await;
-    let refused = problem(&refused, 409, "document_fixed");
-    assert!(refused["detail"].as_str().unwrap().contains("no oracle of the workflow"), "{refused}");
+    details.push(detail(&problem(&refused, 409, "document_fixed")));
+    insta::assert_snapshot!(details.join("\n"));
 }
 
 #[tokio::test]
@@ -184,15 +183,14 @@ async fn source_with_a_reserved_id_is_refused() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
+    let mut details = Vec::new();
     for id in ["human-lock", "human-confirmation"] {
         let source = with(example("sources/un-wpp-population.json"), "/oracle_id", json!(id));
         let refused = put_document(control, &format!("/v1/documents/source/{id}"), &source).await;
         let refused = problem(&refused, 400, "invalid_document");
-        assert!(
-            refused["detail"].as_str().unwrap().contains("reserved for reviewers' decisions"),
-            "{refused}"
-        );
+        details.push(detail(&refused));
     }
+    insta::assert_snapshot!(details.join("\n"));
 }
 
 #[tokio::test]
@@ -214,13 +212,16 @@ async fn oraclectl_applies_lists_and_describes_workflows() {
         "{applied}"
     );
     assert_eq!(run_ctl(&["apply", "-f", file]), (Some(0), "workflow census is unchanged\n".to_owned()));
-    let (code, list) = run_ctl(&["get", "workflow"]);
-    assert!(code == Some(0) && list.contains("un-wpp-population is not approved"), "{list}");
+    let (code, list) = run_ctl(&["get", "workflow", "--json"]);
+    assert_eq!(code, Some(0), "{list}");
+    let list: Value = serde_json::from_str(&list).expect("valid JSON");
+    assert!(only_waits(&list[0]["status"]), "{list}");
     let (code, shown) = run_ctl(&["describe", "workflow", "census"]);
     assert!(code == Some(0) && shown.contains("weighted_average"), "{shown}");
     assert_eq!(run_ctl(&["get", "workflow", "nowhere"]).0, Some(1));
     let log = run_ctl(&["log", "--event", "document_registered"]).1;
-    assert!(log.contains("document_registered workflow census by uid"), "{log}");
+    let row = log.lines().find(|row| row.contains("workflow")).expect("an entry");
+    assert!(row.contains("document_registered") && row.contains("census"), "{log}");
     assert_eq!(run_ctl(&["log", "--execution", "unknown"]), (Some(0), "no entries\n".to_owned()));
 }
 
@@ -284,8 +285,10 @@ async fn adapter_is_registered_for_a_live_source_and_replaced() {
     let set = ctl_output(&["apply", "-f", file.to_str().expect("a name")]);
     assert_eq!(set, "adapter un-live is changed\n");
     let described = ctl_output(&["describe", "adapter", "un-live"]);
-    assert!(described.contains("un-live") && described.contains("ttl_seconds: 60"), "{described}");
-    assert!(ctl_output(&["log", "-n", "1"]).contains("document_registered adapter un-live by uid"));
+    assert!(described.contains("un-live") && described.contains("ttl_seconds"), "{described}");
+    let last = ctl_output(&["log", "-n", "1"]);
+    let shown = ["document_registered", "adapter", "un-live"];
+    assert!(shown.iter().all(|word| last.contains(word)), "{last}");
 }
 
 #[tokio::test]
@@ -295,31 +298,28 @@ async fn invalid_adapter_is_refused_with_its_fault() {
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
     assert_eq!(put_document(control, LIVE, &live()).await.status, 200);
-    for (place, value, message) in [
-        (
-            "/endpoint",
-            json!("http://127.0.0.1/{area}/{year}"),
-            "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback)",
-        ),
-        ("/endpoint", json!("https://u:p@un.example/{area}/{year}"), "has a user or a password"),
-        ("/endpoint", json!("https://un.example/{area}"), "identity axis `year`"),
-        ("/endpoint", json!("https://{area}.example/{year}"), "a question must not select the server"),
-        ("/normalization/axis_mappings/2/target_axis", json!("people"), "people"),
-        ("/ttl_seconds", json!(0), "`ttl_seconds` is 0; allowed: 1 to"),
-        ("/records", json!(7), "records: "),
-        ("/oracle_id", json!("un-wpp-population"), "the path has un-live"),
+    let mut details = Vec::new();
+    for (place, value) in [
+        ("/endpoint", json!("http://127.0.0.1/{area}/{year}")),
+        ("/endpoint", json!("https://u:p@un.example/{area}/{year}")),
+        ("/endpoint", json!("https://un.example/{area}")),
+        ("/endpoint", json!("https://{area}.example/{year}")),
+        ("/normalization/axis_mappings/2/target_axis", json!("people")),
+        ("/ttl_seconds", json!(0)),
+        ("/records", json!(7)),
+        ("/oracle_id", json!("un-wpp-population")),
     ] {
         let refused = problem(
             &put_document(control, ADAPTER, &with(adapter(), place, value)).await,
             400,
             "invalid_document",
         );
-        assert!(refused["detail"].as_str().unwrap().contains(message), "{place}: {refused}");
+        details.push(detail(&refused));
     }
     let ingested = with(adapter(), "/oracle_id", json!("un-wpp-population"));
     let refused = put_document(control, "/v1/documents/adapter/un-wpp-population", &ingested).await;
-    let refused = problem(&refused, 409, "document_fixed");
-    assert!(refused["detail"].as_str().unwrap().contains("is ingested"), "{refused}");
+    details.push(detail(&problem(&refused, 409, "document_fixed")));
+    insta::assert_snapshot!(details.join("\n"));
     assert!(log(control, "event=document_registered").await.iter().all(|entry| entry["kind"] != "adapter"));
 }
 
@@ -330,8 +330,7 @@ async fn live_source_stays_live_and_has_no_pipeline_or_queries() {
     let control = &mut daemon.control().await;
     register(control, "un-wpp-population").await;
     let unknown = put_document(control, LIVE, &with(live(), "/adapter_id", json!("ftp"))).await;
-    let unknown = problem(&unknown, 400, "invalid_document");
-    assert!(unknown["detail"].as_str().unwrap().contains("`ftp`, expected `store` or `http`"), "{unknown}");
+    let mut details = vec![detail(&problem(&unknown, 400, "invalid_document"))];
     assert_eq!(put_document(control, LIVE, &live()).await.status, 200);
     approve(control, "un-live").await;
     for (path, source) in [
@@ -339,7 +338,7 @@ async fn live_source_stays_live_and_has_no_pipeline_or_queries() {
         (UN, { with(with(live(), "/oracle_id", json!("un-wpp-population")), "/adapter_id", json!("http")) }),
     ] {
         let refused = problem(&put_document(control, path, &source).await, 409, "document_fixed");
-        assert!(refused["detail"].as_str().unwrap().contains("`adapter_id` cannot change"), "{refused}");
+        details.push(detail(&refused));
     }
     let mut pipeline = open_pipeline("un-wpp-population");
     pipeline = with(pipeline, "/pipeline/oracle_id", json!("un-live"));
@@ -349,11 +348,11 @@ async fn live_source_stays_live_and_has_no_pipeline_or_queries() {
         409,
         "source_live",
     );
-    assert!(refused["detail"].as_str().unwrap().contains("register an adapter for it"), "{refused}");
+    details.push(detail(&refused));
     let query = json!({"oracle_id": "un-live", "request": {"axes_requested": ["population"]}});
     let refused = post(&mut daemon.routes().await, "/v1/query", &query).await;
-    let refused = problem(&refused, 409, "source_live");
-    assert!(refused["detail"].as_str().unwrap().contains("it is queried by POST /v1/verify"), "{refused}");
+    details.push(detail(&problem(&refused, 409, "source_live")));
+    insta::assert_snapshot!(details.join("\n"));
 }
 
 #[tokio::test]
@@ -377,10 +376,7 @@ async fn live_source_is_not_redefined_against_its_adapter_or_answers() {
     problem(&put_document(control, LIVE, &of_thousands).await, 409, "document_fixed");
     let less = with(live(), "/axes_provided", json!(["area", "year", "area_name"]));
     let refused = problem(&put_document(control, LIVE, &less).await, 400, "invalid_document");
-    assert!(
-        refused["detail"].as_str().unwrap().contains("the source's adapter would no longer work"),
-        "{refused}"
-    );
+    insta::assert_snapshot!(detail(&refused));
     let named = with(live(), "/oracle_name", json!("The UN, live"));
     assert_eq!(put_document(control, LIVE, &named).await.status, 200);
 }

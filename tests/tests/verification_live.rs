@@ -222,7 +222,7 @@ async fn circuit_of_a_dead_source_opens_and_closes_under_its_name() {
         );
         let is_open = envelope["candidates"][0]["outcome"] == "circuit_open";
         assert_eq!(office.heads().len() - before, usize::from(!is_open), "{envelope}");
-        is_open && office_lines(&read_service_log(&world).await).contains("circuit_open until")
+        is_open && office_lines(&read_service_log(&world).await).contains("circuit_open")
     })
     .await;
 

@@ -1,5 +1,6 @@
 //! Witnesses of the log: cosignatures, and the comparison with an older or a different log.
 
+use crate::wording::{is_logged, stable, without_numbers};
 use hyper::Method;
 use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{read_metric, register_session};
@@ -103,7 +104,10 @@ async fn checkpoint_is_cosigned_as_the_log_grows() {
         let refused = world.ctl(&[&verify[..], &["--witness", OTHER_KEY]].concat());
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     }
-    assert!(printed(&world, &["status"]).contains("w1: cosigned "));
+    let status = printed(&world, &["status", "--json"]);
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    assert_eq!(status["witnesses"][0]["name"], "w1");
+    assert!(status["witnesses"][0]["cosigned_at"].is_string(), "{status}");
     assert!(daemon.stop().success());
     let requests = witness.take_requests();
     assert!(requests.iter().all(|(_, status)| [200, 404].contains(status)), "{requests:?}");
@@ -116,7 +120,8 @@ async fn checkpoint_is_cosigned_as_the_log_grows() {
     assert!(files.len() >= 2 && files.iter().any(|path| is_cosigned(&file(path))), "{files:?}");
     let last = files.iter().find(|path| file(path).contains(&format!("\n{}\n", witness.held())));
     assert!(is_cosigned(&file(last.expect("the last checkpoint is in the folder"))));
-    assert!(world.service_log().contains("cosigned checkpoint of the log"));
+    let last = [&format!("size={}", witness.held()), "witness.example/w1"];
+    assert!(is_logged(&world, "INFO", &last), "{}", world.service_log());
 
     // a start learns the size at the witness, and proves that it continues this log
     let (held, daemon) = (witness.held(), world.serve().await);
@@ -176,8 +181,7 @@ async fn older_or_different_log_than_that_of_a_witness_is_refused() {
     fs::rename(world.state(), &newer).expect("the rename succeeds");
     copy(&older, &world.state());
     let refusal = error_line(world.command());
-    assert!(refusal.contains("is an older copy"), "{refusal}");
-    assert!(refusal.contains("remove `checkpoints.witnesses.w1`"), "{refusal}");
+    insta::assert_snapshot!("older_copy_than_the_witness_has_cosigned", without_numbers(&refusal));
 
     // the older copy gets other entries while no witness is configured
     let config = mem::take(&mut world.config);
@@ -189,7 +193,8 @@ async fn older_or_different_log_than_that_of_a_witness_is_refused() {
     }
     assert!(daemon.stop().success());
     world.config = config;
-    assert!(error_line(world.command()).contains("are not those that the witness has cosigned"));
+    let refusal = error_line(world.command());
+    insta::assert_snapshot!("other_entries_than_the_witness_has_cosigned", without_numbers(&refusal));
 
     fs::remove_dir_all(world.state()).expect("the removal succeeds");
     fs::rename(&newer, world.state()).expect("the rename succeeds");
@@ -220,11 +225,11 @@ async fn conflict_that_is_found_late_stops_new_work_until_it_is_solved() {
     witness.set_fault(None);
     eventually("the conflict is found", async || get(routes, "/readyz").await.status == 503).await;
     let reasons = document(&get(routes, "/readyz").await)["reasons"].to_string();
-    assert!(reasons.contains("conflicts with the witness w1"), "{reasons}");
+    assert!(reasons.contains("log_conflict") && reasons.contains("w1"), "{reasons}");
     assert_eq!(read_metric(routes, "oracled_witness_conflict{witness=\"w1\"}").await, 1.0);
     problem(&post(routes, "/v1/verdicts/cs_3", &submission(GOOD)).await, 503, "storage_unavailable");
     assert_eq!(get(routes, "/v1/verdicts/cs_2").await.status, 200, "reads continue");
-    assert!(world.service_log().contains("the log does not continue that of the witness"));
+    assert!(is_logged(&world, "ERROR", &["w1"]), "{}", world.service_log());
 
     // an operator of the witness has removed its record of the log
     witness.forget();
@@ -276,7 +281,7 @@ async fn conflict_that_a_witness_reports_once_stops_nothing() {
         eventually("it cosigns again", async || witness_report(control).await["failure"].is_null()).await;
         assert_eq!(get(routes, "/readyz").await.status, 200, "{fault:?}");
     }
-    assert!(!world.service_log().contains("the log does not continue that of the witness"));
+    assert!(!is_logged(&world, "ERROR", &["w1"]), "{}", world.service_log());
     assert!(daemon.stop().success());
 }
 
@@ -291,7 +296,7 @@ async fn conflicts_of_two_witnesses_stop_new_work() {
         witness.set_fault(Some(WitnessFault::Longer));
     }
     let refusal = error_line(world.command());
-    assert!(refusal.contains("remove `checkpoints.witnesses.w1`"), "{refusal}");
+    insta::assert_snapshot!("conflicts_of_two_witnesses", without_numbers(&refusal));
 }
 
 #[tokio::test]
@@ -314,7 +319,11 @@ async fn replaced_newest_checkpoint_is_noticed_by_that_of_the_day() {
     let newest = names.min_by_key(|name| name.len()).expect("a checkpoint");
     fs::copy(older_dir.join(&newest), dir.join(&newest)).expect("the copy succeeds");
     let refusal = error_line(world.command());
-    assert!(refusal.contains("is an older copy") && refusal.contains("*.checkpoint aside"), "{refusal}");
+    let log = newest.to_str().and_then(|name| name.split('.').next()).expect("the name of the log");
+    insta::assert_snapshot!(
+        "older_copy_than_the_checkpoint_of_the_day",
+        without_numbers(&stable(&world, &refusal).replace(log, "LOG"))
+    );
 
     // the instruction works
     let aside = world.path("aside");

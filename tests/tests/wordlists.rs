@@ -64,7 +64,8 @@ async fn wordlist_is_checked_listed_and_immutable_under_its_version() {
     let applied = world.ctl_in_thread(&["apply", "-f", &file]).await;
     assert!(applied.status.success(), "{applied:?}");
     let newest = world.ctl_in_thread(&["get", "wordlist", "clinic"]).await;
-    assert!(String::from_utf8_lossy(&newest.stdout).contains("version: 3"), "{newest:?}");
+    let newest = String::from_utf8(newest.stdout).expect("UTF-8");
+    assert!(newest.lines().any(|line| line == "version: 3"), "{newest}");
 }
 
 #[tokio::test]
@@ -97,7 +98,7 @@ async fn synonyms_abbreviations_and_units_support_a_claim() {
         ["rules", "check", &text, "--facts", &facts, "--rules", "RULE-PREC-013", "--wordlist", "clinic"];
     let checked = world.ctl_in_thread(&args).await;
     let shown = String::from_utf8_lossy(&checked.stdout);
-    assert!(shown.contains("read with word list clinic@1") && shown.contains("synonym"), "{checked:?}");
+    assert!(shown.contains("clinic@1") && shown.contains("synonym"), "{checked:?}");
 }
 
 #[tokio::test]
@@ -189,7 +190,8 @@ async fn verdict_is_checked_with_the_version_of_its_first_check() {
     problem(&post(routes, "/v1/verdicts/cs_2", &submission(verdict)).await, 422, "rules_rejected");
     let without_facts = json!({"tier": "quick", "query": "?", "raw": verdict, "wordlist": "clinic"});
     let refused = problem(&post(routes, "/v1/verdicts/cs_3", &without_facts).await, 400, "invalid_request");
-    assert!(refused["detail"].to_string().contains("`wordlist` is given without `facts`"), "{refused}");
+    let detail = refused["detail"].to_string();
+    assert!(detail.contains("`wordlist`") && detail.contains("`facts`"), "{refused}");
 
     // a submission for the lost verdict, without facts, is checked by the check of the session
     purge_verdict(control, "cs_1").await;

@@ -13,7 +13,8 @@ fn load(file: &str, variables: &[(&str, &str)], flags: &DaemonFlags) -> Result<D
     fs::write(&path, file).expect("the file is written");
     let flags = DaemonFlags { config: Some(path), ..flags.clone() };
     let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-    config::load::<DaemonConfig>(&flags, variables).map_err(|error| error.to_string())
+    let folder = dir.path().display().to_string();
+    config::load::<DaemonConfig>(&flags, variables).map_err(|error| error.to_string().replace(&folder, "DIR"))
 }
 
 fn load_error(file: &str, variables: &[(&str, &str)]) -> String {
@@ -141,44 +142,21 @@ fn every_key_can_be_set_by_variable() {
 
 #[test]
 fn unknown_key_is_rejected_with_its_position_and_the_keys_it_may_mean() {
-    for (file, key, meant) in [
-        (
-            "contact = 'a@b'\nsokcet = '/x'",
-            "`sokcet` in ",
-            "oracled.toml, line 2, is not a key; remove it, or use `socket`",
-        ),
-        (
-            "[models.b]\nname = 'x'\nnmae = 'x'",
-            "`models.b.nmae`",
-            "line 3, is not a key; remove it, or use `models.b.name`",
-        ),
-        (
-            "[applications.a]\nuids = [1]\n[applications.a.gate.quick]\nhodl = []",
-            "`applications.a.gate.quick.hodl`",
-            "line 4,",
-        ),
-        (
-            "[ingestion.credentials.wb]\norigin = 'https://a'\ntokn_env = 'T'",
-            "`ingestion.credentials.wb.tokn_env`",
-            "`ingestion.credentials.wb.token_env`",
-        ),
-        ("sokcet = '/x'", "`sokcet`", "or use `socket`"),
-        ("[limits]\nbody = 1", "`limits.body`", "`limits.body_bytes`"),
-        ("[limit]\nidle_s = 1", "`limit.idle_s`", "or use `limits.idle_s`"),
-        ("body_bytes = 2000", "`body_bytes`", "or use `limits.body_bytes`"),
-        ("[limits]\ncontact = 'a@b'", "`limits.contact`", "or use `contact`"),
-        (
-            "[ingestion.credential.wb]\norigin = 'x'",
-            "`ingestion.credential.wb.origin`",
-            "or use `ingestion.credentials`",
-        ),
-        ("storage = 1", "`storage`", "`storage.hot_bytes`"),
+    insta::assert_snapshot!(load_errors(&[
+        "contact = 'a@b'\nsokcet = '/x'",
+        "[models.b]\nname = 'x'\nnmae = 'x'",
+        "[applications.a]\nuids = [1]\n[applications.a.gate.quick]\nhodl = []",
+        "[ingestion.credentials.wb]\norigin = 'https://a'\ntokn_env = 'T'",
+        "sokcet = '/x'",
+        "[limits]\nbody = 1",
+        "[limit]\nidle_s = 1",
+        "body_bytes = 2000",
+        "[limits]\ncontact = 'a@b'",
+        "[ingestion.credential.wb]\norigin = 'x'",
+        "storage = 1",
         // the constants of the crosscheck are not keys
-        ("phi = 0.1", "`phi`", "remove it"),
-    ] {
-        let error = load_error(file, &[]);
-        assert!(error.contains(key) && error.contains(meant) && error.contains("oracled.toml"), "{error}");
-    }
+        "phi = 0.1",
+    ]));
 }
 
 #[test]
@@ -218,7 +196,7 @@ fn file_that_is_not_utf8_is_refused_with_the_position() {
     fs::write(&path, b"contact = 'caf\xe9'").expect("the file is written");
     let flags = DaemonFlags { config: Some(path), ..DaemonFlags::default() };
     let error = config::load::<DaemonConfig>(&flags, []).expect_err("the file is not UTF-8").to_string();
-    assert!(error.contains("oracled.toml") && error.contains("first 14 bytes"), "{error}");
+    assert!(error.contains("oracled.toml") && error.contains("14"), "{error}");
 }
 
 #[test]
@@ -259,7 +237,10 @@ fn path_must_be_absolute_unless_a_flag_sets_it() {
     assert_eq!(config.state_dir, env::current_dir().expect("a current directory").join("x"));
     let flags = DaemonFlags { socket: Some("".into()), ..DaemonFlags::default() };
     let error = load("", &[("ORACLED_SOCKET", "/x")], &flags).expect_err("an empty path");
-    assert!(error.contains("`socket` is empty"), "the flag has the fault, not the variable: {error}");
+    assert!(
+        error.contains("`socket`") && !error.contains("ORACLED_SOCKET"),
+        "the flag has the fault, not the variable: {error}"
+    );
 }
 
 #[test]
@@ -274,8 +255,7 @@ fn number_that_does_not_fit_its_type_is_rejected_with_its_key() {
             "{error}"
         );
     }
-    let error = load_error("limits.idle_s = 99_999_999_999_999_999_999", &[]);
-    assert!(error.contains("64 bits") && error.contains("oracled.toml"), "{error}");
+    insta::assert_snapshot!(load_error("limits.idle_s = 99_999_999_999_999_999_999", &[]));
 }
 
 #[test]
@@ -337,103 +317,83 @@ fn misspelled_variable_is_refused_with_the_variables_that_are_allowed() {
     }
 }
 
-/// Checks that the error of each file contains its text.
-fn check_rejections(cases: &[(&str, &str)]) {
-    for (file, message) in cases {
-        let error = load_error(file, &[]);
-        assert!(error.contains(message), "{file}: {error}");
-    }
+/// The errors of these files, for a snapshot.
+fn load_errors(files: &[&str]) -> String {
+    files.iter().map(|file| load_error(file, &[])).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn value_of_a_wrong_type_is_rejected_with_its_key() {
-    check_rejections(&[
-        ("limits.idle_s = '7'", "`limits.idle_s` is a string; allowed: an integer, 1 to 3600"),
-        ("limits.idle_s = 7.0", "`limits.idle_s` is 7.0; allowed: an integer, 1 to 3600"),
-        ("limits.idle_s = 2026-11-22", "`limits.idle_s` is a string; allowed: an integer, 1 to 3600"),
-        ("limits.idle_s = {a = 1}", "`limits.idle_s` is a table; allowed: an integer, 1 to 3600"),
-        ("limits.connections = false", "`limits.connections` is false; allowed: an integer, 1 to 1000000"),
-        ("health.failure_threshold = 5_000_000_000", "is 5000000000; allowed: 1 to 4294967295"),
-        ("health.circuit_breaker_enabled = 1", "is a number; allowed: true, false"),
-        ("contact = 5", "`contact` is a number; allowed: a string"),
-        ("contact = true", "`contact` is true; allowed: a string"),
-        ("contact = nan", "`contact` is not a number; allowed: a string"),
-        ("socket_mode = 660", "`socket_mode` is a number; allowed: a string"),
-        ("model.original_temperature = '1'", "is a string; allowed: a number, 0 to 2"),
-        ("model.takes_top_k = 'yes'", "`model.takes_top_k` is a string; allowed: true, false"),
-        ("gate.unexpected_fields = 'keep'", "is an unknown word; allowed: strip, refuse, deliver"),
-        ("rules.profile = 'RULE-PREC-001'", "`rules.profile` is a string; allowed: a list of strings"),
-        ("rules.profile = [1]", "`rules.profile` is a list with other values; allowed: a list of strings"),
-        ("ingestion.allow_local = 5", "`ingestion.allow_local` is a number; allowed: a list of strings"),
-        ("ingestion.credentials.wb = 's3cret'", "`ingestion.credentials.wb` is a string; allowed: a table"),
-        ("ingestion.credentials.wb.origin = 5", "`ingestion.credentials.wb.origin` is a number; allowed: "),
-    ]);
+    insta::assert_snapshot!(load_errors(&[
+        "limits.idle_s = '7'",
+        "limits.idle_s = 7.0",
+        "limits.idle_s = 2026-11-22",
+        "limits.idle_s = {a = 1}",
+        "limits.connections = false",
+        "health.failure_threshold = 5_000_000_000",
+        "health.circuit_breaker_enabled = 1",
+        "contact = 5",
+        "contact = true",
+        "contact = nan",
+        "socket_mode = 660",
+        "model.original_temperature = '1'",
+        "model.takes_top_k = 'yes'",
+        "gate.unexpected_fields = 'keep'",
+        "rules.profile = 'RULE-PREC-001'",
+        "rules.profile = [1]",
+        "ingestion.allow_local = 5",
+        "ingestion.credentials.wb = 's3cret'",
+        "ingestion.credentials.wb.origin = 5",
+    ]));
 }
 
 #[test]
 fn value_that_is_not_allowed_is_rejected_with_its_key() {
-    check_rejections(&[
-        ("limits.body_bytes = 'big'", "limits.body_bytes"),
-        ("limits.body_bytes = 3", "`limits.body_bytes` is 3; allowed: 1024 to 67108864"),
-        ("limits.session_id_chars = 256", "`limits.session_id_chars` is 256; allowed: 1 to 255"),
-        ("limits.idle_s = 0", "`limits.idle_s` is 0; allowed: 1 to 3600"),
-        ("limits.idle_s = -1", "limits.idle_s"),
-        ("limit = {}", "`limit` in "),
-        ("state_dir = \"/a\\u0000b\"", "`state_dir` is a string with a NUL character; allowed: "),
-        (
-            "socket_group = 'no-such-group'",
-            "`socket_group` is `no-such-group`, which does not exist; allowed: ",
-        ),
-        ("log_format = 'xml'", "`log_format` is an unknown word; allowed: text, json"),
-        ("log_level = 'loud=very'", "`log_level` is `loud=very`"),
-        ("socket_mode = '0999'", "`socket_mode` is `0999`; allowed: three or four octal digits"),
-        ("socket_mode = '1'", "`socket_mode` is `1`"),
-        ("socket_mode = '+660'", "`socket_mode` is `+660`; allowed: three or four octal digits"),
-        ("socket = '/x'\ncontrol_socket = '/x'", "`control_socket` is /x; allowed: another path"),
-        ("control_socket = '/x'\nreview_socket = '/x'", "`review_socket` is /x; allowed: another path"),
-        ("socket = '/x'\nreview_socket = '/x'", "`review_socket` is /x; allowed: another path than `socket`"),
-        ("review_socket_mode = '0666'", "`review_socket_mode` is `0666`, which lets every user"),
-        ("state_dir = [1]", "state_dir"),
-        ("mail.transport = 'pigeon'", "`mail.transport` is an unknown word; allowed: none, http, smtp"),
-        ("mail.smtp_tls = 'maybe'", "an unknown word; allowed: auto, starttls, implicit, none"),
-        (
-            "mail.base_url = 'example.org'",
-            "`mail.base_url` is not an http or https URL; allowed: http:// or https://, and a host",
-        ),
-        ("mail.smtp_port = 0", "`mail.smtp_port` is 0; allowed: 1 to 65535"),
-        ("mail.hard_timeout_ms = 1", "`mail.hard_timeout_ms` is 1; allowed: 100 to 60000"),
-        ("mail.max_age_s = 1", "`mail.max_age_s` is 1; allowed: 60 to 2592000"),
-        ("mail.transport = 'smtp'", "`mail.smtp_host` is not set; allowed: the name of a mail server"),
-        ("mail = {transport = 'smtp', smtp_host = 'h.org:25'}", "`mail.smtp_host` is not a host"),
-        ("mail = {transport = 'smtp', smtp_host = 'h'}", "`mail.from` is not set; allowed: `name@domain`"),
-        ("mail = {transport = 'smtp', smtp_host = 'h', from = 'me'}", "`mail.from` is not a sender ("),
-        (
-            "mail = {transport = 'smtp', smtp_host = 'h', from = 'a@b.org', subject = \"a\\nb\"}",
-            "`mail.subject` is more than one line; allowed: one line",
-        ),
-        ("checkpoints.every_s = 0", "`checkpoints.every_s` is 0; allowed: 1 to 86400"),
-        (
-            "state_dir = '/s'\ncheckpoints.dir = '/s/checkpoints'",
-            "`checkpoints.dir` is /s/checkpoints; allowed: a folder outside of `state_dir`",
-        ),
-        (
-            "ingestion.max_payload_bytes = 0",
-            "`ingestion.max_payload_bytes` is 0; allowed: 1 to 1099511627776",
-        ),
-        ("ingestion.connect_s = 0", "`ingestion.connect_s` is 0; allowed: 1 to 300"),
-        ("ingestion.idle_s = 0", "`ingestion.idle_s` is 0; allowed: 1 to 3600"),
-        ("ingestion.pull_s = 90000", "`ingestion.pull_s` is 90000; allowed: 1 to 86400"),
-        ("ingestion.runs_at_once = 65", "`ingestion.runs_at_once` is 65; allowed: 1 to 64"),
-        (
-            "ingestion.refresh_s = 30",
-            "`ingestion.refresh_s` is 30; allowed: 0 to 29: a second less than `limits.request_s`",
-        ),
-        ("limits.request_s = 5\nmodel.provider = 'none'", "`ingestion.refresh_s` is 10; allowed: 0 to 4: "),
-        ("ingestion.allow = 1", "`ingestion.allow`"),
-        ("= nonsense", "oracled.toml"),
-    ]);
+    insta::assert_snapshot!(load_errors(&[
+        "limits.body_bytes = 'big'",
+        "limits.body_bytes = 3",
+        "limits.session_id_chars = 256",
+        "limits.idle_s = 0",
+        "limits.idle_s = -1",
+        "limit = {}",
+        "state_dir = \"/a\\u0000b\"",
+        "socket_group = 'no-such-group'",
+        "log_format = 'xml'",
+        "log_level = 'loud=very'",
+        "socket_mode = '0999'",
+        "socket_mode = '1'",
+        "socket_mode = '+660'",
+        "socket = '/x'\ncontrol_socket = '/x'",
+        "control_socket = '/x'\nreview_socket = '/x'",
+        "socket = '/x'\nreview_socket = '/x'",
+        "review_socket_mode = '0666'",
+        "state_dir = [1]",
+        "mail.transport = 'pigeon'",
+        "mail.smtp_tls = 'maybe'",
+        "mail.base_url = 'example.org'",
+        "mail.smtp_port = 0",
+        "mail.hard_timeout_ms = 1",
+        "mail.max_age_s = 1",
+        "mail.transport = 'smtp'",
+        "mail = {transport = 'smtp', smtp_host = 'h.org:25'}",
+        "mail = {transport = 'smtp', smtp_host = 'h'}",
+        "mail = {transport = 'smtp', smtp_host = 'h', from = 'me'}",
+        "mail = {transport = 'smtp', smtp_host = 'h', from = 'a@b.org', subject = \"a\\nb\"}",
+        "checkpoints.every_s = 0",
+        "state_dir = '/s'\ncheckpoints.dir = '/s/checkpoints'",
+        "ingestion.max_payload_bytes = 0",
+        "ingestion.connect_s = 0",
+        "ingestion.idle_s = 0",
+        "ingestion.pull_s = 90000",
+        "ingestion.runs_at_once = 65",
+        "ingestion.refresh_s = 30",
+        "limits.request_s = 5\nmodel.provider = 'none'",
+        "ingestion.allow = 1",
+    ]));
+    assert!(load_error("= nonsense", &[]).contains("oracled.toml"));
     let long = format!("socket = '/{}'", "x".repeat(107));
-    assert!(load_error(&long, &[]).contains("of 108 bytes; allowed: an absolute path of at most 107 bytes"));
+    let error = load_error(&long, &[]);
+    assert!(error.contains("108") && error.contains("107"), "{error}");
     let error = load_error("", &[("ORACLED_LIMITS__IDLE_S", "soon")]);
     assert!(error.contains("limits.idle_s"), "{error}");
 }
@@ -442,7 +402,7 @@ fn value_that_is_not_allowed_is_rejected_with_its_key() {
 fn missing_configuration_file_is_an_error() {
     let flags = DaemonFlags { config: Some("/no/such/file.toml".into()), ..DaemonFlags::default() };
     let error = config::load::<DaemonConfig>(&flags, []).expect_err("the file is missing").to_string();
-    assert!(error.contains("the file /no/such/file.toml does not exist"), "{error}");
+    assert!(error.contains("/no/such/file.toml"), "{error}");
 }
 
 #[test]
@@ -453,12 +413,11 @@ fn rules_profile_is_a_list_of_distinct_known_rules() {
         profile.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["RULE-CONT-001", "RULE-PREC-002"]
     );
-    let error = load_error("[rules]\nprofile = ['RULE-PREC-1']", &[]);
-    assert!(error.contains("not a rule; allowed: RULE-PREC-001, "), "{error}");
-    let error = load_error("[rules]\nprofile = []", &[]);
-    assert!(error.contains("`rules.profile` is empty; allowed: at least one rule"), "{error}");
-    let error = load_error("", &[("ORACLED_RULES__PROFILE", "RULE-PREC-001,RULE-PREC-001")]);
-    assert!(error.contains("`RULE-PREC-001` twice"), "{error}");
+    let unknown = load_error("[rules]\nprofile = ['RULE-PREC-1']", &[]);
+    let unknown = unknown.split_once("RULE-PREC-001, ").expect("the allowed rules are listed").0;
+    let none = load_error("[rules]\nprofile = []", &[]);
+    let twice = load_error("", &[("ORACLED_RULES__PROFILE", "RULE-PREC-001,RULE-PREC-001")]);
+    insta::assert_snapshot!([unknown, &none, &twice].join("\n"));
 }
 
 #[test]
@@ -470,10 +429,9 @@ fn allow_local_is_a_list_of_networks() {
     assert_eq!(ranges(load("", &variables, &DaemonFlags::default()).expect("a valid configuration")), listed);
     assert_eq!(listed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "fd00::/8"]);
     assert!(ranges(DaemonConfig::default()).is_empty());
-    for bad in ["['10.0.0.1']", "['10.0.0.0/33']", "['intranet']", "['']"] {
-        let error = load_error(&format!("ingestion.allow_local = {bad}"), &[]);
-        assert!(error.contains("not a range of addresses; allowed: 10.0.0.0/8, fd00::/8"), "{error}");
-    }
+    let bad = ["['10.0.0.1']", "['10.0.0.0/33']", "['intranet']", "['']"];
+    let bad = bad.map(|list| format!("ingestion.allow_local = {list}"));
+    insta::assert_snapshot!(load_errors(&bad.each_ref().map(String::as_str)));
 }
 
 #[test]
@@ -497,8 +455,8 @@ fn keys_of_a_credential_decide_its_kind() {
         let printed = serde_json::to_value(&config).expect("plain data");
         assert_eq!(serde_json::from_value::<DaemonConfig>(printed).expect("a valid configuration"), config);
     }
+    let unclear = of("header = 'X-Key'").expect_err("a header without its key");
     for keys in [
-        "header = 'X-Key'",
         "header = 'X-Key'\nkey_file = '/k'\nkey_env = 'K'",
         "header = 'X-Key'\nkey_file = '/k'\ntoken_env = 'T'",
         "key_file = '/k'",
@@ -511,23 +469,20 @@ fn keys_of_a_credential_decide_its_kind() {
         "",
     ] {
         let error = of(keys).expect_err("an invalid credential");
-        assert!(error.contains("ingestion.credentials.wb-1"), "{error}");
-        assert!(
-            error.contains("allowed: `header` with one of `key_file` and `key_env`; "),
-            "{keys}: {error}"
-        );
+        assert_eq!(error, unclear, "{keys}");
     }
-    for (keys, message) in [
-        ("", "`origin` is missing"),
-        ("origin = 'example.org'\n", "`origin` is not an origin; allowed: https://host or https://host:port"),
-        ("origin = 'https://u:s3cret@example.org'\n", "`origin` is not an origin; allowed: "),
-        ("origin = 'https://example.org/data'\n", "`origin` is not an origin; allowed: "),
+    let mut errors = unclear;
+    for keys in [
+        "",
+        "origin = 'example.org'\n",
+        "origin = 'https://u:s3cret@example.org'\n",
+        "origin = 'https://example.org/data'\n",
     ] {
-        let error = load_error(&format!("{HEAD}{keys}token_env = 'T'"), &[]);
-        assert!(error.contains(message) && !error.contains("s3cret"), "{keys}: {error}");
+        errors = errors + "\n" + &load_error(&format!("{HEAD}{keys}token_env = 'T'"), &[]);
     }
-    let error = of("password = 's3cret'").expect_err("an unknown key");
-    assert!(error.contains("`ingestion.credentials.wb-1.password`") && !error.contains("s3cret"), "{error}");
-    let error = load_error("[ingestion.credentials.WB]\norigin = 'https://a'\ntoken_env = 'T'", &[]);
-    assert!(error.contains("`WB` is not an id"), "{error}");
+    let unknown = of("password = 's3cret'").expect_err("an unknown key");
+    let no_id = load_error("[ingestion.credentials.WB]\norigin = 'https://a'\ntoken_env = 'T'", &[]);
+    let errors = [errors, unknown, no_id].join("\n");
+    assert!(!errors.contains("s3cret"), "{errors}");
+    insta::assert_snapshot!(errors);
 }

@@ -212,19 +212,7 @@ async fn each_unexpected_result_is_listed_with_its_offending_words() {
     ];
     let (shown, ended) = world.eval_text(&text.concat(), false).await;
     assert_eq!(exit_code(&ended), 1, "{ended:?}");
-    for expected in [
-        "`always` must not be found, and is there",
-        "»always«",
-        "note: seen on page\\n7",
-        "the verdict is PASS; expected FAIL",
-        "RULE-PREC-001  did not fail, but was expected to",
-        "RULE-PREC-003  failed, but was not expected to",
-        "the rule could not be evaluated: it is broken",
-        "4 cases: 0 agree (0.0 %), 1 false pass, 1 false failure, 1 failed by other rules, 1 ended in ERROR; ",
-    ] {
-        assert!(shown.contains(expected), "{expected}: {shown}");
-    }
-    assert!(!shown.contains("the verdict is FAIL"), "{shown}");
+    insta::assert_snapshot!("failed_cases_with_their_violations", without_rate(&shown));
     assert_eq!(shown.matches("note: ").count(), 1, "a blank note is none: {shown}");
     // an expected failure is not listed as a violation
     assert_eq!(shown.matches("»always«").count(), 2, "{shown}");
@@ -232,7 +220,17 @@ async fn each_unexpected_result_is_listed_with_its_offending_words() {
     let (shown, ended) =
         world.eval_text(&(text.concat() + &case(json!({"context": "problem"}))), false).await;
     assert_eq!(exit_code(&ended), 5, "{ended:?}");
-    assert!(shown.contains("line 5") && shown.contains("`facts` is \\u{1b}[2J\n"), "{shown}");
+    let problem = shown.lines().find(|line| line.contains("\\u{1b}[2J")).expect("the problem, escaped");
+    insta::assert_snapshot!("line_that_is_not_a_case", problem);
+}
+
+/// An output without the time it took, which ends its last line.
+fn without_rate(shown: &str) -> String {
+    let lines = shown.trim_end().lines().map(|line| match line.split_once(" cases: ") {
+        Some(_) => line.rsplit_once("; ").map_or(line, |(counts, _)| counts),
+        None => line,
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
@@ -273,23 +271,16 @@ async fn invalid_line_is_reported_and_the_others_are_evaluated() {
     let text = format!("{}[]\n{long}\n{}{{\"facts\":[]}}\n", case(json!({})), case(json!({})));
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 5);
-    assert!(ended.unwrap_err().to_string().ends_with("cases.ndjson: 3 lines are not cases"));
-    for expected in [
-        "2 cases: 2 agree (100.0 %), 0 false passes, 0 false failures; 3 lines are not cases; ",
-        "line 2",
-        "line 3",
-        "line 5",
-        "longer than 4 MiB",
-    ] {
-        assert!(shown.contains(expected), "{expected}: {shown}");
-    }
+    let error = ended.unwrap_err().to_string();
+    let error = &error[error.find("cases.ndjson").expect("the name of the file")..];
+    insta::assert_snapshot!("lines_that_are_not_cases", format!("{}\n{error}", without_rate(&shown)));
     // the exit status is the same if no line is a case
     let (_, ended) = world.eval_text(&"nonsense\n".repeat(1000), false).await;
     assert_eq!(exit_code(&ended), 5);
     for empty in ["", "\n \n"] {
         let (shown, ended) = world.eval_text(empty, false).await;
         assert!(shown.is_empty() && exit_code(&ended) == 5, "{shown}");
-        assert!(ended.unwrap_err().to_string().contains("has no case"));
+        assert!(ended.unwrap_err().to_string().contains("cases.ndjson"));
     }
 }
 
@@ -430,6 +421,9 @@ async fn listed_cases_and_categories_are_bounded() {
         (0..1500).map(|n| case(json!({"category": format!("c{n}"), "context": "FAIL"}))).collect();
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 1);
-    assert!(shown.contains("500 more are not listed"), "{shown}");
-    assert!(shown.contains("other categories") && shown.lines().count() < 1200, "{shown}");
+    assert!(shown.lines().count() < 1200, "{shown}");
+    let counts = without_rate(&shown);
+    let is_left_out = |line: &&str| line.starts_with("500 ") || line.starts_with("other ");
+    let left_out: Vec<_> = counts.lines().map(str::trim).filter(is_left_out).collect();
+    insta::assert_snapshot!("cases_and_categories_that_are_left_out", left_out.join("\n"));
 }

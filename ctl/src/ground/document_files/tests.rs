@@ -62,10 +62,10 @@ fn document_that_expands_beyond_the_limits_is_rejected_in_plain_words() {
     let many = format!("{POLICY}a: &a x\nb: [{}]\n", ["*a"; 200].join(","));
     for text in [bomb, many] {
         let fault = only_fault(&text);
-        assert!(fault.contains("too many values or aliases") && !fault.contains(" at line "), "{fault}");
+        insta::assert_snapshot!("fault_of_a_document_with_too_many_values", fault);
     }
     let deep = format!("{POLICY}a: {}{}\n", "[".repeat(100), "]".repeat(100));
-    assert!(only_fault(&deep).contains("nested too deeply"));
+    insta::assert_snapshot!("fault_of_a_document_that_is_nested_too_deeply", only_fault(&deep));
 }
 
 #[test]
@@ -88,10 +88,10 @@ fn word_in_place_of_an_object_is_reported_in_plain_words() {
     *pipeline.pointer_mut("/pipeline/retrieval/format").expect("a pipeline has a format") = "csv".into();
     let members = pipeline.as_object().expect("an object").iter();
     let yaml: String = members.map(|(name, value)| format!("{name}: {value}\n")).collect();
-    for text in [pipeline.to_string(), yaml] {
-        let fault = only_fault(&text);
-        assert!(fault.contains("an object") && !fault.contains("variant"), "{fault}");
-    }
+    insta::assert_snapshot!(
+        "fault_of_a_text_for_an_object",
+        [pipeline.to_string(), yaml].map(|text| only_fault(&text)).join("\n")
+    );
 }
 
 #[test]

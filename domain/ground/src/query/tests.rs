@@ -194,11 +194,11 @@ fn filter_number_is_exact_or_rejected() {
     ] {
         let fault = eq(value, "0").unwrap_err();
         let quoted: String = value.chars().take(80).collect();
-        assert!(fault.contains(&format!("the number {quoted}")) && fault.contains("as a text"), "{fault}");
+        assert!(fault.contains(&quoted), "{fault}");
     }
     let list = r#"{"axis": "amount", "operator": "in", "value": [1, "x", 36893488147419103233]}"#;
     let fault = serde_json::from_str::<QueryFilter>(list).unwrap_err().to_string();
-    assert!(fault.contains("the number 36893488147419103233"), "{fault}");
+    assert!(fault.contains("36893488147419103233"), "{fault}");
     assert!(eq("1e400", "0").is_err());
 }
 

@@ -89,30 +89,24 @@ fn subject_is_one_short_line_without_control_characters() {
 
 #[test]
 fn template_with_unknown_variable_is_rejected_with_part_line_and_remedy() {
-    let unknown = fault("Hello,\n{{ customer }}");
-    for part in ["`mails.verdict.text`, line 2", "`customer`", "one of session_id, tier,", "tier quick"] {
-        assert!(unknown.contains(part), "{part} in {unknown}");
-    }
-    // in a branch that no sample reaches
-    let hidden = fault("Hello,\n{% if verdict_label == 'RED' %}\n{{ customer }}{% endif %}");
-    assert!(hidden.contains("line 3") && hidden.contains("`customer`"), "{hidden}");
-    assert!(fault("{% if disclaimr %}x{% endif %}").contains("`disclaimr`"));
-    let member = fault("{{ verdict.breakdown.Stability.analysis }}");
-    assert!(member.contains("tier quick") && member.contains("breakdown.Stability"), "{member}");
-    assert!(fault("{% include 'x' %}").contains("include"));
+    let texts = [
+        "Hello,\n{{ customer }}",
+        // in a branch that no sample reaches
+        "Hello,\n{% if verdict_label == 'RED' %}\n{{ customer }}{% endif %}",
+        "{% if disclaimr %}x{% endif %}",
+        "{{ verdict.breakdown.Stability.analysis }}",
+        "{% include 'x' %}",
+    ];
+    insta::assert_snapshot!(texts.map(fault).join("\n"));
 }
 
 #[test]
 fn template_with_broken_syntax_or_endless_loop_is_rejected() {
-    let broken = fault("a\nb\n{% if tier %}");
-    assert!(broken.contains("`mails.verdict.text`, line 3: syntax error"), "{broken}");
-    assert!(fault("{{ query|shout }}").contains("shout"));
     let each = "{% for c in session_id %}";
     let many = each.repeat(7) + &"{% endfor %}".repeat(7);
-    assert!(fault(&many).contains("20000 steps"), "{}", fault(&many));
     let long = each.repeat(3) + &"x".repeat(50_000) + &"{% endfor %}".repeat(3);
-    assert!(fault(&long).contains("1048576 bytes"), "{}", fault(&long));
-    assert!(fault("{{ query // 2 }}").contains("`query // 2`"), "{}", fault("{{ query // 2 }}"));
+    let texts = ["a\nb\n{% if tier %}", "{{ query|shout }}", &many, &long, "{{ query // 2 }}"];
+    insta::assert_snapshot!(texts.map(fault).join("\n"));
 }
 
 #[test]

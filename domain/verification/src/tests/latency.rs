@@ -281,7 +281,7 @@ fn answer_without_version_and_hash_counts_one_tier_lower() {
     let envelope = decide(&inputs);
     let evidence = serde_json::to_value(&envelope.axes["dose"].evidence).expect("the value serializes");
     assert_eq!(evidence[0]["record"]["oracle_tier"], "secondary");
-    assert!(envelope.warnings[0].contains("neither a version nor a hash, and counts as secondary"));
+    insta::assert_snapshot!("warning_of_an_answer_without_version_and_hash", envelope.warnings.join("\n"));
     // either is enough
     answer_of(&mut inputs, "lab-a").record.source_version = Some("7".into());
     assert_eq!(decide(&inputs).warnings, Vec::<String>::new());

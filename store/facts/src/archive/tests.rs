@@ -68,9 +68,14 @@ fn owner() -> FileOwner {
 
 fn damage(error: StoreError) -> String {
     match error {
-        StoreError::SourceFile { .. } => error.to_string(),
+        StoreError::SourceFile { kind: SourceFileKind::Payload, .. } => error.to_string(),
         other => panic!("it should be damage: {other}"),
     }
+}
+
+/// A fault without the folder and the digest in the name of the file.
+fn without_names(dir: &TempDir, fault: &str, sha256: &Sha256Hex) -> String {
+    fault.replace(&dir.path().display().to_string(), "DIR").replace(sha256.as_str(), "SHA256")
 }
 
 /// Text like a table's, with `size_bytes` bytes and no repetition.
@@ -123,8 +128,7 @@ proptest! {
         bytes[at] ^= 1 << bit;
         fs::write(&path, &bytes).expect("the write succeeds");
         let detail = damage(open(&dir, &archived).and_then(|archive| archive.verify()).expect_err("the data is damaged"));
-        let named = format!("source people: the archived payload {} is damaged at byte ", path.display());
-        prop_assert!(detail.starts_with(&named) && detail.contains("; ingest the release again"), "{}", detail);
+        prop_assert!(detail.contains(&path.display().to_string()), "{}", detail);
     }
 
     #[test]
@@ -245,7 +249,7 @@ fn missing_chunk_is_damage_of_the_payload_that_needs_it() {
     let second = archive_in(&dir, &payloads[1], LONG, &[&first]);
     fs::remove_file(path(dir.path(), &first.sha256)).expect("the file exists");
     let detail = damage(open(&dir, &second).expect_err("a chunk is missing"));
-    assert!(detail.contains(second.sha256.as_str()) && detail.contains("is missing"), "{detail}");
+    insta::assert_snapshot!(without_names(&dir, &detail, &second.sha256));
 }
 
 #[test]
@@ -286,7 +290,9 @@ fn damaged_chunk_is_reported_and_other_chunks_are_readable() {
     assert_eq!(archive.slice(0, 10).expect("the range is readable"), payload[..10]);
     assert_eq!(archive.slice(last as u64, 10).expect("the range is readable"), payload[last..]);
     let named = damage(archive.verify().expect_err("the data is damaged"));
-    assert!(named.contains("the checksum of"), "{named}");
+    let (_, fault) = named.split_once(" at byte ").expect("the position of the fault");
+    let fault = fault.trim_start_matches(char::is_numeric);
+    insta::assert_snapshot!(fault.replace(char::is_numeric, "N"));
     let mut read = Vec::new();
     let error = archive.reader().read_to_end(&mut read).expect_err("the data is damaged");
     assert!(!read.is_empty() && payload.starts_with(&read));
@@ -330,7 +336,7 @@ fn open_rejects_a_renamed_payload() {
     let other = Sha256Hex::of(b"other");
     fs::rename(path(dir.path(), &archived.sha256), path(dir.path(), &other)).expect("the rename succeeds");
     let detail = damage(ArchivedPayload::open(dir.path(), &other, &owner()).expect_err("it is another"));
-    assert!(detail.contains("is another file"), "{detail}");
+    insta::assert_snapshot!(without_names(&dir, &detail, &other));
 }
 
 #[test]
@@ -360,7 +366,7 @@ fn slice_rejects_a_decompression_bomb() {
     fs::write(path(dir.path(), &sha256), file).expect("the write succeeds");
     let archive = ArchivedPayload::open(dir.path(), &sha256, &owner()).expect("the file opens");
     let detail = damage(archive.slice(0, 1).expect_err("the payload is too large"));
-    assert!(detail.contains("does not decompress"), "{detail}");
+    insta::assert_snapshot!(without_names(&dir, &detail, &sha256));
 }
 
 #[test]

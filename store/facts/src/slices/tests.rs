@@ -446,7 +446,8 @@ fn path_without_a_list_fails_with_the_path() {
 #[test]
 fn second_list_under_the_same_name_fails() {
     let (before, message) = failure(&json("/a/b"), br#"{"a":{"b":[{}],"\u0062":[{}]}}"#);
-    assert!(before == 1 && message.contains("a second time"), "{message}");
+    assert_eq!(before, 1, "{message}");
+    insta::assert_snapshot!(message);
 }
 
 #[test]
@@ -454,8 +455,8 @@ fn values_beside_the_list_have_a_depth_limit() {
     let nested =
         |levels: usize| format!("{{\"a\":{}{},\"data\":[]}}", "[".repeat(levels), "]".repeat(levels));
     assert_eq!(cut(&json("/data"), nested(63).as_bytes()), []);
-    assert!(failure(&json("/data"), nested(64).as_bytes()).1.contains("no further level"));
-    assert!(failure(&json("/data"), nested(1_000_000).as_bytes()).1.contains("no further level"));
+    let messages = [64, 1_000_000].map(|levels| failure(&json("/data"), nested(levels).as_bytes()).1);
+    insta::assert_snapshot!(messages.join("\n"));
 }
 
 /// The beginning of a payload, then the same byte without end. It counts the bytes that were read.
@@ -527,7 +528,7 @@ fn columns_are_limited_and_extra_fields_reject_only_one_record() {
     assert!(slice_payload(&csv(), header(MAX_COLUMNS).as_bytes(), SliceLimits::default()).is_ok());
     let error =
         slice_payload(&csv(), header(MAX_COLUMNS + 1).as_bytes(), SliceLimits::default()).unwrap_err();
-    assert!(error.to_string().contains("4097 columns"), "{error}");
+    assert!(error.to_string().contains("4097"), "{error}");
     let payload = format!("a,b\n{}\n1,2\n", ",".repeat(1_000_000));
     let found: Vec<_> = slice_payload(&csv(), payload.as_bytes(), SliceLimits::default())
         .unwrap()
@@ -540,9 +541,8 @@ fn columns_are_limited_and_extra_fields_reject_only_one_record() {
 #[test]
 fn payload_that_ends_within_quotes_fails() {
     let (before, message) = failure(&csv(), b"a,b\n1,2\n3,\"4\n5,6\n");
-    assert!(before == 1 && message.contains("begins at byte 8"), "{message}");
-    let (_, message) = failure(&csv(), b"a\n\"1\r\n");
-    assert!(message.contains("begins at byte 2"), "{message}");
+    assert_eq!(before, 1, "{message}");
+    insta::assert_snapshot!(message + "\n" + &failure(&csv(), b"a\n\"1\r\n").1);
 }
 
 #[test]
@@ -713,7 +713,7 @@ fn names_of_the_format_and_of_the_payload_are_equal_in_all_unicode_forms() {
         );
     }
     let (_, message) = failure(&csv(), format!("{NFC},b,{NFD}\n1,2,3\n").as_bytes());
-    assert!(message.contains("columns 1 and 3"), "{message}");
+    insta::assert_snapshot!(message);
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn owner() -> FileOwner {
 
 fn damage(error: StoreError) -> String {
     match error {
-        StoreError::SourceFile { .. } => error.to_string(),
+        StoreError::SourceFile { kind: SourceFileKind::Facts, .. } => error.to_string(),
         other => panic!("it should be damage: {other}"),
     }
 }
@@ -135,9 +135,7 @@ proptest! {
         fs::write(&path, &bytes).expect("the write succeeds");
         let verified = open(&path).and_then(|file| file.verify(&mut |_| Ok(())));
         let detail = damage(verified.expect_err("the data is damaged"));
-        let named = format!("source people: the file of facts {} is damaged at byte ", path.display());
-        prop_assert!(detail.starts_with(&named), "{}", detail);
-        prop_assert!(detail.contains("oraclectl source rebuild people"), "{}", detail);
+        prop_assert!(detail.contains(&path.display().to_string()), "{}", detail);
     }
 
     #[test]
@@ -346,17 +344,15 @@ fn sorted_writer_reports_a_full_disk_as_unavailable() {
     let mut writer = SortedWriter::with_file(path, full);
     writer.push(b"key", b"value").expect("the write succeeds");
     let refused = writer.finish().expect_err("there is no room");
-    assert!(
-        matches!(&refused, StoreError::Unavailable { cause } if cause.contains("free some megabytes")),
-        "{refused}"
-    );
+    let StoreError::Unavailable { cause } = refused else { panic!("{refused}") };
+    insta::assert_snapshot!(cause.replace(&dir.path().display().to_string(), "DIR"));
 }
 
 #[test]
 fn open_rejects_a_path_that_is_not_a_regular_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let error = SortedFile::open(dir.path(), &owner()).expect_err("a folder");
-    assert!(error.to_string().contains("is not a regular file"), "{error}");
+    insta::assert_snapshot!(error.to_string().replace(&dir.path().display().to_string(), "DIR"));
 }
 
 #[test]
@@ -390,5 +386,6 @@ fn damage_ahead_of_the_range_is_reported_only_when_it_is_reached() {
     let read: Vec<_> = file.with_prefix(b"").map_while(Result::ok).collect();
     assert!(read.len() > 900 && read == pairs(rows.iter().take(read.len())), "{} rows", read.len());
     let error = file.with_prefix(b"").find_map(Result::err).expect("the end is missing");
-    assert!(damage(error).contains("ends too early"));
+    let fault = damage(error).replace(&path.display().to_string(), "FILE").replace(char::is_numeric, "N");
+    insta::assert_snapshot!(fault);
 }

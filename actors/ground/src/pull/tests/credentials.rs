@@ -226,8 +226,8 @@ async fn rejected_token_is_replaced_once() {
     pull(&puller, &request).await.0.expect("the call succeeds");
     pull(&puller, &request).await.0.expect("the new token is accepted");
     assert!(data.heads().last().is_some_and(|head| head.contains("bearer new")));
-    let error = pull(&puller, &request).await.0.expect_err("the pull fails").to_string();
-    assert!(error.contains("HTTP status 401"), "{error}");
+    let error = pull(&puller, &request).await.0.expect_err("the pull fails");
+    assert_eq!(failure_of(&error), Some(RequestFailureKind::Status(401)), "{error}");
     assert_eq!((data.heads().len(), tokens.heads().len()), (5, 3));
 }
 

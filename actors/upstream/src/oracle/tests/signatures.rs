@@ -71,46 +71,34 @@ fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
     let (public, kid) = (URL_SAFE_NO_PAD.encode(other.public_key()), "k-1");
     assert!(compact(&keys, &token(&pair, &good, "{}")).is_ok());
     assert!(compact(&keys, &token(&pair, &json!({ "alg": "EdDSA" }), "{}")).is_ok());
-    for (token, message) in [
-        (token(&other, &good, "{}"), "is invalid"),
-        (token(&pair, &json!({ "alg": "none" }), "{}"), "is not supported"),
-        (token(&pair, &json!({ "alg": "HS256", "kid": kid }), "{}"), "is not supported"),
-        (token(&pair, &json!({ "alg": "eddsa", "kid": kid }), "{}"), "is not supported"),
-        (token(&pair, &json!({ "kid": kid }), "{}"), "is not supported"),
-        (token(&pair, &json!({ "alg": "ES256", "kid": kid }), "{}"), "differs from the algorithm of its key"),
-        (token(&pair, &json!({ "alg": "RS256" }), "{}"), "differs from the algorithm of its key"),
-        (token(&pair, &json!({ "alg": "EdDSA", "kid": "k-2" }), "{}"), "not registered for the source"),
-        (token(&pair, &json!({ "alg": "EdDSA", "kid": 1 }), "{}"), "not a string"),
-        (token(&pair, &json!({ "alg": "EdDSA", "crit": ["exp"], "exp": 1 }), "{}"), "extensions"),
-        (token(&pair, &json!({ "alg": "EdDSA", "b64": false }), "{}"), "extensions"),
-        (
-            token(
-                &other,
-                &json!({ "alg": "EdDSA", "jwk": { "kty": "OKP", "crv": "Ed25519", "x": public } }),
-                "{}",
-            ),
-            "is invalid",
+    let tokens = [
+        token(&other, &good, "{}"),
+        token(&pair, &json!({ "alg": "none" }), "{}"),
+        token(&pair, &json!({ "alg": "HS256", "kid": kid }), "{}"),
+        token(&pair, &json!({ "alg": "eddsa", "kid": kid }), "{}"),
+        token(&pair, &json!({ "kid": kid }), "{}"),
+        token(&pair, &json!({ "alg": "ES256", "kid": kid }), "{}"),
+        token(&pair, &json!({ "alg": "RS256" }), "{}"),
+        token(&pair, &json!({ "alg": "EdDSA", "kid": "k-2" }), "{}"),
+        token(&pair, &json!({ "alg": "EdDSA", "kid": 1 }), "{}"),
+        token(&pair, &json!({ "alg": "EdDSA", "crit": ["exp"], "exp": 1 }), "{}"),
+        token(&pair, &json!({ "alg": "EdDSA", "b64": false }), "{}"),
+        token(
+            &other,
+            &json!({ "alg": "EdDSA", "jwk": { "kty": "OKP", "crv": "Ed25519", "x": public } }),
+            "{}",
         ),
-        (
-            format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode("{}")),
-            "is not supported",
-        ),
-        (
-            format!("{}.{}.", URL_SAFE_NO_PAD.encode(good.to_string()), URL_SAFE_NO_PAD.encode("{}")),
-            "is invalid",
-        ),
-        (format!("{}.x", token(&pair, &good, "{}")), "three parts"),
-        (body("7"), "in compact form"),
-        (String::new(), "three parts"),
-        (token(&pair, &good, "{}") + "=", "not in base64url"),
-    ] {
-        let fault = compact(&keys, &token).expect_err(&token);
-        assert!(fault.contains(message), "{token}: {fault}");
-    }
-    let twice = URL_SAFE_NO_PAD.encode(r#"{"alg":"EdDSA","alg":"none"}"#);
-    assert!(
-        compact(&keys, &format!("{twice}.e30.AAAA")).is_err_and(|fault| fault.contains("not a JSON object"))
-    );
+        format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode("{}")),
+        format!("{}.{}.", URL_SAFE_NO_PAD.encode(good.to_string()), URL_SAFE_NO_PAD.encode("{}")),
+        format!("{}.x", token(&pair, &good, "{}")),
+        body("7"),
+        String::new(),
+        token(&pair, &good, "{}") + "=",
+        // a name twice
+        format!("{}.e30.AAAA", URL_SAFE_NO_PAD.encode(r#"{"alg":"EdDSA","alg":"none"}"#)),
+    ];
+    let faults = tokens.map(|token| compact(&keys, &token).expect_err(&token));
+    insta::assert_snapshot!(faults.join("\n"));
 }
 
 #[test]
@@ -126,9 +114,8 @@ fn adapter_with_a_neutral_point_as_key_is_rejected() {
     let mut public = key(7, "k").1;
     public["x"] = json!(URL_SAFE_NO_PAD.encode(neutral));
     let policy = signed_by(json!({ "method": "jws", "keys": [public] }));
-    let fault =
-        prepare_adapter("http://127.0.0.1/{area}", &policy).expect_err("the call is rejected").to_string();
-    assert!(fault.contains("a point of small order"), "{fault}");
+    let fault = prepare_adapter("http://127.0.0.1/{area}", &policy).expect_err("the call is rejected");
+    assert!(matches!(fault, AdapterError::Keys(_)), "{fault}");
 }
 
 #[test]
@@ -149,10 +136,9 @@ fn key_verifies_only_signatures_of_its_own_type() {
     for header in [json!({ "alg": "ES256" }), json!({ "alg": "ES256", "kid": "ec" })] {
         assert_eq!(compact(&keys, &signed(header)).expect("it holds").1, "ec");
     }
-    let fault = compact(&keys, &signed(json!({ "alg": "ES256", "kid": "ed" }))).expect_err("it is another's");
-    assert!(fault.contains("differs from the algorithm"), "{fault}");
-    let fault = compact(&keys, &signed(json!({ "alg": "EdDSA" }))).expect_err("it is another's");
-    assert_eq!(fault, "the signature is invalid");
+    let of_another = [json!({ "alg": "ES256", "kid": "ed" }), json!({ "alg": "EdDSA" })];
+    let faults = of_another.map(|header| compact(&keys, &signed(header)).expect_err("it is another's"));
+    insta::assert_snapshot!(faults.join("\n"));
 }
 
 /// The answer for a body with these headers, from a source that signs under `policy`.

@@ -164,9 +164,10 @@ fn expression_limits_are_checked_at_registration() {
     }
     let sum = |parts: usize| vec!["1"; parts].join("+") + " == 1";
     assert!(compile_normalizer(checked("id", "custom", json!(sum(15)), "reject")).is_ok());
-    assert!(fault(&sum(200)).contains("256 parts, nested 32 deep"));
-    assert!(fault(&sum(510)).contains("256 parts, nested 32 deep"));
-    assert!(fault(&format!("count in [{}]", vec!["1"; 300].join(","))).contains("256 parts"));
+    assert!(fault(&sum(200)).contains("256"));
+    assert_eq!(fault(&sum(510)), fault(&sum(200)));
+    assert_eq!(fault(&format!("count in [{}]", vec!["1"; 300].join(","))), fault(&sum(200)));
+    insta::assert_snapshot!("fault_of_a_long_expression", fault(&sum(200)));
     let compile_expression =
         |expression: &str| drop(compile_normalizer(checked("id", "custom", json!(expression), "reject")));
     // any result is fine here, but it must come at once and on a small stack

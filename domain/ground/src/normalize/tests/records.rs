@@ -56,10 +56,8 @@ fn number_with_too_many_digits_is_kept_as_text() {
     let normalizer = compile_normalizer(definition()).unwrap();
     assert_eq!(normalizer.normalize(&record("name")).unwrap().content.axes["name"].to_string(), digits);
     let rejection = normalizer.normalize(&record("amount")).unwrap_err();
-    assert!(
-        rejection.rule == RecordRule::AxisType && rejection.reason.contains("at most 64 allowed"),
-        "{rejection:?}"
-    );
+    assert_eq!(rejection.rule, RecordRule::AxisType);
+    assert!(rejection.reason.contains("64"), "{rejection:?}");
 }
 
 #[test]
@@ -286,7 +284,7 @@ fn group_keys_come_from_a_field_or_a_table() {
     assert_eq!(axes(by_table.clone(), record("Salz")), json!({ "parts.salt.amount": "1" }));
     let warned = normalized(by_table.clone(), record("Luft")).unwrap().warnings;
     assert_eq!(warned.len(), 1, "an ignored value has no warning: {warned:?}");
-    assert!(warned[0].rule == RecordRule::Mapping && warned[0].reason.contains("`q` is not in the table"));
+    assert!(warned[0].rule == RecordRule::Mapping && warned[0].reason.contains("`q`"), "{warned:?}");
     let unnamed = group(json!(null));
     assert_rejected(unnamed, record("Salz"), RecordRule::Mapping, "$.list[*].v", "has no name");
 }
@@ -396,7 +394,10 @@ fn unit_conversion_is_exact_or_rejects_record() {
         assert!(rejection.reason.contains(words), "{rejection:?}");
     }
     let third = stepped("amount", "unit_conversion", json!({ "from_unit": "g/3", "to_unit": "g" }));
-    assert!(amount(&third, json!(null)).unwrap_err().reason.contains("infinitely many digits"));
+    insta::assert_snapshot!(
+        "rejection_of_a_conversion_without_digits",
+        amount(&third, json!(null)).unwrap_err().reason
+    );
     let rounded =
         stepped("amount", "unit_conversion", json!({ "from_unit": "g/3", "to_unit": "g", "digits": 2 }));
     assert_eq!(amount(&rounded, json!(null)).as_deref(), Ok("4.17"));

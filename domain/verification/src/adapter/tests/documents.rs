@@ -4,12 +4,16 @@ use super::*;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+/// A point of Ed25519 of small order: the neutral one.
+const OF_SMALL_ORDER: &str = "0100000000000000000000000000000000000000000000000000000000000000";
+/// 2, which is the `y` of no point of Ed25519.
+const OFF_THE_CURVE: &str = "0200000000000000000000000000000000000000000000000000000000000000";
 /// The public key of RFC 7515, A.3.
 const P256_X: &str = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
 const P256_Y: &str = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
 
-fn fault(document: Json) -> String {
-    validate_adapter(document).map(drop).unwrap_err().to_string()
+fn fault(document: Json) -> AdapterError {
+    validate_adapter(document).map(drop).unwrap_err()
 }
 
 fn jwk() -> Json {
@@ -41,7 +45,7 @@ fn document_is_read_strictly_and_round_trips() {
     let mut private = jwk();
     private["d"] = json!("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A");
     let refused = serde_json::from_value::<Adapter>(signed(json!([private]))).unwrap_err().to_string();
-    assert!(refused.contains("unknown field `d`") && !refused.contains("nWGxne"), "{refused}");
+    assert!(refused.contains("`d`") && !refused.contains("nWGxne"), "{refused}");
 }
 
 #[test]
@@ -63,58 +67,66 @@ fn adapter_works_without_the_names_of_its_normalization() {
     assert_eq!(ready.adapter().normalization.normalizer_id.as_deref(), Some("bank"), "the source's id");
 }
 
+/// Documents whose normalization does not fit the source or the ontology.
+fn documents_with_a_foreign_name() -> Vec<Json> {
+    vec![
+        with([("/normalization/target_ontology_id", json!("other"))]),
+        with([("/required_fields", json!(["$.a[*]"]))]),
+        with([("/schema_id", json!("none"))]),
+        with([("/normalization/axis_mappings/5/target_axis", json!("nothing"))]),
+        with([("/normalization/axis_mappings/1/target_axis", json!("note"))]),
+    ]
+}
+
 #[test]
 fn document_must_match_its_source_and_ontology() {
-    for (document, message) in [
-        (with([("/oracle_id", json!("other"))]), "`oracle_id` is other, but must be bank"),
-        (with([("/normalization/target_ontology_id", json!("other"))]), "normalization.target_ontology_id: "),
-        (with([("/required_fields", json!(["$.a[*]"]))]), "required_fields: "),
-        (with([("/schema_id", json!("none"))]), "schema_id: "),
-        (
-            with([("/normalization/axis_mappings/5/target_axis", json!("nothing"))]),
-            "not an axis of the source",
-        ),
-        (
-            with([("/normalization/axis_mappings/1/target_axis", json!("note"))]),
-            "no field is mapped to the identity axis `day`",
-        ),
-    ] {
+    let (named, given) = ("other".parse().unwrap(), "bank".parse().unwrap());
+    assert_eq!(fault(with([("/oracle_id", json!("other"))])), AdapterError::OtherSource { named, given });
+    for document in documents_with_a_foreign_name() {
         let fault = fault(document);
-        assert!(fault.contains(message), "{fault}");
+        assert!(matches!(fault, AdapterError::Definition(_)), "{fault:?}");
     }
+}
+
+/// Documents whose answers could not be compared on an identity axis, with this axis.
+fn documents_with_an_unclear_identity() -> [(Json, &'static str); 3] {
+    let area = "/normalization/axis_mappings/0";
+    let defaulted =
+        with([(&format!("{area}/default_value"), json!("AB")), (&format!("{area}/required"), json!(false))]);
+    let open = with([("/endpoint", json!("https://bank.example/{area}"))]);
+    let asked_by_all = with([("/endpoint", json!("https://bank.example/{area}/{day}/{scheme}"))]);
+    [(defaulted, "area"), (open, "day"), (asked_by_all, "scheme")]
 }
 
 #[test]
 fn answer_must_name_the_requested_identity_axes() {
-    let area = "/normalization/axis_mappings/0";
-    let defaulted =
-        with([(&format!("{area}/default_value"), json!("AB")), (&format!("{area}/required"), json!(false))]);
-    assert!(fault(defaulted).contains("identity axis `area`: it has a `default_value`"));
-    let open = with([("/endpoint", json!("https://bank.example/{area}"))]);
-    assert!(fault(open).contains("identity axis `day`: it is not in `endpoint`"));
-    let asked_by_all = with([("/endpoint", json!("https://bank.example/{area}/{day}/{scheme}"))]);
-    assert!(fault(asked_by_all).contains("identity axis `scheme`: it has a `default_value`"));
+    for (document, unclear) in documents_with_an_unclear_identity() {
+        let fault = fault(document);
+        assert!(matches!(&fault, AdapterError::Identity { axis, .. } if axis == unclear), "{fault:?}");
+    }
+}
+
+/// Documents with an invalid location of metadata, and its field.
+fn documents_with_an_invalid_location() -> Vec<(Json, &'static str)> {
+    let locations = [
+        ("version", json!({ "path": "a[" })),
+        ("version", json!({ "path": "a.*" })),
+        ("observed_at", json!({ "header": "x y" })),
+        ("observed_at", json!({ "header": "" })),
+    ];
+    locations.into_iter().map(|(field, place)| (with([(&format!("/{field}"), place)]), field)).collect()
 }
 
 #[test]
 fn metadata_locations_are_valid_and_covered_by_a_signature() {
-    for (field, pointer, message) in [
-        ("version", json!({ "path": "a[" }), "`version`: `a[` is not a path"),
-        ("version", json!({ "path": "a.*" }), "leads to a group"),
-        ("observed_at", json!({ "header": "x y" }), "`observed_at`: not a valid header name"),
-        ("observed_at", json!({ "header": "" }), "not a valid header name"),
-    ] {
-        let fault = fault(with([(&format!("/{field}"), pointer)]));
-        assert!(fault.contains(message), "{fault}");
+    for (document, at) in documents_with_an_invalid_location() {
+        let fault = fault(document);
+        assert!(matches!(fault, AdapterError::Place { field, .. } if field == at), "{fault:?}");
     }
     for field in ["version", "observed_at", "issued_at"] {
         let mut document = signed(json!([jwk()]));
         document[field] = json!({ "header": "x-said" });
-        let fault = fault(document);
-        assert!(
-            fault.contains(&format!("`{field}` is a header, which the signature does not cover")),
-            "{fault}"
-        );
+        assert_eq!(fault(document), AdapterError::Unsigned { field });
     }
 }
 
@@ -122,20 +134,22 @@ fn metadata_locations_are_valid_and_covered_by_a_signature() {
 fn signed_adapter_without_replay_check_is_rejected() {
     let keys = json!([jwk()]);
     let signature = ("/signature", json!({ "method": "ed25519", "header": "x-signature", "keys": keys }));
-    assert!(fault(with([signature.clone()])).contains("any answer that the source ever signed"));
+    assert_eq!(fault(with([signature.clone()])), AdapterError::Replayable);
     let nonce = ("/nonce", json!({ "path": "nonce" }));
     let endpoint = ("/endpoint", json!("https://bank.example/{area}/{day}?n={nonce}"));
     assert!(validate_adapter(with([signature.clone(), nonce.clone(), endpoint.clone()])).is_ok());
-    assert!(fault(with([signature, nonce.clone()])).contains("belong together"));
-    assert!(fault(with([nonce])).contains("belong together"));
-    assert!(fault(with([endpoint])).contains("belong together"));
+    assert_eq!(fault(with([signature, nonce.clone()])), AdapterError::Nonce);
+    assert_eq!(fault(with([nonce])), AdapterError::Nonce);
+    assert_eq!(fault(with([endpoint])), AdapterError::Nonce);
     assert!(validate_adapter(signed(json!([jwk()]))).is_ok());
-    let issued_at = ("/issued_at", json!({ "path": "issued" }));
-    assert!(fault(with([issued_at])).contains("`max_issue_age_seconds` belong together"));
-    assert!(
-        fault(with([("/max_issue_age_seconds", json!(1))]))
-            .contains("the time of issue of an answer is unknown")
-    );
+    for document in documents_with_half_an_issue_age() {
+        let fault = fault(document);
+        assert!(matches!(fault, AdapterError::IssueAge(_)), "{fault:?}");
+    }
+}
+
+fn documents_with_half_an_issue_age() -> [Json; 2] {
+    [with([("/issued_at", json!({ "path": "issued" }))]), with([("/max_issue_age_seconds", json!(1))])]
 }
 
 #[test]
@@ -146,7 +160,7 @@ fn signed_adapter_must_prove_the_requested_time() {
             json!(format!("https://bank.example/{{area}}/{{day}}?at={{point_in_time}}{more}"));
         document
     };
-    assert!(fault(endpoint("")).contains("`signature` with `{point_in_time}` in `endpoint`"));
+    assert_eq!(fault(endpoint("")), AdapterError::AnyTime);
     let mut with_nonce = endpoint("&n={nonce}");
     with_nonce["nonce"] = json!({ "path": "meta.nonce" });
     assert!(validate_adapter(with_nonce).is_ok());
@@ -158,81 +172,122 @@ fn signed_adapter_must_prove_the_requested_time() {
     assert!(validate_adapter(unsigned).is_ok());
 }
 
+/// The fault of a time span that is not within 1 s and `max_s`.
+fn bound(field: &'static str, seconds: u64, max_s: u64) -> AdapterError {
+    AdapterError::Bound { field, seconds, min_s: 1, max_s }
+}
+
+/// The fault of a time span that is longer than the axis `rate` allows.
+fn ttl(field: &'static str, seconds: u64) -> AdapterError {
+    AdapterError::Ttl { field, seconds, axis: "rate".into(), limit_s: 3600 }
+}
+
 #[test]
 fn time_spans_are_limited_by_range_and_ontology() {
-    for (document, message) in [
-        (with([("/ttl_seconds", json!(0))]), "`ttl_seconds` is 0; allowed: 1 to 2592000 seconds"),
-        (with([("/ttl_seconds", json!(3601))]), "the ontology allows `rate` to be at most 3600 s old"),
-        (with([("/keep_seconds", json!(0))]), "`keep_seconds` is 0; allowed: 1 to 31622400"),
-        (with([("/keep_seconds", json!(31_622_401))]), "`keep_seconds` is 31622401"),
-        (with([("/keep_seconds", json!(60)), ("/ttl_seconds", json!(61))]), "allowed: 1 to 60 seconds"),
+    for (document, expected) in [
+        (with([("/ttl_seconds", json!(0))]), bound("ttl_seconds", 0, 2_592_000)),
+        (with([("/ttl_seconds", json!(3601))]), ttl("ttl_seconds", 3601)),
+        (with([("/keep_seconds", json!(0))]), bound("keep_seconds", 0, 31_622_400)),
+        (with([("/keep_seconds", json!(31_622_401))]), bound("keep_seconds", 31_622_401, 31_622_400)),
+        (with([("/keep_seconds", json!(60)), ("/ttl_seconds", json!(61))]), bound("ttl_seconds", 61, 60)),
     ] {
-        let fault = fault(document);
-        assert!(fault.contains(message), "{fault}");
+        assert_eq!(fault(document), expected);
     }
     assert!(validate_adapter(with([("/ttl_seconds", json!(3600))])).is_ok());
     let issued = |age_s: u32| {
         with([("/issued_at", json!({ "path": "meta.issued" })), ("/max_issue_age_seconds", json!(age_s))])
     };
-    assert!(
-        fault(issued(3601))
-            .contains("`max_issue_age_seconds` is 3601; the ontology allows `rate` to be at most 3600 s")
-    );
+    assert_eq!(fault(issued(3601)), ttl("max_issue_age_seconds", 3601));
     assert!(validate_adapter(issued(3600)).is_ok());
 }
 
-#[test]
-fn invalid_signature_keys_are_rejected() {
+fn rsa(n: &str, e: &str) -> Json {
+    json!([{ "kid": "r", "kty": "RSA", "n": n, "e": e }])
+}
+
+/// An adapter whose raw signatures have a key of another type.
+fn document_with_a_key_of_another_type() -> Json {
+    let mut document = signed(json!([]));
+    document["signature"] =
+        json!({ "method": "ed25519", "header": "x-signature", "keys": [jwk(), p256(P256_X, P256_Y)] });
+    document
+}
+
+/// Documents that are valid except for their keys.
+fn documents_with_invalid_keys() -> Vec<Json> {
     let changed = |name: &str, value: Json| {
         let mut key = jwk();
         key[name] = value;
         json!([key])
     };
+    let keys = [
+        json!([]),
+        Json::Array(vec![jwk(); 9]),
+        json!([jwk(), jwk()]),
+        changed("kid", json!("")),
+        changed("x", json!("AAAA")),
+        changed("x", json!(format!("{X}="))),
+        changed("crv", json!("P-256")),
+        changed("kty", json!("EC")),
+        changed("y", json!(X)),
+        changed("alg", json!("ES256")),
+        rsa("AQAB", "AQAB"),
+        rsa(&"A".repeat(342), "AQAB"),
+        rsa(&"w".repeat(342), "Aw"),
+    ];
+    keys.into_iter().map(signed).chain([document_with_a_key_of_another_type()]).collect()
+}
+
+#[test]
+fn invalid_signature_keys_are_rejected() {
+    for document in documents_with_invalid_keys() {
+        let fault = fault(document);
+        assert!(matches!(fault, AdapterError::Keys(_)), "{fault:?}");
+    }
     let mut p256 = p256(P256_X, P256_Y);
     (p256["alg"], p256["use"]) = (json!("ES256"), json!("sig"));
-    let rsa = |n: &str, e: &str| json!([{ "kid": "r", "kty": "RSA", "n": n, "e": e }]);
-    let modulus = "w".repeat(342);
-    for (keys, message) in [
-        (json!([]), "there are 0 keys; allowed: 1 to 8"),
-        (Json::Array(vec![jwk(); 9]), "there are 9 keys"),
-        (json!([jwk(), jwk()]), "another key has the same `kid`"),
-        (changed("kid", json!("")), "a `kid` is invalid"),
-        (changed("x", json!("AAAA")), "32 bytes"),
-        (changed("x", json!(format!("{X}="))), "base64url"),
-        (changed("crv", json!("P-256")), "allowed: `OKP`"),
-        (changed("kty", json!("EC")), "allowed: `OKP`"),
-        (changed("y", json!(X)), "allowed: `OKP`"),
-        (changed("alg", json!("ES256")), "not the one of its type, EdDSA"),
-        (rsa("AQAB", "AQAB"), "2048 to 8192 bits"),
-        (rsa(&"A".repeat(342), "AQAB"), "no leading zeros"),
-        (rsa(&modulus, "Aw"), "`AQAB`"),
-    ] {
-        let fault = fault(signed(keys));
-        assert!(fault.contains("`signature.keys`: ") && fault.contains(message), "{fault}");
-    }
-    let all = json!([jwk(), p256, rsa(&modulus, "AQAB")[0]]);
-    let ready = validate_adapter(signed(all.clone())).unwrap();
+    let all = json!([jwk(), p256, rsa(&"w".repeat(342), "AQAB")[0]]);
+    let ready = validate_adapter(signed(all)).unwrap();
     let algorithms: Vec<_> =
         ready.signature().unwrap().1.iter().map(|key| key.algorithm().into_str()).collect();
     assert_eq!(algorithms, ["EdDSA", "ES256", "RS256"]);
-    let mut raw = signed(json!([]));
-    raw["signature"] = json!({ "method": "ed25519", "header": "x-signature", "keys": all });
-    assert!(fault(raw).contains("the method `ed25519` requires `kty` `OKP`"));
+}
+
+#[test]
+fn fault_of_a_document_is_worded_as_in_the_snapshot() {
+    let of_identity = documents_with_an_unclear_identity().map(|(document, _)| document);
+    let of_location = documents_with_an_invalid_location().into_iter().map(|(document, _)| document);
+    let found = documents_with_a_foreign_name().into_iter().chain(of_identity).chain(of_location);
+    let found =
+        found.chain(documents_with_half_an_issue_age()).chain(documents_with_invalid_keys()).map(fault);
+    let made = [
+        AdapterError::OtherSource { named: "other".parse().unwrap(), given: "bank".parse().unwrap() },
+        AdapterError::Unsigned { field: "version" },
+        AdapterError::Replayable,
+        AdapterError::AnyTime,
+        AdapterError::Nonce,
+        bound("ttl_seconds", 0, 60),
+        ttl("ttl_seconds", 3601),
+    ];
+    let keys = [OF_SMALL_ORDER, OFF_THE_CURVE].map(|hex| fault_of_ed25519(hex).unwrap());
+    let found = found.chain(keys).chain([fault(signed(json!([p256(P256_Y, P256_X)])))]);
+    let lines: Vec<_> = made.into_iter().chain(found).map(|fault| fault.to_string()).collect();
+    insta::assert_snapshot!(lines.join("\n"));
 }
 
 /// The fault of an Ed25519 key with these bytes, in hexadecimal digits.
-fn fault_of_ed25519(hex: &str) -> Option<String> {
+fn fault_of_ed25519(hex: &str) -> Option<AdapterError> {
     let byte = |pointer| u8::from_str_radix(&hex[pointer..pointer + 2], 16).unwrap();
     let mut key = jwk();
     key["x"] = json!(URL_SAFE_NO_PAD.encode((0..64).step_by(2).map(byte).collect::<Vec<_>>()));
-    validate_adapter(signed(json!([key]))).err().map(|fault| fault.to_string())
+    validate_adapter(signed(json!([key]))).err()
 }
 
 #[test]
 fn ed25519_key_of_small_order_is_rejected() {
     // the eight points of small order: 8 times such a point is the neutral one
     let of_small_order = [
-        "0100000000000000000000000000000000000000000000000000000000000000",
+        OF_SMALL_ORDER,
         "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
         "0000000000000000000000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000000000000000000080",
@@ -245,12 +300,7 @@ fn ed25519_key_of_small_order_is_rejected() {
         "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
     ];
     for hex in of_small_order {
-        let fault = fault_of_ed25519(hex).expect(hex);
-        assert!(
-            fault.contains("`signature.keys`: key `k-1`: its `x` is a point of small order"),
-            "{hex}: {fault}"
-        );
-        assert!(fault.contains("; allowed: the public key of a key pair"), "{fault}");
+        assert_eq!(fault_of_ed25519(hex).expect(hex), fault_of_ed25519(OF_SMALL_ORDER).unwrap(), "{hex}");
     }
 }
 
@@ -262,12 +312,11 @@ fn key_must_be_a_point_on_its_curve() {
         "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
         "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
         // 2, 7 and 8, which are the `y` of no point on the curve
-        "0200000000000000000000000000000000000000000000000000000000000000",
+        OFF_THE_CURVE,
         "0700000000000000000000000000000000000000000000000000000000000080",
         "0800000000000000000000000000000000000000000000000000000000000000",
     ] {
-        let fault = fault_of_ed25519(hex).expect(hex);
-        assert!(fault.contains("key `k-1`: its `x` is not a point of Ed25519; allowed: "), "{hex}: {fault}");
+        assert_eq!(fault_of_ed25519(hex).expect(hex), fault_of_ed25519(OFF_THE_CURVE).unwrap(), "{hex}");
     }
     for hex in [
         // RFC 8032, 7.1, tests 1 to 3
@@ -285,8 +334,7 @@ fn key_must_be_a_point_on_its_curve() {
     let (zero, prime) = ("A".repeat(43), "_____wAAAAEAAAAAAAAAAAAAAAD_______________8");
     let y_of_zero = "ZkhceA4vg9ckM71dhKBrtlQcKvMdrocXKL-FahdPk_Q";
     for (x, y) in [(P256_Y, P256_X), (P256_X, P256_X), (&zero, &zero), (prime, y_of_zero)] {
-        let fault = fault(signed(json!([p256(x, y)])));
-        assert!(fault.contains("key `k-2`: its `x` and `y` are not a point of P-256; allowed: "), "{fault}");
+        assert_eq!(fault(signed(json!([p256(x, y)]))), fault(signed(json!([p256(P256_Y, P256_X)]))), "{x}");
     }
     for (x, y) in [(P256_X, P256_Y), (&zero, y_of_zero)] {
         assert!(validate_adapter(signed(json!([p256(x, y)]))).is_ok(), "{x}");

@@ -140,9 +140,8 @@ fn answer_must_match_schema_and_required_fields() {
     assert_eq!((refusal, cause.as_str()), (AnswerFault::Schema, message));
     record["rate"] = json!(1);
     record["note"] = json!(" ");
-    assert!(
-        case(document, json!({ "data": record })).expect_rejection().1.contains("`required_field` on `note`")
-    );
+    let cause = case(document, json!({ "data": record })).expect_rejection().1;
+    assert!(cause.contains("`required_field`") && cause.contains("`note`"), "{cause}");
 }
 
 #[test]
@@ -298,7 +297,8 @@ fn signed_answer_without_a_record_requires_a_nonce() {
     for data in [json!([]), json!(null)] {
         assert_eq!(none(true, data.clone()).read(), AnswerReadOutcome::NoRecord);
         let (refusal, cause) = none(false, data).expect_rejection();
-        assert!(refusal == AnswerFault::Identity && cause.contains("it has no record"), "{cause}");
+        assert!(refusal == AnswerFault::Identity, "{cause}");
+        insta::assert_snapshot!("rejection_of_a_signed_answer_without_a_record", cause);
     }
     // an answer that names its subject needs no nonce
     assert!(matches!(none(false, json!([record()])).read(), AnswerReadOutcome::Said(_)));
