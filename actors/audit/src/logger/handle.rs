@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, mem};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::sleep;
 
 /// Additions of a feature to the records that other features commit, such as webhooks about their events.
@@ -158,17 +158,37 @@ enum EntryQueueMessage {
 
 /// The sending side of the queue.
 #[derive(Debug, Clone)]
-struct EntryQueue(mpsc::Sender<EntryQueueMessage>);
+struct EntryQueue {
+    sender: mpsc::Sender<EntryQueueMessage>,
+    urgent: Arc<Notify>,
+}
 
 /// The entries that wait in the queue.
 #[derive(Debug)]
-pub struct EntryQueueReceiver(mpsc::Receiver<EntryQueueMessage>);
+pub struct EntryQueueReceiver {
+    waiting: mpsc::Receiver<EntryQueueMessage>,
+    /// Notified when a whole group waits, or when a flush does.
+    urgent: Arc<Notify>,
+}
 
 impl EntryQueue {
     fn new() -> (Self, EntryQueueReceiver) {
-        let (sender, receiver) = mpsc::channel(QUEUED_MAX);
-        (Self(sender), EntryQueueReceiver(receiver))
+        let (sender, waiting) = mpsc::channel(QUEUED_MAX);
+        let urgent = Arc::<Notify>::default();
+        (Self { sender, urgent: Arc::clone(&urgent) }, EntryQueueReceiver { waiting, urgent })
     }
+
+    /// To be called after an entry was queued.
+    fn note_length(&self) {
+        if self.sender.max_capacity() - self.sender.capacity() >= GROUP_MAX {
+            self.urgent.notify_one();
+        }
+    }
+}
+
+/// Whether a group is committed at once: it is full, or a flush waits for it.
+fn is_complete(group: &[EntryQueueMessage]) -> bool {
+    group.len() >= GROUP_MAX || group.iter().any(|queued| matches!(queued, EntryQueueMessage::Flush(_)))
 }
 
 impl LoggerHandle {
@@ -184,8 +204,12 @@ impl LoggerHandle {
         let refused = match failure {
             Some(cause) => Some((event, cause)),
             None => {
-                match self.queue.0.send(EntryQueueMessage::Entry(Box::new(event), caller.clone())).await {
-                    Ok(()) => None,
+                let entry = EntryQueueMessage::Entry(Box::new(event), caller.clone());
+                match self.queue.sender.send(entry).await {
+                    Ok(()) => {
+                        self.queue.note_length();
+                        None
+                    }
                     Err(mpsc::error::SendError(EntryQueueMessage::Entry(event, _))) => {
                         Some((*event, "the queue of the log is closed".to_owned()))
                     }
@@ -202,24 +226,30 @@ impl LoggerHandle {
     /// Commits all queued entries, and waits until they are on the disk or in the service log.
     pub async fn flush(&self) {
         let (reply, flushed) = oneshot::channel();
-        if self.queue.0.send(EntryQueueMessage::Flush(reply)).await.is_err() || flushed.await.is_err() {
+        let sent = self.queue.sender.send(EntryQueueMessage::Flush(reply)).await;
+        self.queue.urgent.notify_one();
+        if sent.is_err() || flushed.await.is_err() {
             tracing::error!("the queue of the log is closed");
         }
     }
 
     /// Commits the `waiting` entries in groups, for as long as the daemon runs.
-    pub async fn commit_queued_entries(self, EntryQueueReceiver(mut waiting): EntryQueueReceiver) {
+    pub async fn commit_queued_entries(self, EntryQueueReceiver { mut waiting, urgent }: EntryQueueReceiver) {
         let mut group = Vec::with_capacity(GROUP_MAX);
         while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
+            let mut is_due = false;
             let due = sleep(GROUP_WAIT);
             tokio::pin!(due);
-            while group.len() < GROUP_MAX
-                && !group.iter().any(|queued| matches!(queued, EntryQueueMessage::Flush(_)))
-            {
-                let room = GROUP_MAX - group.len();
+            while !is_complete(&group) && !is_due {
+                // entries wake no one until then
                 tokio::select! {
-                    more = waiting.recv_many(&mut group, room) => if more == 0 { break },
-                    () = &mut due => break,
+                    () = urgent.notified() => {}
+                    () = &mut due => is_due = true,
+                }
+                while !is_complete(&group)
+                    && let Ok(queued) = waiting.try_recv()
+                {
+                    group.push(queued);
                 }
             }
             self.write_group(mem::take(&mut group)).await;

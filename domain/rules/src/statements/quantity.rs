@@ -600,7 +600,7 @@ fn with_known_unit(
     let is_hyphenated =
         |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
     let is_spaced = before == 1 && text_is_spaced;
-    let is_end = |rest: &str| !rest.starts_with(char::is_alphanumeric) && !(is_spaced && is_hyphenated(rest));
+    let is_end = |rest: &str| !(rest.starts_with(char::is_alphanumeric) || is_spaced && is_hyphenated(rest));
     if let Some((spelling, unit, factor)) = ENGLISH_UNITS
         .iter()
         .chain(GERMAN_UNITS.iter().filter(|_| language.is_german()))

@@ -443,10 +443,7 @@ fn segments(tokens: &[Token], text: &str, language: &LanguageTables) -> Vec<Segm
     let has_afterthought = reader.has_afterthought();
     let SegmentReader { mut segments, is_certain, is_joined, .. } = reader;
     let is_split = segments.len() > 1;
-    let is_noun = segments.last().is_some_and(|last| {
-        last.tokens.first().is_some_and(|first| first.is(WordClass::Function))
-            && verb_at(&last.tokens, language).is_none()
-    });
+    let is_noun = segments.last().is_some_and(|last| is_noun_phrase(&last.tokens, language));
     for segment in &mut segments {
         segment.is_certain &= is_certain && !(is_split && has_content);
         segment.is_joined = is_joined;
@@ -454,6 +451,11 @@ fn segments(tokens: &[Token], text: &str, language: &LanguageTables) -> Vec<Segm
         segment.is_apposed = is_split && has_afterthought && is_noun;
     }
     segments
+}
+
+/// Whether `tokens` begin with an article and have no verb.
+fn is_noun_phrase(tokens: &[Token], language: &LanguageTables) -> bool {
+    tokens.first().is_some_and(|first| first.is(WordClass::Function)) && verb_at(tokens, language).is_none()
 }
 
 struct SegmentReader<'l> {
