@@ -38,6 +38,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use strum::VariantArray;
 
+/// Delivers what the session of a submitted verdict already has; otherwise judges the verdict as [`JudgeVerdict`] does.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<SubmissionOutcome, GateError>")]
+pub struct DeliverVerdict(pub Submission);
+
 /// Judges a verdict and, on every path but `check`, delivers it if it passes.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<SubmissionOutcome, GateError>")]
@@ -130,7 +135,7 @@ impl CrosscheckMetrics {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct CrosscheckActor {
     pub judge: JudgeFn,
     unexpected_fields: UnexpectedFieldHandling,
@@ -181,18 +186,41 @@ impl CrosscheckActor {
     }
 }
 
-/// The steps after a judgment.
-struct JudgmentDelivery {
-    policies: Arc<DeliveryPolicies>,
-    cache: ActorHandle<VerdictCache>,
-    rules: RuleService,
-    log: LoggerHandle,
-    clock: Clock,
-}
+/// The steps of a submission.
+impl CrosscheckActor {
+    /// Delivers the verdict of the session of `submission`, or judges the submitted one.
+    async fn deliver_or_judge(self, mut submission: Submission) -> Result<SubmissionOutcome, GateError> {
+        let payload = submission.payload.take();
+        Ok(match self.cache.ask(FindSession(submission.clone())).await?? {
+            FindSessionOutcome::Cached(cached) => SubmissionOutcome::Replayed(cached),
+            FindSessionOutcome::Mismatch(what) => SubmissionOutcome::Mismatch(what),
+            FindSessionOutcome::Held => SubmissionOutcome::Held,
+            FindSessionOutcome::Cancelled => SubmissionOutcome::Cancelled,
+            FindSessionOutcome::Nothing(check) => {
+                // a verdict that replaces a lost one must pass the same gate as the first one
+                let check = submission.check.take().or(check);
+                return self.judge_and_deliver(Submission { payload, check, ..submission }).await;
+            }
+        })
+    }
 
-impl JudgmentDelivery {
+    async fn judge_and_deliver(self, mut submission: Submission) -> Result<SubmissionOutcome, GateError> {
+        // a missing payload is judged as an empty one, which is rejected
+        let payload = submission.payload.take().unwrap_or_else(|| VerdictPayload::raw(""));
+        let Submission { session_id, tier, query, path, generation_trace, .. } = &submission;
+        let (judged, entry) = self.judge(session_id.application(), *tier, query, *path, payload);
+        let entry = AuditEvent::new(self.clock.now(), session_id.clone(), entry);
+        match judged {
+            Ok(judgment) => self.deliver(judgment, entry, submission).await,
+            Err(cause) => {
+                self.log.commit(GenerationTrace::record(generation_trace.as_ref(), [entry])).await?;
+                Err(GateError::Judging(cause))
+            }
+        }
+    }
+
     async fn deliver(
-        self,
+        &self,
         judgment: CrosscheckJudgment,
         judged: AuditEvent,
         mut submission: Submission,
@@ -338,29 +366,19 @@ impl Actor for CrosscheckActor {
 
 impl Supervised for CrosscheckActor {}
 
+impl Handler<DeliverVerdict> for CrosscheckActor {
+    type Result = ResponseFuture<Result<SubmissionOutcome, GateError>>;
+
+    fn handle(&mut self, DeliverVerdict(submission): DeliverVerdict, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(self.clone().deliver_or_judge(submission))
+    }
+}
+
 impl Handler<JudgeVerdict> for CrosscheckActor {
     type Result = ResponseFuture<Result<SubmissionOutcome, GateError>>;
 
-    fn handle(&mut self, JudgeVerdict(mut submission): JudgeVerdict, _: &mut Context<Self>) -> Self::Result {
-        // a missing payload is judged as an empty one, which is rejected
-        let payload = submission.payload.take().unwrap_or_else(|| VerdictPayload::raw(""));
-        let Submission { session_id, tier, query, path, generation_trace, .. } = &submission;
-        let (judged, entry) = self.judge(session_id.application(), *tier, query, *path, payload);
-        let entry = AuditEvent::new(self.clock.now(), session_id.clone(), entry);
-        let log = self.log.clone();
-        let judgment = match judged {
-            Ok(judgment) => judgment,
-            Err(cause) => {
-                let record = GenerationTrace::record(generation_trace.as_ref(), [entry]);
-                return Box::pin(async move {
-                    log.commit(record).await?;
-                    Err(GateError::Judging(cause))
-                });
-            }
-        };
-        let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
-        let policies = Arc::clone(&self.policies);
-        Box::pin(JudgmentDelivery { policies, cache, rules, log, clock }.deliver(judgment, entry, submission))
+    fn handle(&mut self, JudgeVerdict(submission): JudgeVerdict, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(self.clone().judge_and_deliver(submission))
     }
 }
 

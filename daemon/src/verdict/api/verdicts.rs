@@ -23,8 +23,8 @@ use crate::verdict::request::{
 use crate::verification::problem::VERIFY;
 use actors_platform::clock::stopwatch;
 use actors_upstream::web::witness::SignedCheckpoint;
-use actors_verdict::cache::{FindSession, FindSessionOutcome, ReadVerdict};
-use actors_verdict::crosscheck::JudgeVerdict;
+use actors_verdict::cache::ReadVerdict;
+use actors_verdict::crosscheck::DeliverVerdict;
 use actors_verdict::generation::GenerationError;
 use actors_verdict::regen;
 use actors_verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
@@ -329,24 +329,11 @@ fn held_response(service: &DaemonService, session_id: &SessionId) -> Result<Resp
 /// otherwise the gate decides.
 pub(crate) async fn deliver(
     service: Arc<DaemonService>,
-    mut submission: Submission,
+    submission: Submission,
 ) -> Result<Response, Problem> {
     let session_id = submission.session_id.clone();
-    let (crosscheck, cache) = (service.system.crosscheck.clone(), service.system.cache.clone());
-    let outcome = service.run_work(async move {
-        let payload = submission.payload.take();
-        match cache.ask(FindSession(submission.clone())).await?? {
-            FindSessionOutcome::Cached(cached) => Ok(SubmissionOutcome::Replayed(cached)),
-            FindSessionOutcome::Mismatch(what) => Ok(SubmissionOutcome::Mismatch(what)),
-            FindSessionOutcome::Held => Ok(SubmissionOutcome::Held),
-            FindSessionOutcome::Cancelled => Ok(SubmissionOutcome::Cancelled),
-            FindSessionOutcome::Nothing(check) => {
-                // a verdict that replaces a lost one must pass the same gate as the first one
-                let check = submission.check.or(check);
-                Ok(crosscheck.ask(JudgeVerdict(Submission { payload, check, ..submission })).await??)
-            }
-        }
-    });
+    let crosscheck = service.system.crosscheck.clone();
+    let outcome = service.run_work(async move { Ok(crosscheck.ask(DeliverVerdict(submission)).await??) });
     delivery_response(&service, &session_id, outcome.await?)
 }
 
