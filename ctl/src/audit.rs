@@ -4,10 +4,6 @@ pub(crate) mod backup;
 mod bundle;
 mod export_log;
 pub(crate) mod log;
-mod log_keys;
-pub(crate) mod prove;
-mod replay_report;
-pub(crate) mod restore;
 mod verify_directory;
 pub(crate) mod verify_log;
 
@@ -22,7 +18,7 @@ pub(crate) enum AuditVerb {
     Log(log::LogArgs),
     VerifyLog(verify_log::VerifyLogArgs),
     Backup(backup::BackupArgs),
-    Restore(restore::RestoreArgs),
+    Restore(backup::RestoreArgs),
 }
 
 impl AuditVerb {

@@ -1,33 +1,26 @@
 //! `oraclectl console`: a web console for one user, on the loopback address.
 
 mod access;
-mod chart;
-mod events;
-mod form_fields;
 mod layout;
 mod log;
-mod metrics;
-mod orders;
 mod overview;
 mod query;
 mod review;
 mod rules;
-mod run;
 mod session;
 mod source;
-mod sources;
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use crate::base::program::examples;
+use crate::console::overview::MetricHistory;
 use access::Access;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use axum::serve::Listener;
 use hyper::Method;
-use metrics::MetricHistory;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP, TCP_ESTABLISHED};
@@ -79,7 +72,7 @@ impl ConsoleArgs {
             was_printed: false,
         })?;
         let console = Console::new(options.clone(), listener.port()).await?;
-        tokio::spawn(metrics::sample(options.clone(), console.history.clone()));
+        tokio::spawn(overview::sample(options.clone(), console.history.clone()));
         let (sender, mut lines) = mpsc::channel(1);
         thread::spawn(move || {
             for _ in io::stdin().lines().map_while(Result::ok) {
@@ -115,7 +108,7 @@ fn router(console: ConsoleState) -> Router {
     let mut pages = Router::new()
         .route("/", get(overview::page))
         .route("/events/reviews", get(review::list_events))
-        .route("/orders", get(orders::page))
+        .route("/orders", get(session::list_page))
         .route("/sessions", get(session::find))
         .route("/sessions/{session_id}", get(session::page))
         .route("/sessions/{session_id}/order", post(session::change_order))
@@ -132,12 +125,12 @@ fn router(console: ConsoleState) -> Router {
             .route("/events/overview", get(overview::events))
             .route("/events/log", get(log::events))
             .route("/sessions/{session_id}/erase", post(session::erase))
-            .route("/sources", get(sources::page))
+            .route("/sources", get(source::list_page))
             .route("/sources/{oracle_id}", get(source::page))
             .route("/sources/{oracle_id}/query", get(query::page))
             .route("/sources/{oracle_id}/history", get(source::history_page))
-            .route("/runs/{run_id}", get(run::page))
-            .route("/runs/{run_id}/{action}", post(run::act))
+            .route("/runs/{run_id}", get(source::run_page))
+            .route("/runs/{run_id}/{action}", post(source::act))
             .route("/rules", get(rules::page).post(rules::check))
             .route("/log", get(log::page))
             .route("/log/{seq}", get(log::entry))

@@ -1,7 +1,6 @@
 //! The verification of bundles and of verdicts with their proof.
 
-use super::log_keys::{LogKeys, refused};
-use super::replay_report::{LogReplay, ReplayReport};
+use crate::audit::verify_log::{LogKeys, LogReplay, ReplayReport, refused};
 use crate::base::error::CtlError;
 use domain_audit::checkpoint::Checkpoint;
 use domain_audit::leaf::leaf_of;

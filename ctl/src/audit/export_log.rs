@@ -1,7 +1,6 @@
 //! `oraclectl log export`, and its verification: the log as a directory of tiles (C2SP `tlog-tiles`).
 
-use super::log_keys::{LogKeys, refused};
-use super::replay_report::{LogReplay, ReplayReport};
+use crate::audit::verify_log::{LogKeys, LogReplay, ReplayReport, refused};
 use crate::base::error::CtlError;
 use crate::base::input::progress_bar;
 use crate::base::options::problem_error;

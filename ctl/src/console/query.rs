@@ -1,10 +1,10 @@
 //! A query of a source, with its answer and its code.
 
-use super::form_fields::Fields;
 use super::layout::{PageError, PageResult, pairs, table};
-use super::sources::{read_source, result_page};
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
+use crate::console::layout::Fields;
+use crate::console::source::{read_source, result_page};
 use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
 use axum::extract::{self, State};
 use domain_base::moment::{Moment, format_span};

@@ -1,22 +1,32 @@
-//! One source: its registration, its freshness, its runs, and forms for queries.
+//! The catalog of sources; one source with its registration, its freshness, its runs, and forms for queries; and one
+//! run with its counts, the gates that it broke, its rejects, and the decision about it.
 
-use super::chart::{StepLine, bars, step_chart};
-use super::form_fields::Fields;
 use super::layout::{
     PageError, PageResult, Section, moment, moment_or_none, page as render_page, pairs, table,
 };
 use super::query::query_form;
-use super::run::{RUN_HEADING, coverage_rows, run_row};
-use super::sources::{read_source, result_page};
 use super::{Console, ConsoleState};
+use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
+use crate::base::output::{format_requester, short_run_id};
+use crate::console::layout::{
+    Fields, StepLine, after_action, bars, done_note, next_link, reason_form, step_chart,
+};
+use crate::ground::ingest::{
+    UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
+    state_word,
+};
 use axum::extract::{Path, State};
+use axum::response::Response;
+use domain_base::decimal::Decimal;
 use domain_base::moment::format_span;
 use domain_base::page::{ListPage, PageLimit};
 use domain_ground::id::SourceId;
 use domain_ground::query::{FilterOperator, QueryFilter, ValueHistory};
-use domain_ground::run::RunState;
-use domain_ground::wire::{FreshnessReport, RunReport, SourceSummary, ValueHistoryRequest};
+use domain_ground::run::{IngestionRun, ReleaseEffect, RunState};
+use domain_ground::wire::{
+    FreshnessReport, RejectReport, RunChangeReport, RunReport, SourceSummary, ValueHistoryRequest,
+};
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -258,6 +268,256 @@ fn render_chart(title: &str, unit: &str, values: &[ValueAtTimes]) -> Markup {
             (step_chart(&lines, unit, [&first, &last], &summary))
         } @else { p { "No chart: the values are not numbers." } }
     }
+}
+
+pub(super) async fn list_page(State(console): State<ConsoleState>) -> PageResult {
+    let sources = read_sources(&console).await?;
+    let path = format!("/v1/runs?limit={}", <PageLimit>::MAX);
+    let runs: ListPage<RunReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let is_held = |report: &&RunReport| report.run.state == RunState::Held;
+    let held: Vec<_> = runs.items.iter().filter(is_held).map(run_row).collect();
+    let latest: Vec<_> = runs.items.iter().take(20).map(run_row).collect();
+    let heading = ["source", "name", "trust", "license", "answers", "version", "released", "statements"];
+    let body = html! {
+        @if !held.is_empty() { (table("Held runs, which wait for a decision", &RUN_HEADING, &held)) }
+        (table("Sources", &heading, &sources.iter().map(row).collect::<Vec<_>>()))
+        (table("Latest runs", &RUN_HEADING, &latest))
+    };
+    Ok(render_page(&console, Section::Sources, "Sources", &body))
+}
+
+pub(super) async fn read_sources(console: &Console) -> Result<Vec<SourceSummary>, PageError> {
+    Ok(console.options.call_routes(Method::GET, "/v1/sources", None).await?.json()?)
+}
+
+/// A source of the catalog.
+pub(super) async fn read_source(console: &Console, oracle_id: &str) -> Result<SourceSummary, PageError> {
+    let sources = read_sources(console).await?;
+    let found = sources.into_iter().find(|source| source.entry.oracle_id().as_str() == oracle_id);
+    found.ok_or_else(|| PageError::input(format!("no source has the id {oracle_id}")))
+}
+
+/// A page about a source: a form, and the result of the form or its error.
+pub(super) fn result_page(
+    console: &Console,
+    (title, oracle_id): (&str, &str),
+    form: &Markup,
+    result: Result<Markup, PageError>,
+) -> Response {
+    let body = html! {
+        (form)
+        @match result {
+            Ok(parts) => (parts),
+            Err(error) => (error.render()),
+        }
+        p { a href=(format!("/sources/{}", encode_segment(oracle_id))) { "Back to the source" } }
+    };
+    render_page(console, Section::Sources, &format!("{title} of {oracle_id}"), &body)
+}
+
+fn row(source: &SourceSummary) -> Vec<Markup> {
+    let entry = &source.entry;
+    let registration = &entry.registration;
+    let current = entry.version_history.iter().find(|version| version.version == entry.current_version);
+    let id = registration.oracle_id.as_str();
+    vec![
+        html! { a href=(format!("/sources/{}", encode_segment(id))) { (id) } },
+        html! { (registration.oracle_name) },
+        html! { (registration.oracle_tier.into_str()) },
+        html! { (registration.data_license) },
+        html! {
+            @if source.answers { "yes" } @else { strong { "no" } }
+            @if let Some(note) = &source.note { ": " (note) }
+        },
+        html! { (entry.current_version) },
+        moment_or_none(current.map(|version| version.released_at)),
+        html! { (source.statements) },
+    ]
+}
+
+/// Number of changes that are shown.
+const CHANGES: usize = 50;
+/// Number of rejects on a page.
+const REJECTS: usize = 50;
+
+pub(super) const RUN_HEADING: [&str; 7] =
+    ["run", "source", "version", "state", "started", "records", "rejected"];
+
+/// The row of a run in a table.
+pub(super) fn run_row(report: &RunReport) -> Vec<Markup> {
+    let (run, state) = (&report.run, state_word(report));
+    vec![
+        html! { a href=(format!("/runs/{}", run.run_id)) { (short_run_id(&run.run_id)) } },
+        html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } },
+        html! { (run.input.version) },
+        html! { span.status data-status=(state) { (state) } },
+        moment(run.started_at),
+        html! { (run.counts.records) },
+        html! { (run.counts.rejected) },
+    ]
+}
+
+/// The share of records with a value, by axis, in percent.
+fn coverage_rows(run: &IngestionRun) -> Vec<(String, f64)> {
+    let percent = |share: &Decimal| share.to_string().parse::<f64>().unwrap_or_default() * 100.0;
+    let rounded = |percent: f64| (percent * 100.0).round() / 100.0;
+    run.counts.axes.iter().map(|(axis, fill)| (axis.clone(), rounded(percent(&fill.share)))).collect()
+}
+
+pub(super) async fn run_page(
+    State(console): State<ConsoleState>,
+    Path(run_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let report = read_run(&console.options, &run_id).await?;
+    let after =
+        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
+    let path = format!("{}/rejects?raw=true&limit={REJECTS}{after}", run_path(&run_id));
+    let rejects: ListPage<RejectReport> =
+        console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let changes = read_changes(&console.options, &run_id, None, Some(CHANGES)).await;
+    let body = html! {
+        (done_note(&fields))
+        (render_run(&report))
+        (render_changes(&report.run, changes))
+        (render_decision(&report))
+        (bars("Filled axes", "axis", "percent of records", &coverage_rows(&report.run)))
+        section aria-labelledby="rejects" {
+            h2 #rejects { "Rejects" }
+            (table("Rejected records", &["record", "rule", "place", "reason", "raw record"], &rejects.items.iter().map(reject_row).collect::<Vec<_>>()))
+            (next_link(&format!("/runs/{run_id}"), rejects.next.as_deref()))
+        }
+    };
+    Ok(render_page(&console, Section::Sources, &format!("Run {}", short_run_id(&report.run.run_id)), &body))
+}
+
+fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
+    let counts = &run.counts;
+    let mut rows = vec![
+        ("run", html! { code { (run.run_id) } }),
+        ("source", html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } }),
+        ("version", html! { (run.input.version) ", released " (moment(run.input.released_at)) }),
+        ("state", html! { span.status data-status=(run.state.into_str()) { (run.state.into_str()) } }),
+        ("pipeline", html! { (run.pipeline_id) }),
+        ("payload", html! { (run.raw_bytes) " bytes, " code { (run.input.raw_sha256) } }),
+        ("requested by", html! { (format_requester(&run.requested_by)) }),
+        ("started", moment(run.started_at)),
+        ("ended", moment_or_none(run.ended_at)),
+        (
+            "records",
+            html! { (counts.read) " read, " (counts.records) " accepted, " (counts.collapsed) " repeated, " (counts.rejected) " rejected" },
+        ),
+    ];
+    if let Some(progress) = progress {
+        let doing: &str = progress.phase.into();
+        rows.push((
+            "progress",
+            html! { (doing) ": " (progress.bytes_read) " of " (progress.bytes) " bytes" },
+        ));
+    }
+    let changes = counts.changes.iter().map(|(change, count)| format!("{change} {count}"));
+    rows.push(("changes", html! { (changes.collect::<Vec<_>>().join(", ")) }));
+    if let Some(ReleaseEffect { in_force, withdrawn, changed }) = counts.effect {
+        let effect = html! { "of " (in_force) " records in force, " (withdrawn) " are withdrawn and " (changed) " change" };
+        rows.push(("effect", effect));
+    }
+    rows.extend(counts.warnings.iter().map(|warning| ("warning", html! { (warning) })));
+    rows.extend(run.breaches.iter().map(|breach| ("gate", html! { strong { (breach) } })));
+    rows.extend(cause_beside_gates(run).map(|cause| ("cause", html! { (cause) })));
+    rows.extend(
+        run.undoes.iter().map(|undone| {
+            ("undoes", html! { a href=(format!("/runs/{}", undone.run_id)) { (undone.run_id) } })
+        }),
+    );
+    rows.extend(undone_by.iter().map(|by| ("undone by", html! { a href=(format!("/runs/{by}")) { (by) } })));
+    if let Some(decision) = &run.decision {
+        let by = format_requester(&decision.decided_by);
+        rows.push((
+            "decision",
+            html! { "by " (by) ", " (moment(decision.decided_at)) ": " (decision.reason) },
+        ));
+    }
+    pairs(rows)
+}
+
+fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>, CtlError>) -> Markup {
+    let row = |change: &RunChangeReport| {
+        let [before, after] = raw_texts(change).map(|text| html! { code { (text) } });
+        vec![html! { (change.kind.into_str()) }, html! { (change.source_record_id) }, before, after]
+    };
+    let is_done = run.state == RunState::Completed;
+    let title = if is_done { "What the run changed" } else { "What the run would change" };
+    let content = match changes {
+        Err(error) => PageError::from(error).render(),
+        Ok(_) if run.rows.is_none() && run.state == RunState::Held => html! { p { (UNKNOWN_CHANGES) } },
+        Ok(changes) if changes.items.is_empty() => return html! {},
+        Ok(changes) => {
+            let rows: Vec<_> = changes.items.iter().map(row).collect();
+            html! {
+                (table("Changed records", &["change", "record", "raw record before", "raw record after"], &rows))
+                @if changes.next.is_some() { p { "More: " code { "oraclectl ingest changes " (run.run_id) } } }
+            }
+        }
+    };
+    html! { section aria-labelledby="changes" { h2 #changes { (title) } (content) } }
+}
+
+fn render_decision(RunReport { run, undone_by, .. }: &RunReport) -> Markup {
+    let form =
+        |action: &str, name: &str| reason_form(&format!("/runs/{}/{action}", run.run_id), name, &html! {});
+    html! {
+        @match run.state {
+            RunState::Held => {
+                p { "Nothing of this run is visible until it is approved." }
+                (form("approve", "Approve the run"))
+                (form("discard", "Discard the run"))
+            },
+            RunState::Running => {
+                form.action method="post" action=(format!("/runs/{}/cancel", run.run_id)) {
+                    button type="submit" { "Cancel the run" }
+                }
+            },
+            RunState::Completed if undone_by.is_none() && run.undoes.is_none() => (form("undo", "Undo the run")),
+            _ => {},
+        }
+    }
+}
+
+fn reject_row(RejectReport { reject, raw_text }: &RejectReport) -> Vec<Markup> {
+    vec![
+        html! { (reject.position + 1) },
+        html! { (reject.rejection.rule.into_str()) },
+        html! { (reject.rejection.place.as_deref().unwrap_or("none")) },
+        html! { (reject.rejection.reason) },
+        html! {
+            @match raw_text {
+                Some(text) => code { (text) },
+                None => "none: the payload was pruned",
+            }
+        },
+    ]
+}
+
+pub(super) async fn act(
+    State(console): State<ConsoleState>,
+    Path((run_id, action)): Path<(String, String)>,
+    fields: Fields,
+) -> PageResult {
+    let options = &console.options;
+    let (report, done) = if action == "cancel" {
+        // the run ends a moment later
+        (cancel(options, &run_id).await?, "cancellation requested")
+    } else {
+        let done = match action.as_str() {
+            "approve" => "approved",
+            "discard" => "discarded",
+            "undo" => "undone",
+            _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
+        };
+        (decide(options, &run_id, &action, &fields.required("reason", "Reason")?).await?, done)
+    };
+    // after an undo, it is the new run
+    Ok(after_action(&format!("/runs/{}", report.run.run_id), done))
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `oraclectl ingest`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser, problem_error};
 use crate::base::output::{
     Output, format_pairs, format_requester, format_table, print_csv, print_json, short_run_id, shorten_line,
     warn_of_omitted_rows,
 };
+use crate::base::program::examples;
 use crate::ground::parquet::{is_parquet, open_payload};
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;

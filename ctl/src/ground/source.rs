@@ -1,10 +1,10 @@
 //! `oraclectl source`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use crate::base::output::{Output, print_json, short_run_id};
+use crate::base::program::examples;
 use crate::ground::parquet::{check_end, start};
 use domain_base::count::format_count;
 use domain_base::moment::Moment;

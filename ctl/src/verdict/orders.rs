@@ -1,9 +1,9 @@
 //! `oraclectl orders` and `oraclectl order`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{format_pairs, format_table, format_user, print_json, warn_of_omitted_rows};
+use crate::base::program::examples;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::application::ApplicationName;
 use domain_base::page::{ListPage, PageLimit};
