@@ -1,7 +1,7 @@
 //! `/v1/documents`: the registered documents of all kinds.
 
 use crate::platform::api::request::{self, JsonBody, QueryParams};
-use crate::platform::control::control_request::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
+use crate::platform::control::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
 use crate::platform::openapi::{DOCUMENT_BODY, JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_to_end};

@@ -1,14 +1,13 @@
 //! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and reading, listing and cancelling them.
 
+use super::RequestSessionCaller;
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::{PathSessionId, QueryParams};
-use crate::platform::openapi::problems;
-use crate::platform::openapi::{SESSION, STORE};
+use crate::platform::openapi::{SESSION, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::DaemonService;
+use crate::verdict::OWNER;
 use crate::verdict::config::models::{ModelProvider, ModelSection};
-use crate::verdict::problem::OWNER;
-use crate::verdict::request::RequestSessionCaller;
 use actors_platform::clock::stopwatch;
 use actors_verdict::generation::GenerationError;
 use actors_verdict::orders::{CancelOrder, PlaceOrder, PlacedOrder};

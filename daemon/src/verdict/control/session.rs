@@ -2,12 +2,11 @@
 
 use super::orders::held_report;
 use crate::platform::api::request::{JsonBody, PathSessionId};
-use crate::platform::openapi::problems;
-use crate::platform::openapi::{JSON_BODY, SESSION, STORE};
+use crate::platform::openapi::{JSON_BODY, SESSION, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verdict::api::orders::report_of;
-use crate::verdict::request::{parse_email, parse_label};
+use crate::verdict::api::{parse_email, parse_label};
 use actors_verdict::cache::{CorrectSession, CorrectSessionOutcome, PurgeVerdict, RemoveSession};
 use actors_verdict::notifier::{HoldMessages, queued_mails};
 use actors_verdict::orders::ReadHeldVerdict;
