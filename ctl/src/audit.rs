@@ -1,9 +1,10 @@
 //! Verbs for the audit log.
 
 pub(crate) mod backup;
-mod bundle;
 mod export_log;
 pub(crate) mod log;
+pub(crate) mod restore;
+mod verification;
 mod verify_directory;
 pub(crate) mod verify_log;
 
@@ -18,7 +19,7 @@ pub(crate) enum AuditVerb {
     Log(log::LogArgs),
     VerifyLog(verify_log::VerifyLogArgs),
     Backup(backup::BackupArgs),
-    Restore(backup::RestoreArgs),
+    Restore(restore::RestoreArgs),
 }
 
 impl AuditVerb {

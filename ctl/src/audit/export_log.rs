@@ -1,6 +1,6 @@
 //! `oraclectl log export`, and its verification: the log as a directory of tiles (C2SP `tlog-tiles`).
 
-use crate::audit::verify_log::{LogKeys, LogReplay, ReplayReport, refused};
+use crate::audit::verification::{LogKeys, LogReplay, ReplayReport, refused};
 use crate::base::error::CtlError;
 use crate::base::input::progress_bar;
 use crate::base::options::problem_error;

@@ -1,8 +1,7 @@
 //! `oraclectl log`, with `log prove`, `log checkpoint` and `log key`.
 
-use crate::audit::bundle::{EntryNumber, verify};
 use crate::audit::export_log::{ExportArgs, get, read_checkpoint, read_key, unreadable};
-use crate::audit::verify_log::{LogKeys, unusable};
+use crate::audit::verification::{EntryNumber, LogKeys, unusable, verify};
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser, response_lines};

@@ -2,7 +2,7 @@
 
 use super::backup::verify_manifest;
 use super::export_log;
-use crate::audit::verify_log::{LogKeys, LogReplay, ReplayReport, refused};
+use crate::audit::verification::{LogKeys, LogReplay, ReplayReport, refused};
 use crate::base::error::CtlError;
 use crate::base::input::{decode_secret_key, progress_bar};
 use crate::base::output::{format_pairs, print_json};

@@ -5,7 +5,7 @@ use super::layout::{PageError, PageResult, Section, live, page as render_page, p
 use super::{Console, ConsoleState};
 use crate::audit::log::{SinceTime, prove_entry, summarize_entry};
 use crate::base::options::encode_segment;
-use crate::console::layout;
+use crate::console;
 use crate::console::layout::Fields;
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -60,7 +60,7 @@ pub(super) async fn events(
     fields: Fields,
 ) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields)?);
-    layout::stream(&console, login, move || {
+    console::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_entries(&console, &query).await }
     })

@@ -9,7 +9,7 @@ use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::format_known;
-use crate::console::layout;
+use crate::console;
 use crate::console::layout::{bars, sparkline};
 use crate::platform::status::{format_budgets, format_witnesses, list_lost_rows};
 use crate::verdict::divergence::format_variance;
@@ -52,7 +52,7 @@ pub(super) async fn events(
     Extension(login): Extension<LoginEnd>,
 ) -> PageResult {
     let shared = console.clone();
-    layout::stream(&console, login, move || {
+    console::stream(&console, login, move || {
         let console = shared.clone();
         async move { render(&console).await }
     })
@@ -362,7 +362,7 @@ pub(crate) struct Series {
     title: &'static str,
     metric: &'static str,
     /// Whether the value only rises, so that its increase is shown.
-    is_counter: bool,
+    pub(crate) is_counter: bool,
 }
 
 const SERIES: [Series; 6] = [

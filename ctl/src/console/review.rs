@@ -8,7 +8,7 @@ use super::layout::{
 use super::{Console, ConsoleState};
 use crate::audit::log::parse_duration;
 use crate::base::options::encode_segment;
-use crate::console::layout;
+use crate::console;
 use crate::console::layout::{Fields, after_action, done_note};
 use crate::verification::review::{
     changed_lines, format_axes, format_comment, format_dismissal, format_resolution, format_revocation,
@@ -430,7 +430,7 @@ pub(super) async fn list_events(
     fields: Fields,
 ) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields));
-    layout::stream(&console, login, move || {
+    console::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_queue(&console, &query).await }
     })

@@ -1,44 +1,37 @@
-//! The catalog of sources; one source with its registration, its freshness, its runs, and forms for queries; and one
-//! run with its counts, the gates that it broke, its rejects, and the decision about it.
+//! The catalog of sources; one source with its registration, its freshness and its runs; and a query of a source, with
+//! its answer and its code.
 
 use super::layout::{
     PageError, PageResult, Section, moment, moment_or_none, page as render_page, pairs, table,
 };
-use super::query::query_form;
+use super::run::{RUN_HEADING, coverage_rows, run_row};
 use super::{Console, ConsoleState};
-use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::base::output::{format_requester, short_run_id};
-use crate::console::layout::{
-    Fields, StepLine, after_action, bars, done_note, next_link, reason_form, step_chart,
-};
-use crate::ground::ingest::{
-    UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
-    state_word,
-};
-use axum::extract::{Path, State};
+use crate::console::layout::{Fields, StepLine, bars, step_chart};
+use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
+use axum::extract::{self, State};
 use axum::response::Response;
-use domain_base::decimal::Decimal;
-use domain_base::moment::format_span;
+use domain_base::moment::{Moment, format_span};
 use domain_base::page::{ListPage, PageLimit};
 use domain_ground::id::SourceId;
-use domain_ground::query::{FilterOperator, QueryFilter, ValueHistory};
-use domain_ground::run::{IngestionRun, ReleaseEffect, RunState};
-use domain_ground::wire::{
-    FreshnessReport, RejectReport, RunChangeReport, RunReport, SourceSummary, ValueHistoryRequest,
+use domain_ground::query::{
+    FilterOperator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest, ValueHistory,
 };
+use domain_ground::run::RunState;
+use domain_ground::wire::{FreshnessReport, RunReport, SourceSummary, ValueHistoryRequest};
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Number of runs on the page.
 const RUNS: usize = 50;
 
 pub(super) async fn page(
     State(console): State<ConsoleState>,
-    Path(oracle_id): Path<String>,
+    extract::Path(oracle_id): extract::Path<String>,
     fields: Fields,
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
@@ -152,7 +145,7 @@ fn history_form(source: &SourceSummary, fields: &Fields) -> Markup {
 
 pub(super) async fn history_page(
     State(console): State<ConsoleState>,
-    Path(oracle_id): Path<String>,
+    extract::Path(oracle_id): extract::Path<String>,
     fields: Fields,
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
@@ -298,7 +291,7 @@ pub(super) async fn read_source(console: &Console, oracle_id: &str) -> Result<So
 }
 
 /// A page about a source: a form, and the result of the form or its error.
-pub(super) fn result_page(
+fn result_page(
     console: &Console,
     (title, oracle_id): (&str, &str),
     form: &Markup,
@@ -335,194 +328,190 @@ fn row(source: &SourceSummary) -> Vec<Markup> {
     ]
 }
 
-/// Number of changes that are shown.
-const CHANGES: usize = 50;
-/// Number of rejects on a page.
-const REJECTS: usize = 50;
+/// Maximum number of records on the page.
+const RECORDS: usize = 100;
 
-pub(super) const RUN_HEADING: [&str; 7] =
-    ["run", "source", "version", "state", "started", "records", "rejected"];
-
-/// The row of a run in a table.
-pub(super) fn run_row(report: &RunReport) -> Vec<Markup> {
-    let (run, state) = (&report.run, state_word(report));
-    vec![
-        html! { a href=(format!("/runs/{}", run.run_id)) { (short_run_id(&run.run_id)) } },
-        html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } },
-        html! { (run.input.version) },
-        html! { span.status data-status=(state) { (state) } },
-        moment(run.started_at),
-        html! { (run.counts.records) },
-        html! { (run.counts.rejected) },
-    ]
-}
-
-/// The share of records with a value, by axis, in percent.
-fn coverage_rows(run: &IngestionRun) -> Vec<(String, f64)> {
-    let percent = |share: &Decimal| share.to_string().parse::<f64>().unwrap_or_default() * 100.0;
-    let rounded = |percent: f64| (percent * 100.0).round() / 100.0;
-    run.counts.axes.iter().map(|(axis, fill)| (axis.clone(), rounded(percent(&fill.share)))).collect()
-}
-
-pub(super) async fn run_page(
+pub(super) async fn query_page(
     State(console): State<ConsoleState>,
-    Path(run_id): Path<String>,
+    extract::Path(oracle_id): extract::Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let report = read_run(&console.options, &run_id).await?;
-    let after =
-        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
-    let path = format!("{}/rejects?raw=true&limit={REJECTS}{after}", run_path(&run_id));
-    let rejects: ListPage<RejectReport> =
-        console.options.call_control(Method::GET, &path, None).await?.json()?;
-    let changes = read_changes(&console.options, &run_id, None, Some(CHANGES)).await;
-    let body = html! {
-        (done_note(&fields))
-        (render_run(&report))
-        (render_changes(&report.run, changes))
-        (render_decision(&report))
-        (bars("Filled axes", "axis", "percent of records", &coverage_rows(&report.run)))
-        section aria-labelledby="rejects" {
-            h2 #rejects { "Rejects" }
-            (table("Rejected records", &["record", "rule", "place", "reason", "raw record"], &rejects.items.iter().map(reject_row).collect::<Vec<_>>()))
-            (next_link(&format!("/runs/{run_id}"), rejects.next.as_deref()))
-        }
-    };
-    Ok(render_page(&console, Section::Sources, &format!("Run {}", short_run_id(&report.run.run_id)), &body))
+    let source = read_source(&console, &oracle_id).await?;
+    let answered = answer(&console, &source, &fields).await;
+    Ok(result_page(&console, ("Query", &oracle_id), &query_form(&source, &fields), answered))
 }
 
-fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
-    let counts = &run.counts;
-    let mut rows = vec![
-        ("run", html! { code { (run.run_id) } }),
-        ("source", html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } }),
-        ("version", html! { (run.input.version) ", released " (moment(run.input.released_at)) }),
-        ("state", html! { span.status data-status=(run.state.into_str()) { (run.state.into_str()) } }),
-        ("pipeline", html! { (run.pipeline_id) }),
-        ("payload", html! { (run.raw_bytes) " bytes, " code { (run.input.raw_sha256) } }),
-        ("requested by", html! { (format_requester(&run.requested_by)) }),
-        ("started", moment(run.started_at)),
-        ("ended", moment_or_none(run.ended_at)),
-        (
-            "records",
-            html! { (counts.read) " read, " (counts.records) " accepted, " (counts.collapsed) " repeated, " (counts.rejected) " rejected" },
-        ),
-    ];
-    if let Some(progress) = progress {
-        let doing: &str = progress.phase.into();
-        rows.push((
-            "progress",
-            html! { (doing) ": " (progress.bytes_read) " of " (progress.bytes) " bytes" },
-        ));
-    }
-    let changes = counts.changes.iter().map(|(change, count)| format!("{change} {count}"));
-    rows.push(("changes", html! { (changes.collect::<Vec<_>>().join(", ")) }));
-    if let Some(ReleaseEffect { in_force, withdrawn, changed }) = counts.effect {
-        let effect = html! { "of " (in_force) " records in force, " (withdrawn) " are withdrawn and " (changed) " change" };
-        rows.push(("effect", effect));
-    }
-    rows.extend(counts.warnings.iter().map(|warning| ("warning", html! { (warning) })));
-    rows.extend(run.breaches.iter().map(|breach| ("gate", html! { strong { (breach) } })));
-    rows.extend(cause_beside_gates(run).map(|cause| ("cause", html! { (cause) })));
-    rows.extend(
-        run.undoes.iter().map(|undone| {
-            ("undoes", html! { a href=(format!("/runs/{}", undone.run_id)) { (undone.run_id) } })
-        }),
-    );
-    rows.extend(undone_by.iter().map(|by| ("undone by", html! { a href=(format!("/runs/{by}")) { (by) } })));
-    if let Some(decision) = &run.decision {
-        let by = format_requester(&decision.decided_by);
-        rows.push((
-            "decision",
-            html! { "by " (by) ", " (moment(decision.decided_at)) ": " (decision.reason) },
-        ));
-    }
-    pairs(rows)
+async fn answer(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {
+    let request = read_query(source, fields)?;
+    let oracle_id = source.entry.oracle_id();
+    let answer = send_query(&console.options, oracle_id, &request).await?;
+    let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
+    Ok(html! { (render_answer(source, &answer)) (render_code(&console.options.routes_path()?, &query)) })
 }
 
-fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>, CtlError>) -> Markup {
-    let row = |change: &RunChangeReport| {
-        let [before, after] = raw_texts(change).map(|text| html! { code { (text) } });
-        vec![html! { (change.kind.into_str()) }, html! { (change.source_record_id) }, before, after]
-    };
-    let is_done = run.state == RunState::Completed;
-    let title = if is_done { "What the run changed" } else { "What the run would change" };
-    let content = match changes {
-        Err(error) => PageError::from(error).render(),
-        Ok(_) if run.rows.is_none() && run.state == RunState::Held => html! { p { (UNKNOWN_CHANGES) } },
-        Ok(changes) if changes.items.is_empty() => return html! {},
-        Ok(changes) => {
-            let rows: Vec<_> = changes.items.iter().map(row).collect();
-            html! {
-                (table("Changed records", &["change", "record", "raw record before", "raw record after"], &rows))
-                @if changes.next.is_some() { p { "More: " code { "oraclectl ingest changes " (run.run_id) } } }
-            }
-        }
-    };
-    html! { section aria-labelledby="changes" { h2 #changes { (title) } (content) } }
-}
-
-fn render_decision(RunReport { run, undone_by, .. }: &RunReport) -> Markup {
-    let form =
-        |action: &str, name: &str| reason_form(&format!("/runs/{}/{action}", run.run_id), name, &html! {});
+fn query_form(source: &SourceSummary, fields: &Fields) -> Markup {
+    let example = source.identity.first().map(|axis| format!("{axis}=…")).unwrap_or_default();
     html! {
-        @match run.state {
-            RunState::Held => {
-                p { "Nothing of this run is visible until it is approved." }
-                (form("approve", "Approve the run"))
-                (form("discard", "Discard the run"))
-            },
-            RunState::Running => {
-                form.action method="post" action=(format!("/runs/{}/cancel", run.run_id)) {
-                    button type="submit" { "Cancel the run" }
-                }
-            },
-            RunState::Completed if undone_by.is_none() && run.undoes.is_none() => (form("undo", "Undo the run")),
-            _ => {},
+        form.action method="get" action=(format!("/sources/{}/query", encode_segment(source.entry.oracle_id().as_str()))) {
+            label {
+                "Filters, one on a line: axis, one of = != > >= < <= ~ =~ in, and a value"
+                textarea name="filters" rows="3" placeholder=(example) { (fields.text("filters")) }
+            }
+            (fields.input("axes", "Axes, separated by commas; all if empty", ""))
+            (fields.input("at", "Valid at", "now"))
+            (fields.input("known_at", "Known at", "now"))
+            label.check {
+                input type="checkbox" name="latest" value="true" checked[fields.filled("latest").is_some()];
+                "Only the latest record of each subject"
+            }
+            button type="submit" { "Query the source" }
         }
     }
 }
 
-fn reject_row(RejectReport { reject, raw_text }: &RejectReport) -> Vec<Markup> {
-    vec![
-        html! { (reject.position + 1) },
-        html! { (reject.rejection.rule.into_str()) },
-        html! { (reject.rejection.place.as_deref().unwrap_or("none")) },
-        html! { (reject.rejection.reason) },
-        html! {
-            @match raw_text {
-                Some(text) => code { (text) },
-                None => "none: the payload was pruned",
-            }
-        },
-    ]
+/// The filters in a field, one on a line.
+///
+/// # Errors
+/// A line is not a filter.
+pub(super) fn read_filters(fields: &Fields) -> Result<Vec<QueryFilter>, PageError> {
+    let lines = fields.text("filters").lines().map(str::trim).filter(|line| !line.is_empty());
+    lines
+        .map(|line| parse_filter(line).map_err(|fault| PageError::input(format!("`{line}`: {fault}"))))
+        .collect()
 }
 
-pub(super) async fn act(
-    State(console): State<ConsoleState>,
-    Path((run_id, action)): Path<(String, String)>,
-    fields: Fields,
-) -> PageResult {
-    let options = &console.options;
-    let (report, done) = if action == "cancel" {
-        // the run ends a moment later
-        (cancel(options, &run_id).await?, "cancellation requested")
-    } else {
-        let done = match action.as_str() {
-            "approve" => "approved",
-            "discard" => "discarded",
-            "undo" => "undone",
-            _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
-        };
-        (decide(options, &run_id, &action, &fields.required("reason", "Reason")?).await?, done)
+fn read_query(source: &SourceSummary, fields: &Fields) -> Result<QueryRequest, PageError> {
+    let axes: Vec<_> =
+        fields.text("axes").split(',').map(str::trim).filter(|axis| !axis.is_empty()).collect();
+    let all = || source.entry.registration.axes_provided.clone();
+    let moment = |name: &str, label: &str| -> Result<_, PageError> {
+        Ok(fields.parsed::<Moment>(name, label)?.map(|Moment(at)| at))
     };
-    // after an undo, it is the new run
-    Ok(after_action(&format!("/runs/{}", report.run.run_id), done))
+    Ok(QueryRequest {
+        axes_requested: if axes.is_empty() { all() } else { axes.into_iter().map(str::to_owned).collect() },
+        filters: read_filters(fields)?,
+        point_in_time: moment("at", "Valid at")?,
+        known_at: moment("known_at", "Known at")?,
+        max_results: Some(RECORDS),
+        latest: fields.filled("latest").is_some(),
+        ..QueryRequest::default()
+    })
+}
+
+fn render_answer(source: &SourceSummary, answer: &QueryAnswer) -> Markup {
+    let response = &answer.response;
+    let metadata = &response.query_metadata;
+    let order: Vec<_> =
+        source.identity.iter().chain(&source.entry.registration.axes_provided).cloned().collect();
+    let paths = value_paths(&response.records, &order);
+    let unit = |path: &String| response.records.iter().find_map(|record| record.units.get(path));
+    let titles =
+        paths.iter().map(|path| unit(path).map_or_else(|| path.clone(), |unit| format!("{path} ({unit})")));
+    let titles: Vec<_> = titles.chain(["valid from", "until", "record"].map(str::to_owned)).collect();
+    let heading: Vec<_> = titles.iter().map(String::as_str).collect();
+    let rows = response.records.iter().map(|record| {
+        let values = paths.iter().map(|path| {
+            let definition = record.definitions.get(path);
+            html! { (format_value(record, path)) @if let Some(definition) = definition { " (" (definition) ")" } }
+        });
+        let [from, until] = format_validity(record);
+        values.chain([from, until, record.record_id.clone()].map(|text| html! { (text) })).collect()
+    });
+    let age = metadata.freshness.staleness_seconds.map_or_else(|| "no release".to_owned(), format_span);
+    html! {
+        (table("Records", &heading, &rows.collect::<Vec<_>>()))
+        @if response.cursor.is_some() { p { "There are more records; the page shows the first " (RECORDS) "." } }
+        @for warning in &response.warnings { p.alert { (warning) } }
+        (pairs([
+            ("version", html! { (metadata.data_version) }),
+            ("age", html! { (age) }),
+            ("trust", html! { (metadata.oracle_tier.into_str()) }),
+            ("records scanned", html! { (metadata.records_scanned) }),
+            ("time", html! { (format!("{:.2} ms", metadata.latency_ms)) }),
+        ]))
+    }
+}
+
+fn render_code(socket: &Path, query: &OracleQuery) -> Markup {
+    let forms = [("curl", curl(socket, query)), ("Node", node(query)), ("Python", python(query))];
+    html! {
+        section aria-labelledby="code" {
+            h2 #code { "The same query in a program" }
+            @for (name, code) in forms { h3 { (name) } pre tabindex="0" { (code) } }
+        }
+    }
+}
+
+/// The JSON of the query without members that have their defaults.
+fn json(query: &OracleQuery) -> serde_json::Value {
+    let mut document = serde_json::to_value(query).unwrap_or_default();
+    if let Some(request) = document.get_mut("request").and_then(|request| request.as_object_mut()) {
+        request
+            .retain(|_, value| *value != serde_json::Value::Bool(false) && *value != serde_json::json!([]));
+    }
+    document
+}
+
+fn curl(socket: &Path, query: &OracleQuery) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    format!(
+        "curl --unix-socket {} http://localhost/v1/query \\\n  -H 'Content-Type: application/json' -d {}",
+        quoted(&socket.display().to_string()),
+        quoted(&json(query).to_string())
+    )
+}
+
+fn node(query: &OracleQuery) -> String {
+    let request = serde_json::to_string_pretty(&json(query)).unwrap_or_default();
+    format!(
+        "import {{ OracledClient }} from \"oracled-client\";\n\nconst oracled = new OracledClient();\n\
+         const answer = await oracled.querySource({request});\nconsole.log(answer.body.response.records);\noracled.close();"
+    )
+}
+
+fn python(query: &OracleQuery) -> String {
+    // a JSON text is also a Python literal, except for these words
+    let mut request = String::new();
+    write_python(&json(query), &mut request);
+    format!(
+        "from oracled import Client\n\nwith Client() as client:\n    answer = client.query_source({request})\n    \
+         print(answer.body[\"response\"][\"records\"])"
+    )
+}
+
+/// Writes a JSON value as a literal of Python.
+fn write_python(value: &serde_json::Value, out: &mut String) {
+    use serde_json::Value;
+    match value {
+        Value::Null => out.push_str("None"),
+        Value::Bool(true) => out.push_str("True"),
+        Value::Bool(false) => out.push_str("False"),
+        Value::Array(items) => {
+            out.push('[');
+            for (number, item) in items.iter().enumerate() {
+                out.push_str(if number > 0 { ", " } else { "" });
+                write_python(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(members) => {
+            out.push('{');
+            for (number, (name, member)) in members.iter().enumerate() {
+                out.push_str(if number > 0 { ", " } else { "" });
+                out.push_str(&format!("{}: ", Value::from(name.as_str())));
+                write_python(member, out);
+            }
+            out.push('}');
+        }
+        // numbers; and strings, whose escapes Python reads alike
+        other => out.push_str(&other.to_string()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn known(known_at: i64, valid_at: i64, value: Option<&str>) -> ValueAtTimes {
         let at = |second| Timestamp::from_second(second).expect("a time");
@@ -551,5 +540,21 @@ mod tests {
             let page = render_values("height", &values).into_string();
             assert!(page.contains("No record matches") && !page.contains("<table"), "{page}");
         }
+    }
+
+    #[test]
+    fn query_is_quoted_for_each_language() {
+        let query: OracleQuery = serde_json::from_value(json!({
+            "oracle_id": "people",
+            "request": {"axes_requested": ["population"], "latest": true,
+                "filters": [{"axis": "name", "operator": "eq", "value": "d'Or \"x\""}]},
+        }))
+        .expect("a valid query");
+        let shell = curl(Path::new("/run/o'x"), &query);
+        assert!(shell.contains(r"'/run/o'\''x'") && shell.contains(r#"d'\''Or \"x\""#), "{shell}");
+        let code = python(&query);
+        assert!(code.contains(r#""latest": True"#) && code.contains(r#""d'Or \"x\"""#), "{code}");
+        assert!(node(&query).contains(r#""latest": true"#));
+        assert!(!code.contains("include_provenance"), "defaults are left out: {code}");
     }
 }
