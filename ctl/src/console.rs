@@ -493,7 +493,7 @@ mod tests {
         ] {
             let page = text(get(&console, path, &cookie).await).await;
             assert!(page.contains(r"\u{202e}\u{200b}\u{9b}\u{2066}\u{e0041}"), "{path}: {page}");
-            assert!(!page.contains(domain_base::visible::is_hiding), "{path}: {page}");
+            assert!(!page.contains(domain_base::text_form::is_hiding), "{path}: {page}");
         }
         let mut stream = get(&console, "/events/overview", &cookie).await.into_body();
         let event = stream.frame().await.expect("an event").expect("an event").into_data().expect("data");

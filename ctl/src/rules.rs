@@ -8,8 +8,8 @@ use crate::base::output::{OutputStyle, format_pairs, format_table, print_json, w
 use crate::base::program::{ProgramArgs, examples};
 pub(crate) use check::show_verdict_evaluation;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle};
-use domain_base::count::format_count;
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use domain_rules::RuleId;
 use hyper::Method;
 use oracled_api::client::DaemonResponse;

@@ -4,7 +4,7 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{format_table, print_json};
 use crate::base::program::examples;
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use domain_upstream::health::{CircuitAction, OracleHealthLevel, OracleHealthStatus};
 use domain_upstream::wire::{CircuitRequest, CircuitResponse, ProbeReport};
 use hyper::Method;

@@ -20,8 +20,7 @@ use domain_ground::problem::{
     SOURCE_LIVE, SOURCE_SILENT, SOURCE_STALE, SOURCE_UNKNOWN, TIME_IN_FUTURE, VERSION_KNOWN,
 };
 use domain_ground::source::{SourceRegistrationError, VersionRecord};
-use domain_ground::source_state::SourceState;
-use domain_ground::upkeep::SourceCheck;
+use domain_ground::source_state::{SourceCheck, SourceState};
 use oracled_store::StoreError;
 use std::fmt::Display;
 use std::sync::Arc;

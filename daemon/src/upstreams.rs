@@ -26,18 +26,17 @@ use actors_upstream::mail::{
 };
 use actors_upstream::oracle::LiveOracle;
 use actors_upstream::oracle_health::{MonitoredOracle, OracleProbe};
-use actors_upstream::reloadable::Reloadable;
 use actors_upstream::web::UpstreamCredential;
 use actors_upstream::web::webhook::{WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret};
 use actors_upstream::witnesses::Witnesses;
 use actors_upstream::{
     AnthropicClient, BoxFuture, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient, OpenAiClient,
-    UpstreamEndpointError,
+    Reloadable, UpstreamEndpointError,
 };
 use actors_verdict::generation::{ConfiguredModel, ConfiguredModels};
 use actors_verdict::notifier::{NotifierConfig, WebhookConfig};
 use actors_verdict::rate_limiter::{CallLimits, ModelCallLimits};
-use domain_base::application::ApplicationName;
+use domain_base::session_id::ApplicationName;
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 use domain_verdict::lookup::LookupDefinition;
 use ipnet::IpNet;

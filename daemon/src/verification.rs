@@ -9,8 +9,8 @@ use crate::platform::config::credentials::{
 use crate::platform::config::{ConfigError, Section};
 use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::{DaemonService, run_blocking};
+use actors_upstream::Reloadable;
 use actors_upstream::oracle::{HttpLiveOracle, LiveOracle};
-use actors_upstream::reloadable::Reloadable;
 use actors_verification::{ReviewError, VerifyError};
 use domain_base::problem::{DRAINING, INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE};
 use domain_ground::id::{SourceId, WorkflowId};

@@ -2,7 +2,7 @@
 //! after the start. Damage is named and affects no other source.
 
 use domain_base::digest::Sha256Hex;
-use domain_ground::upkeep::SourceCheck;
+use domain_ground::source_state::SourceCheck;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::client::DaemonClient;

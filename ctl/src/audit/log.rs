@@ -11,7 +11,7 @@ use domain_audit::checkpoint::Checkpoint;
 use domain_audit::wire::{LogBundle, LogLimit, LogProof, ProvedContinuation, ProvedEntry};
 use domain_base::event::EntryMembers;
 use domain_base::moment::{Date, Moment};
-use domain_base::visible::{visible_json, visible_line};
+use domain_base::text_form::{visible_json, visible_line};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::client::{ClientError, DaemonClient};

@@ -11,9 +11,9 @@ use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{Checkpoint, LogKey, LogSigner};
 use domain_audit::leaf::{is_erased_form, leaf_of};
 use domain_audit::log_tree::{LogTree, leaf_hash};
-use domain_audit::wire::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
-use domain_base::count::format_count;
-use domain_base::visible::visible_line;
+use domain_audit::wire::{CHECKPOINT_FILE, MANIFEST_FILE};
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use oracled_store::{
     ComparedRows, EntryContent, LogState, LoggedState, RowComparison, RowDifference, SegmentEntry,
     SegmentLog, StoreError, VerifiedStateFiles, committed_verdict,

@@ -17,7 +17,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
 use domain_audit::leaf::hidden_members;
-use domain_base::count::format_count;
+use domain_base::wording::format_count;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

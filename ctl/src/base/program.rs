@@ -8,7 +8,7 @@ use clap::error::{Error as UsageError, Result as UsageResult};
 use clap::{Args, Command, FromArgMatches};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use domain_base::visible::visible_text;
+use domain_base::text_form::visible_text;
 use nix::sys::prctl::set_dumpable;
 use std::ffi::OsStr;
 use std::io::{self, Write};

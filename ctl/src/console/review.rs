@@ -20,7 +20,7 @@ use axum::extract::{Path, State};
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::moment::format_span;
 use domain_base::page::ListPage;
-use domain_base::visible::visible_json;
+use domain_base::text_form::visible_json;
 use domain_ground::id::SourceId;
 use domain_verification::CandidateAnswer;
 use domain_verification::review::{

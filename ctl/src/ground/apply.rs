@@ -7,13 +7,13 @@ use crate::base::input::display_name;
 use crate::base::options::{GlobalOptions, read_pages};
 use crate::base::output::{print_json, print_note};
 use crate::base::program::examples;
-use domain_base::count::format_count;
 use domain_base::document::{AnyDocument, DocumentType};
-use domain_base::json_members::is_key_name;
-use domain_base::visible::visible_line;
+use domain_base::payload::is_key_name;
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use domain_verification::workflow::CAN_DECIDE;
 use hyper::Method;
-use oracled_domain::documents::wire::{
+use oracled_domain::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
     DocumentSummary,
 };

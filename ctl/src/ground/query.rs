@@ -9,7 +9,7 @@ use crate::base::output::{
 use crate::base::program::examples;
 use comfy_table::{ColumnConstraint, Table};
 use domain_base::moment::{Moment, find_past_time, format_span};
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use domain_ground::id::SourceId;
 use domain_ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryFreshness, QueryRequest,

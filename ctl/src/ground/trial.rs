@@ -8,9 +8,9 @@ use crate::base::input::display_name;
 use crate::base::options::limit_parser;
 use crate::base::output::{format_pairs, format_table, print_json, print_note, shorten_line};
 use crate::base::program::examples;
-use domain_base::count::format_count;
 use domain_base::digest::Sha256Stream;
 use domain_base::raw::SourceValue;
+use domain_base::wording::format_count;
 use domain_ground::axis_effect::AxisEffects;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::normalize::{

@@ -7,7 +7,7 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{Output, format_decision, format_pairs, print_json};
 use crate::base::program::examples;
 use crate::rules::show_verdict_evaluation;
-use domain_base::visible::{visible_json, visible_line};
+use domain_base::text_form::{visible_json, visible_line};
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
 use domain_verdict::wire::OrderReport;

@@ -11,7 +11,7 @@ use crate::base::output::{
     format_pairs, format_table, format_user, print_error, print_json, print_note, shorten_line,
 };
 use crate::base::program::examples;
-use domain_base::visible::{visible_json, visible_line};
+use domain_base::text_form::{visible_json, visible_line};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_verdict::wire::OrderReport;
 use domain_verification::event::ReviewEntry;

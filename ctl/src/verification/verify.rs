@@ -5,7 +5,7 @@ use crate::base::options::{AxisValueArg, GlobalOptions, collect_by_axis, encode_
 use crate::base::output::{OutputStyle, format_pairs, format_requester, format_table, print_json};
 use crate::base::program::examples;
 use domain_base::moment::{Moment, format_span};
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use domain_ground::id::WorkflowId;
 use domain_ground::value::AxisValue;
 use domain_verification::conflict::{ConflictSide, ConflictStep, ConflictStepOutcome};

@@ -7,7 +7,7 @@ use crate::dev::DevUpstreams;
 use actors_platform::clock::monotonic;
 use anyhow::{Context, bail};
 use domain_base::digest::Sha256Hex;
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use domain_verdict::divergence::DISCLAIMER;
 use hyper::{Method, StatusCode};
 use oracled_api::client::{ClientError, DaemonClient, DaemonResponse};

@@ -27,10 +27,9 @@ use domain_ground::version_name::ParseVersionNameError;
 use domain_rules::CandidateCheck;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::problem::{QUERY_TOO_LONG, SESSION_MISMATCH, UNKNOWN_TIER};
-use domain_verdict::prompt::{ModelPrompt, VerdictPrompt};
+use domain_verdict::prompt::{ModelPrompt, TemplateRef, VerdictPrompt};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::{CustomerEmail, SessionCaller};
-use domain_verdict::template_name::TemplateRef;
 use domain_verdict::wire::{
     RegisterSessionRequest, RegisterSessionResponse, SubmitVerdictRequest, SubmittedPrompt,
 };

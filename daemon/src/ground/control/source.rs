@@ -31,8 +31,9 @@ use domain_ground::problem::{
 };
 use domain_ground::query::{QueryRequest, ValueHistory};
 use domain_ground::source::SourceRegistryEntry;
-use domain_ground::source_state::SourceState;
-use domain_ground::upkeep::{PruneOutcome, RebuildOutcome, SourceCheckProgress, SourceCheckReport};
+use domain_ground::source_state::{
+    PruneOutcome, RebuildOutcome, SourceCheckProgress, SourceCheckReport, SourceState,
+};
 use domain_ground::wire::{
     ExportedVersion, FreshnessReport, PruneRequest, PullParams, PullResponse, ReasonRequest, SourceReport,
     SourceReviewRequest, ValueHistoryRequest, VerifyFilesRequest,

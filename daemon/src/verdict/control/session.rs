@@ -20,8 +20,8 @@ use domain_base::session_id::SessionId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::SessionExported;
-use domain_verdict::held::HeldVerdict;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
+use domain_verdict::policy::HeldVerdict;
 use domain_verdict::problem::{
     HELD_VERDICT_UNREADABLE, MAIL_IN_FLIGHT, SESSION_MISMATCH, SESSION_UNKNOWN, VERDICT_NOT_CACHED,
 };
