@@ -1,4 +1,6 @@
 //! The kinds of documents of all features (RFC-0002, "Source Registry").
+
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
 #![warn(missing_docs)]
 
 use domain_base::caller::PeerCredentials;
@@ -19,9 +21,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::LazyLock;
-use utoipa::openapi::schema::OneOfBuilder;
+use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 /// The kinds of each feature.
 type Documents = (
@@ -176,7 +177,7 @@ impl<'de> Deserialize<'de> for DocumentKind {
     }
 }
 
-impl PartialSchema for DocumentKind {
+impl utoipa::PartialSchema for DocumentKind {
     fn schema() -> RefOr<Schema> {
         let meaning = "The kinds of documents. A document depends only on documents of earlier kinds.";
         one_of(meaning, NAMES.iter().copied())
@@ -189,11 +190,13 @@ impl ToSchema for DocumentKind {}
 #[derive(Debug)]
 pub enum DocumentContent {}
 
-impl PartialSchema for DocumentContent {
+impl utoipa::PartialSchema for DocumentContent {
     fn schema() -> RefOr<Schema> {
         let meaning = "The content of a document of any kind.";
         let contents = DocumentKind::all()
-            .fold(OneOfBuilder::new(), |contents, kind| contents.item((kind.reference)()))
+            .fold(utoipa::openapi::schema::OneOfBuilder::new(), |contents, kind| {
+                contents.item((kind.reference)())
+            })
             .description(Some(meaning));
         Schema::OneOf(contents.build()).into()
     }
@@ -304,8 +307,6 @@ impl Event for DocumentRegistered {
 
 /// The events of registrations.
 pub const EVENTS: &[&EventType] = &[DocumentRegistered::TYPE];
-
-// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
 
 /// The query of `GET /v1/documents/{kind}`.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]

@@ -1,5 +1,6 @@
 //! The audit log, proofs over its Merkle tree, and the manifest of a backup, its last file.
 
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
 #![warn(missing_docs)]
 
 use crate::checkpoint::{LogKey, LogSigner};
@@ -16,8 +17,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-
-// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
 
 /// The highest number of entries in one answer: 10,000; by default 100.
 pub type LogLimit = PageLimit<100, 10_000>;

@@ -6,7 +6,7 @@
 //! Objects have no name twice, and null is not absence.
 
 use serde::Deserialize;
-use serde::de::{self, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -167,9 +167,7 @@ impl<'de> Visitor<'de> for JsonNodeVisitor {
             members.push((name, node));
         }
         match find_repeated_name(&members) {
-            Some(name) => {
-                Err(de::Error::custom(format_args!("the name `{name}` occurs twice in one object")))
-            }
+            Some(name) => Err(Error::custom(format_args!("the name `{name}` occurs twice in one object"))),
             None => Ok(JsonNode::Object(members)),
         }
     }

@@ -1,12 +1,11 @@
 //! The daemon itself: health, draining, log level, reloads, and reports on supervised actors.
 
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
 #![warn(missing_docs)]
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
 
 /// The answer of `/healthz`.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

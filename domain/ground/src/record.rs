@@ -56,7 +56,7 @@ impl RecordContent {
     /// The identity. `None` if a part is missing or is not a value of its axis.
     #[must_use]
     pub fn identity(&self, ontology: &Ontology) -> Option<RecordIdentity> {
-        let of_axis = |axis: &crate::axis::Axis| self.axes.get(&axis.axis)?.typed(axis).ok();
+        let of_axis = |axis: &Axis| self.axes.get(&axis.axis)?.typed(axis).ok();
         ontology.identity().map(of_axis).collect::<Option<Vec<_>>>().map(RecordIdentity)
     }
 }

@@ -220,9 +220,9 @@ fn atom(code: &str) -> Option<&'static UnitAtom> {
 /// The value of `atom`. A scale keeps `name`, which includes its prefix.
 fn defined(atom: &UnitAtom, name: &str) -> Result<UnitMeasure, UnitError> {
     match atom.definition {
-        UnitDefinition::Base => Ok(UnitMeasure::of_base(atom.code)),
-        UnitDefinition::Of(value, unit) => Ok(number(value).times(&measure(unit)?)),
-        UnitDefinition::Scale => Ok(UnitMeasure::of_scale(name.to_owned())),
+        Base => Ok(UnitMeasure::of_base(atom.code)),
+        Of(value, unit) => Ok(number(value).times(&measure(unit)?)),
+        Scale => Ok(UnitMeasure::of_scale(name.to_owned())),
     }
 }
 
