@@ -10,6 +10,7 @@ mod rules;
 mod run;
 mod session;
 mod source;
+
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;

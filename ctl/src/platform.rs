@@ -2,6 +2,7 @@
 
 pub(crate) mod doctor;
 pub(crate) mod status;
+
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{Output, print_json};

@@ -3,6 +3,7 @@
 pub mod api;
 pub mod config;
 pub mod control;
+
 use crate::platform::api::metrics::MetricsText;
 use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::{DaemonService, run_blocking};

@@ -5,6 +5,7 @@ pub mod api;
 pub mod config;
 pub mod control;
 pub mod retention;
+
 use crate::platform::api::metrics::MetricsText;
 use crate::platform::problem::{Problem, ProblemCode, by_value};
 use crate::platform::service::{DaemonService, run_blocking};

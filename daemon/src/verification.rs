@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod control;
+
 use crate::platform::api::metrics::MetricsText;
 use crate::platform::config::credentials::{
     ClientSetup, ConfiguredCredential, CredentialKeys, cleartext_faults,

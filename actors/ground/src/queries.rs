@@ -7,6 +7,7 @@ mod answer;
 mod entry;
 mod feed;
 mod record_read;
+
 use crate::ingestion::{IngestionActor, RefreshSource};
 use crate::metrics::{QueryMetrics, QueryOutcome};
 pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};

@@ -16,6 +16,7 @@ pub mod oracle_health;
 pub mod web;
 mod wire;
 pub mod witnesses;
+
 use crate::mail::MailService;
 use crate::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::oracle_health::OracleProbe;

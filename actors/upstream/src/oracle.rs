@@ -6,6 +6,7 @@
 //! An answer becomes a candidate with its verification record, or a refusal.
 
 mod http;
+
 use super::BoxFuture;
 use super::web::WebError;
 use base64::Engine as _;

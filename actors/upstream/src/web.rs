@@ -7,6 +7,7 @@ mod address;
 mod credential;
 pub mod webhook;
 pub mod witness;
+
 use super::http::{client, failure, reason_phrase, requested_wait, root_cause};
 use super::{RequestFailure, RequestFailureKind};
 use crate::add_traceparent;

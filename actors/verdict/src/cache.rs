@@ -8,6 +8,7 @@
 mod admit;
 mod find;
 mod session_admin;
+
 pub use crate::cache::admit::PolicyConfig;
 pub(crate) use crate::cache::admit::remove_held_verdict;
 pub use crate::cache::find::StoreRejectingCheck;

@@ -5,6 +5,7 @@
 //! no other.
 
 mod metrics;
+
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};

@@ -7,6 +7,7 @@ pub(crate) mod body;
 pub mod front;
 pub mod metrics;
 pub mod request;
+
 use super::openapi::Routes;
 use crate::platform::access_log::record_route;
 use crate::platform::api::body::json_response;

@@ -5,6 +5,7 @@
 
 pub mod orders;
 pub mod verdicts;
+
 use crate::platform::api::request::{JsonBody, PathSessionId};
 use crate::platform::config::LimitsSection;
 use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};

@@ -4,6 +4,7 @@ pub mod erasures;
 pub mod orders;
 pub mod outbox;
 pub mod session;
+
 use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
