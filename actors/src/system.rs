@@ -12,15 +12,14 @@ use actors_ground::registry::{
 };
 use actors_platform::actor_handle::{ActorCall, ActorCallError, ActorHandle, StartedActor};
 use actors_platform::clock::Clock;
-use actors_platform::guardian::ActorStats;
-use actors_platform::guardian::{self, SupervisionLimits};
-use actors_platform::in_flight::InFlight;
+use actors_platform::guardian::{self, ActorStats, SupervisionLimits};
 use actors_platform::per_application::PerApplication;
+use actors_platform::work::InFlight;
 use actors_rules::fact_sources::FactCollector;
 use actors_rules::{RuleMetrics, RuleService, RulesConfig};
+use actors_upstream::Reloadable;
 use actors_upstream::lookup::LookupClient;
 use actors_upstream::oracle_health::{MonitoredOracle, OracleHealth};
-use actors_upstream::reloadable::Reloadable;
 use actors_verdict::cache::{
     CacheReadMetrics, ComparisonMetrics, DeliveryListeners, HotVerdicts, PolicyConfig, VerdictCache,
 };
@@ -37,14 +36,13 @@ use actors_verdict::outbox_queue::OutboxQueue;
 use actors_verdict::rate_limiter::{CallLimits, RateLimiter};
 use actors_verdict::regen::RegenActor;
 use actors_verification::{VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep};
-use domain_base::actor_report::ActorReport;
-use domain_base::application::ApplicationName;
 use domain_base::document::Document;
+use domain_base::service::ActorReport;
+use domain_base::session_id::ApplicationName;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of};
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
-use domain_verdict::prompt::PromptTemplate;
-use domain_verdict::template_name::TemplateName;
+use domain_verdict::prompt::{PromptTemplate, TemplateName};
 use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
 use std::fmt::Debug;

@@ -1,33 +1,34 @@
-//! `oraclectl console`: a web console for one user, on the loopback address.
+//! `oraclectl console`: a web console for one user, on the loopback address. Parts of a page are rendered again while
+//! the page is open, as server-sent events.
 
 mod access;
-mod chart;
-mod events;
-mod form_fields;
 mod layout;
 mod log;
-mod metrics;
-mod orders;
 mod overview;
-mod query;
 mod review;
 mod rules;
 mod run;
 mod session;
 mod source;
-mod sources;
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use crate::base::program::examples;
+use crate::console::access::LoginEnd;
+use crate::console::layout::{PageError, PageResult};
+use crate::console::overview::MetricHistory;
 use access::Access;
 use axum::Router;
+use axum::body::Body;
 use axum::middleware::from_fn_with_state;
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::serve::Listener;
+use bytes::Bytes;
 use hyper::Method;
-use metrics::MetricHistory;
+use hyper::header::CONTENT_TYPE;
+use maud::Markup;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP, TCP_ESTABLISHED};
@@ -36,6 +37,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
 use nix::unistd::geteuid;
+use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
 use serde_json::json;
 use std::future::IntoFuture;
 use std::io::Write;
@@ -79,7 +81,7 @@ impl ConsoleArgs {
             was_printed: false,
         })?;
         let console = Console::new(options.clone(), listener.port()).await?;
-        tokio::spawn(metrics::sample(options.clone(), console.history.clone()));
+        tokio::spawn(overview::sample(options.clone(), console.history.clone()));
         let (sender, mut lines) = mpsc::channel(1);
         thread::spawn(move || {
             for _ in io::stdin().lines().map_while(Result::ok) {
@@ -115,7 +117,7 @@ fn router(console: ConsoleState) -> Router {
     let mut pages = Router::new()
         .route("/", get(overview::page))
         .route("/events/reviews", get(review::list_events))
-        .route("/orders", get(orders::page))
+        .route("/orders", get(session::list_page))
         .route("/sessions", get(session::find))
         .route("/sessions/{session_id}", get(session::page))
         .route("/sessions/{session_id}/order", post(session::change_order))
@@ -132,9 +134,9 @@ fn router(console: ConsoleState) -> Router {
             .route("/events/overview", get(overview::events))
             .route("/events/log", get(log::events))
             .route("/sessions/{session_id}/erase", post(session::erase))
-            .route("/sources", get(sources::page))
+            .route("/sources", get(source::list_page))
             .route("/sources/{oracle_id}", get(source::page))
-            .route("/sources/{oracle_id}/query", get(query::page))
+            .route("/sources/{oracle_id}/query", get(source::query_page))
             .route("/sources/{oracle_id}/history", get(source::history_page))
             .route("/runs/{run_id}", get(run::page))
             .route("/runs/{run_id}/{action}", post(run::act))
@@ -218,7 +220,7 @@ impl LocalListener {
     ///
     /// # Errors
     /// The port is in use or reserved.
-    pub(crate) async fn bind(port: u16) -> io::Result<Self> {
+    async fn bind(port: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
         let port = listener.local_addr()?.port();
         let own = geteuid();
@@ -227,7 +229,7 @@ impl LocalListener {
         Ok(Self { listener, port, uids: [own.as_raw()].into_iter().chain(sudo).collect() })
     }
 
-    pub(crate) const fn port(&self) -> u16 {
+    const fn port(&self) -> u16 {
         self.port
     }
 
@@ -324,9 +326,76 @@ fn find_socket(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<InetResponseH
     }
 }
 
+/// Time between two renderings.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// Number of renderings without a change after which a comment keeps the connection open.
+const SILENT_MAX: u32 = 5;
+
+/// Sends what `render` returns, whenever it has changed, until the login ends. An error is sent in its place.
+pub(crate) fn stream<F>(
+    console: &Console,
+    mut login: LoginEnd,
+    render: impl FnMut() -> F + Send + 'static,
+) -> PageResult
+where
+    F: Future<Output = Result<Markup, PageError>> + Send,
+{
+    let permit = console.streams.clone().try_acquire_owned().map_err(|_| CtlError::Verb {
+        message: "too many pages receive updates; close some".to_owned(),
+        exit_code: 4,
+        was_printed: false,
+    })?;
+    let (mut sender, body) = StreamedBody::new(1);
+    tokio::spawn(async move {
+        let _permit = permit;
+        let has_login_ended = tokio::select! {
+            () = send_renderings(&mut sender, render) => false,
+            () = login.wait() => true,
+        };
+        if has_login_ended {
+            sender.finish();
+        }
+    });
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(body)).into_response())
+}
+
+/// Sends events until the page is closed.
+async fn send_renderings<F>(sender: &mut StreamedBodySender, mut render: impl FnMut() -> F)
+where
+    F: Future<Output = Result<Markup, PageError>>,
+{
+    let (mut last, mut silent) = (String::new(), 0);
+    loop {
+        let rendered = render().await.unwrap_or_else(|error| error.render()).into_string();
+        silent += 1;
+        let mut event = Bytes::new();
+        if rendered != last {
+            event = format_event(&rendered).into();
+            (last, silent) = (rendered, 0);
+        } else if silent > SILENT_MAX {
+            event = Bytes::from_static(b":\n\n");
+            silent = 0;
+        }
+        if !event.is_empty() && sender.send(event).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = sleep(INTERVAL) => {}
+            () = sender.wait_until_dropped() => return,
+        }
+    }
+}
+
+/// An event with `text` as its data.
+fn format_event(text: &str) -> String {
+    let lines = text.split(['\n', '\r']).map(|line| format!("data: {line}\n"));
+    lines.chain(["\n".to_owned()]).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::console::format_event;
     use access::Access;
     use axum::body::Body;
     use axum::response::Response;
@@ -425,7 +494,7 @@ mod tests {
         ] {
             let page = text(get(&console, path, &cookie).await).await;
             assert!(page.contains(r"\u{202e}\u{200b}\u{9b}\u{2066}\u{e0041}"), "{path}: {page}");
-            assert!(!page.contains(domain_base::visible::is_hiding), "{path}: {page}");
+            assert!(!page.contains(domain_base::text_form::is_hiding), "{path}: {page}");
         }
         let mut stream = get(&console, "/events/overview", &cookie).await.into_body();
         let event = stream.frame().await.expect("an event").expect("an event").into_data().expect("data");
@@ -473,5 +542,10 @@ mod tests {
         // a listening socket of the same user is no connection
         let other = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         assert!(!listener.is_permitted(v4(other.local_addr()).into()), "not connected");
+    }
+
+    #[test]
+    fn event_has_one_data_line_for_each_line_of_its_text() {
+        assert_eq!(format_event("a\nevent: x\rb"), "data: a\ndata: event: x\ndata: b\n\n");
     }
 }

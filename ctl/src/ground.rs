@@ -1,13 +1,11 @@
 //! Verbs for sources and their facts.
 
 pub mod apply;
-pub(crate) mod describe;
 mod document_files;
 pub mod documents;
 pub(crate) mod ingest;
 pub(crate) mod new_source;
 pub mod parquet;
-pub(crate) mod provenance;
 pub(crate) mod query;
 pub(crate) mod rejects;
 pub mod source;
@@ -24,13 +22,13 @@ pub(crate) enum GroundVerb {
     New(new_source::NewArgs),
     Try(trial::TryArgs),
     Get(documents::GetArgs),
-    Describe(describe::DescribeArgs),
+    Describe(documents::DescribeArgs),
     Schema(documents::SchemaArgs),
     Source(source::SourceArgs),
     Ingest(ingest::IngestArgs),
     Rejects(rejects::RejectsArgs),
     Query(query::QueryArgs),
-    Provenance(provenance::ProvenanceArgs),
+    Provenance(query::ProvenanceArgs),
 }
 
 impl GroundVerb {

@@ -10,10 +10,9 @@ mod upstream;
 pub mod verdict;
 mod verification;
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
-use crate::base::program::{block_on, run_command_line};
-pub use base::man::man_pages;
+pub use crate::base::program::man_pages;
+use crate::base::program::{block_on, examples, run_command_line};
 use base::output::Output;
 use clap::{Args, Command, Parser, Subcommand};
 use clap_complete::Shell;
@@ -59,7 +58,7 @@ enum CtlCommand {
     Ground(ground::GroundVerb),
     #[command(flatten)]
     Verification(verification::VerificationVerb),
-    Health(upstream::health::HealthArgs),
+    Health(upstream::HealthArgs),
     #[command(flatten)]
     Audit(audit::AuditVerb),
     Console(console::ConsoleArgs),

@@ -3,13 +3,13 @@
 pub mod check;
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::GlobalOptions;
 use crate::base::output::{OutputStyle, format_pairs, format_table, print_json, write_section};
-use crate::base::program::ProgramArgs;
+use crate::base::program::{ProgramArgs, examples};
+pub(crate) use check::show_verdict_evaluation;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle};
-use domain_base::count::format_count;
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use domain_rules::RuleId;
 use hyper::Method;
 use oracled_api::client::DaemonResponse;
@@ -18,8 +18,6 @@ use serde_json::{Map, Value};
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::PathBuf;
-
-pub(crate) use check::show_verdict_evaluation;
 
 /// Show the rules for text, check a text, or evaluate test cases
 #[derive(Debug, clap::Args)]

@@ -1,17 +1,14 @@
 //! The routes' socket. Each feature declares its routes.
 
-use crate::ground::api::signals;
+use crate::platform::api::metrics::{MetricsReader, ScrapedMetrics};
 use crate::platform::api::request::{PATHS, require_application};
-use crate::platform::api::serving::{reject_params, serve_routes};
-use crate::platform::openapi::problem_responses;
-use crate::platform::openapi::{Routes, describe, operations_of};
-use crate::platform::scraped_metrics::{MetricsReader, ScrapedMetrics};
+use crate::platform::api::{reject_params, serve_routes};
+use crate::platform::openapi::{Routes, describe, operations_of, problem_responses};
 use crate::platform::service::DaemonService;
 use crate::{ground, platform, rules, upstream, verdict, verification};
 use axum::middleware::from_fn;
 use axum::{Extension, Router};
-use domain_base::problem::APPLICATION_UNKNOWN;
-use domain_base::problem::ProblemDocument;
+use domain_base::problem::{APPLICATION_UNKNOWN, ProblemDocument};
 use domain_verdict::wire::CacheResult;
 use std::sync::{Arc, LazyLock};
 use utoipa::OpenApi;
@@ -40,10 +37,10 @@ struct RoutesOpenApi;
 fn routes() -> Routes {
     let of_applications = OpenApiRouter::new()
         .merge(verdict::api::routes())
-        .merge(rules::api::routes())
+        .merge(rules::routes())
         .merge(ground::api::routes())
         .merge(verification::api::routes())
-        .merge(upstream::api::routes())
+        .merge(upstream::routes())
         .merge(platform::api::routes());
     // webhooks, probes and scrapers may add parameters of their own
     for_applications(reject_params(of_applications))
@@ -72,16 +69,16 @@ pub fn document() -> &'static str {
 
 /// The readers of the metrics of each feature.
 const METRICS: [(&str, MetricsReader); 4] = [
-    ("upstream", |service| Box::pin(upstream::metrics::read(service))),
-    ("ground", |service| Box::pin(ground::metrics::read(service))),
-    ("verification", |service| Box::pin(verification::metrics::read(service))),
-    ("verdict", |service| Box::pin(verdict::metrics::read(service))),
+    ("upstream", |service| Box::pin(upstream::read_metrics(service))),
+    ("ground", |service| Box::pin(ground::read_metrics(service))),
+    ("verification", |service| Box::pin(verification::read_metrics(service))),
+    ("verdict", |service| Box::pin(verdict::read_metrics(service))),
 ];
 
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
     serve_routes(routes(), document, PATHS)
         .layer(Extension(ScrapedMetrics(&METRICS)))
-        .fallback(signals::handle_other_path)
+        .fallback(ground::api::handle_other_path)
         .with_state(service)
 }

@@ -1,7 +1,6 @@
 //! The audit log.
 
-pub(crate) mod checkpoints;
-pub mod config;
+pub mod checkpoints;
 pub mod control;
 
 use crate::platform::problem::Problem;

@@ -8,7 +8,7 @@ use crate::verdict::config::applications::unused_mail_headings;
 use crate::{api, control, dev, review, run};
 use actors_platform::clock::Clock;
 use clap::{Command, CommandFactory, Parser, Subcommand};
-use domain_base::visible::{visible_json, visible_text, visible_toml};
+use domain_base::text_form::{visible_json, visible_text, visible_toml};
 use nix::sys::prctl::set_dumpable;
 use std::io::{self, Write};
 use std::path::{self, Path};

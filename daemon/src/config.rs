@@ -1,14 +1,14 @@
 //! The configuration of the daemon: the sections of the platform and of all features.
 
 use super::verdict::config::GateSection;
-use crate::audit::config::CheckpointsSection;
+use crate::audit::checkpoints::CheckpointsSection;
 use crate::ground::config::IngestionSection;
 use crate::platform::config::{
     self, ConfigError, Configuration, DaemonFlags, LimitsSection, SOCKET_PATH_MAX_BYTES, Section,
     SocketFiles, SocketKeys, StorageSection, SupervisionSection, check_path, not_allowed_error,
 };
 use crate::platform::telemetry::{self, AccessLogLevel, LogFormat};
-use crate::rules::config::RulesSection;
+use crate::rules::RulesSection;
 use crate::verdict::config::applications::ApplicationSections;
 use crate::verdict::config::lookup::LookupSection;
 use crate::verdict::config::mail::MailSection;
@@ -17,7 +17,7 @@ use crate::verdict::config::{
     CommonContact, CommonPromptTemplate, CostsSection, OrdersSection, WebhooksSection,
 };
 use crate::verdict::retention::RetentionSection;
-use crate::verification::config::VerificationSection;
+use crate::verification::VerificationSection;
 use domain_upstream::health::OracleHealthConfig;
 use oracled_api::directories::DefaultDirectories;
 use serde::{Deserialize, Serialize};

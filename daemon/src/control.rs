@@ -7,17 +7,16 @@ mod documents;
 
 use super::audit::control;
 use crate::config::DaemonConfig;
-use crate::ground::control::{ingest, upkeep};
-use crate::platform::api::serving::{reject_params, serve_routes};
+use crate::ground::control::{run, source};
+use crate::platform::api::{reject_params, serve_routes};
 use crate::platform::config::{ConfigError, DaemonFlags};
-use crate::platform::control::control_request::{PATHS, log_control_action};
-use crate::platform::openapi::STORE;
-use crate::platform::openapi::{CommonProblems, Routes, describe, problems};
+use crate::platform::control::{PATHS, log_control_action};
+use crate::platform::openapi::{CommonProblems, Routes, STORE, describe, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::upstreams::{CredentialChange, ReloadableClients};
 use crate::verdict::config::models::{ModelProvider, ModelSection, model_entries};
-use crate::verdict::control::{erasures, retention};
+use crate::verdict::control::erasures;
 use crate::{ground, platform, upstream, verdict, verification};
 use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::witnesses::WitnessStatus;
@@ -28,16 +27,15 @@ use axum::extract::State;
 use axum::{Extension, Json, Router};
 use domain_audit::wire::HiddenValue;
 use domain_base::caller::PeerCredentials;
-use domain_base::problem::ProblemDocument;
-use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, STORAGE_UNAVAILABLE};
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemDocument, STORAGE_UNAVAILABLE};
 use domain_base::row::Row;
 use domain_base::service::ReloadResponse;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
 use domain_verdict::outbox::OutboxMessage;
+use domain_verdict::prompt::TemplateName;
 use domain_verdict::session::SessionRecord;
-use domain_verdict::template_name::TemplateName;
 use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
 use oracled_domain::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
@@ -77,7 +75,7 @@ fn routes() -> Routes {
         .routes(routes!(reload_configuration))
         .merge(platform::control::routes())
         .merge(control::routes())
-        .merge(upstream::control::routes())
+        .merge(upstream::control_routes())
         .merge(documents::routes())
         .merge(ground::control::routes())
         .merge(verification::control::routes())
@@ -98,17 +96,16 @@ pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
     // not described: builds with debug assertions have it, for tests
     #[cfg(debug_assertions)]
     let router =
-        router.route("/v1/inject-panic/{actor}", axum::routing::post(platform::control::inject_panic::post));
+        router.route("/v1/inject-panic/{actor}", axum::routing::post(platform::control::inject_panic));
     router.with_state(service)
 }
 
 /// Whether a request has no time limit, because its work is only limited by the size of the disk.
 pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
-    ingest::is_upload(request)
+    run::is_upload(request)
         || control::is_backup(request)
-        || upkeep::has_no_time_limit(request)
+        || source::has_no_time_limit(request)
         || erasures::has_no_time_limit(request)
-        || retention::has_no_time_limit(request)
 }
 
 /// What the daemon was started with.

@@ -5,9 +5,9 @@
 mod chapters;
 mod mailbox;
 mod model;
-mod walk;
 
 use crate::config::DaemonConfig;
+use crate::dev::chapters::DevWalk;
 use crate::platform::config::DaemonFlags;
 use crate::platform::telemetry;
 use crate::run::RunningDaemon;
@@ -28,7 +28,6 @@ use std::process::ExitCode;
 use std::{env, io};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
-use walk::DevWalk;
 
 /// Only warnings and errors are logged. Warnings about upstream services are not logged, because the walk shows
 /// the failures of the model.

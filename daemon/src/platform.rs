@@ -8,6 +8,5 @@ pub mod listen;
 pub(crate) mod openapi;
 pub mod problem;
 pub(crate) mod schema_check;
-pub(crate) mod scraped_metrics;
 pub mod service;
 pub mod telemetry;

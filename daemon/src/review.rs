@@ -1,12 +1,13 @@
 //! The socket for reviewers: reviews and held orders, and nothing else.
 
-use crate::platform::api::serving::{self, reject_params, serve_routes};
+use crate::platform::api;
+use crate::platform::api::{reject_params, serve_routes};
 use crate::platform::openapi::{Routes, describe};
 use crate::platform::service::DaemonService;
 use crate::{verdict, verification};
 use axum::Router;
-use domain_base::application::ApplicationName;
 use domain_base::problem::ProblemDocument;
+use domain_base::session_id::ApplicationName;
 use std::sync::{Arc, LazyLock};
 use utoipa::OpenApi;
 use utoipa_axum::routes;
@@ -34,7 +35,7 @@ struct ReviewOpenApi;
 /// Every route of the socket for reviewers.
 fn routes() -> Routes {
     let routes = verification::control::review_routes().merge(verdict::control::review_routes());
-    reject_params(routes.routes(routes!(serving::read_document)))
+    reject_params(routes.routes(routes!(api::read_document)))
 }
 
 /// The description of the socket for reviewers, as JSON.

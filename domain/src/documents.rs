@@ -1,22 +1,28 @@
 //! The kinds of documents of all features (RFC-0002, "Source Registry").
 
-pub mod event;
-pub mod wire;
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
 
-use domain_base::document::{AnyDocument, DocumentList, DocumentType, KIND_MEMBER};
-use domain_base::schema::one_of;
+use domain_base::caller::PeerCredentials;
+use domain_base::digest::Sha256Hex;
+use domain_base::document::{AnyDocument, Document, DocumentList, DocumentType, KIND_MEMBER, one_of};
+use domain_base::event::{EntryMembers, Event, EventClass, EventType};
+use domain_base::page::PageLimit;
+use domain_base::problem::code_schema;
 use domain_base::wording::reword_serde_error;
+use jiff::Timestamp;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 use serde_path_to_error::{Deserializer as PathDeserializer, Track};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::LazyLock;
-use utoipa::openapi::schema::OneOfBuilder;
+use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
-use utoipa::{PartialSchema, ToSchema};
 
 /// The kinds of each feature.
 type Documents = (
@@ -171,7 +177,7 @@ impl<'de> Deserialize<'de> for DocumentKind {
     }
 }
 
-impl PartialSchema for DocumentKind {
+impl utoipa::PartialSchema for DocumentKind {
     fn schema() -> RefOr<Schema> {
         let meaning = "The kinds of documents. A document depends only on documents of earlier kinds.";
         one_of(meaning, NAMES.iter().copied())
@@ -184,11 +190,13 @@ impl ToSchema for DocumentKind {}
 #[derive(Debug)]
 pub enum DocumentContent {}
 
-impl PartialSchema for DocumentContent {
+impl utoipa::PartialSchema for DocumentContent {
     fn schema() -> RefOr<Schema> {
         let meaning = "The content of a document of any kind.";
         let contents = DocumentKind::all()
-            .fold(OneOfBuilder::new(), |contents, kind| contents.item((kind.reference)()))
+            .fold(utoipa::openapi::schema::OneOfBuilder::new(), |contents, kind| {
+                contents.item((kind.reference)())
+            })
             .description(Some(meaning));
         Schema::OneOf(contents.build()).into()
     }
@@ -241,6 +249,177 @@ impl<'de> Deserialize<'de> for DocumentKindHint {
 
         deserializer.deserialize_map(KindHintVisitor)
     }
+}
+
+/// A document was registered, or changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DocumentEntry {
+    /// The kind of the document.
+    #[schema(value_type = DocumentKind)]
+    pub kind: Cow<'static, str>,
+    /// Its id.
+    pub document_id: String,
+    /// The digest of the document that it replaces; null if it is new.
+    pub before_sha256: Option<Sha256Hex>,
+    /// Its digest.
+    pub sha256: Sha256Hex,
+    /// The document that it replaces; null if it is new.
+    #[schema(value_type = Option<Value>)]
+    pub before: Option<Box<Json>>,
+    /// The document.
+    #[schema(value_type = Value)]
+    pub after: Box<Json>,
+    /// The process that registered it.
+    pub peer: PeerCredentials,
+}
+
+impl DocumentEntry {
+    /// The entry of the registration of `after`, which replaces `before`.
+    #[must_use]
+    pub fn new<D: Document>(before: Option<&D>, after: &D, peer: PeerCredentials) -> Self {
+        Self {
+            kind: D::KIND.into(),
+            document_id: after.document_id(),
+            before_sha256: before.map(Document::digest),
+            sha256: after.digest(),
+            before: before.map(|before| before.to_json().into()),
+            after: after.to_json().into(),
+            peer,
+        }
+    }
+}
+
+/// A document was registered, or changed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+pub struct DocumentRegistered(pub DocumentEntry);
+
+impl Event for DocumentRegistered {
+    const NAME: &'static str = "document_registered";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.words(&["kind", "document_id"]), entry.by_peer())
+    }
+}
+
+/// The events of registrations.
+pub const EVENTS: &[&EventType] = &[DocumentRegistered::TYPE];
+
+/// The query of `GET /v1/documents/{kind}`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DocumentsParams {
+    /// Only documents after this one in the list, which is in the order of their ids.
+    pub after: Option<String>,
+    /// The most documents in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+}
+
+/// A registered document without its content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DocumentSummary {
+    /// The kind of the document.
+    pub kind: DocumentKind,
+    /// Its id.
+    pub document_id: String,
+    /// The SHA-256 of its canonical JSON.
+    pub sha256: Sha256Hex,
+    /// When it was registered with this content. Null for a built-in prompt template.
+    pub registered_at: Option<Timestamp>,
+    /// The user id that registered it then. Null for a built-in prompt template.
+    pub registered_by: Option<String>,
+    /// Its state in words: whether a source answers, whether a workflow can decide, whether a prompt template is the current
+    /// one. Null if its kind has none.
+    pub status: Option<String>,
+}
+
+/// A registered document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DocumentReport {
+    /// All but its content.
+    #[serde(flatten)]
+    pub summary: DocumentSummary,
+    /// Its content, with all defaults.
+    #[schema(value_type = DocumentContent)]
+    pub document: Json,
+}
+
+/// `POST /v1/documents`: registers all of these documents, or none if one of them cannot be.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRequest {
+    /// Only report what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// The documents, in any order.
+    pub documents: Vec<DocumentRequest>,
+}
+
+/// A document to register.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DocumentRequest {
+    /// Its kind.
+    pub kind: DocumentKind,
+    /// Its content.
+    #[schema(value_type = DocumentContent)]
+    pub document: Box<RawValue>,
+}
+
+/// The answer to `POST /v1/documents`.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ApplyResponse {
+    /// The number of documents that are registered now: all of them, or 0 with `dry_run` or after a fault.
+    pub registered: usize,
+    /// The result of each document, in the order of the request.
+    pub items: Vec<AppliedDocument>,
+}
+
+/// The result of one document.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct AppliedDocument {
+    /// Its kind.
+    pub kind: DocumentKind,
+    /// Its id; null if the document cannot be read.
+    pub document_id: Option<String>,
+    /// The change, applied or only reported; null if the document has a fault.
+    pub change: Option<DocumentChangeKind>,
+    /// The document that it replaces; null if there is none.
+    #[schema(value_type = Option<DocumentContent>)]
+    pub before: Option<Json>,
+    /// The document with all defaults; null if it cannot be read.
+    #[schema(value_type = Option<DocumentContent>)]
+    pub document: Option<Json>,
+    /// Why it cannot be registered; null if it can.
+    pub fault: Option<DocumentFault>,
+}
+
+/// Why a document cannot be registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DocumentFault {
+    /// The code of the problem.
+    #[schema(schema_with = code_schema)]
+    pub code: String,
+    /// The fault, in words.
+    pub detail: String,
+}
+
+/// The change by a registration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DocumentChangeKind {
+    /// No document of this id was registered.
+    Created,
+    /// Another document of this id was registered.
+    Changed,
+    /// The same document was registered already.
+    Unchanged,
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use utoipa::openapi::{RefOr, Schema};
 const EVENTS: [&[&EventType]; 7] = [
     domain_verdict::event::EVENTS,
     domain_rules::event::EVENTS,
-    documents::event::EVENTS,
+    documents::EVENTS,
     domain_ground::event::EVENTS,
     domain_verification::event::EVENTS,
     domain_upstream::event::EVENTS,

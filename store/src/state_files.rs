@@ -2,7 +2,7 @@
 
 use crate::ground::offline::{LoggedSources, VerifiedSourceFiles};
 use domain_base::row::Row;
-use domain_verdict::held::HeldVerdict;
+use domain_verdict::policy::HeldVerdict;
 use std::collections::BTreeSet;
 use store_base::error::StoreError;
 use store_log::{LogState, RowComparison, SegmentEntry, SegmentLog, rows};

@@ -1,16 +1,15 @@
 //! Sessions, their verdicts and orders, held verdicts, costs, regenerations, rejecting checks, and mail.
 
 use crate::ground::Store;
-use domain_base::application::ApplicationName;
 use domain_base::digest::Sha256Hex;
 use domain_base::row::{Row, RowData, RowOwner, Table};
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_verdict::cost::{COSTS, DayCosts, day_name};
 use domain_verdict::delivery::VerdictDelivery;
-use domain_verdict::held::HeldVerdict;
 use domain_verdict::mail::{MailId, MailKind, OutboxMail};
 use domain_verdict::order::{ORDERS, OrderPosition, OrderState, orders_prefix};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead};
+use domain_verdict::policy::HeldVerdict;
 use domain_verdict::regen::RegenAttempt;
 use domain_verdict::replay::StoredVerdict;
 use domain_verdict::session::{CustomerEmail, RejectingCheck, SessionRecord};

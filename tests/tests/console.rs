@@ -1,6 +1,6 @@
 //! `oraclectl console`: its pages, each action on them, and requests that are not from its own pages.
 
-use domain_base::visible::is_hiding;
+use domain_base::text_form::is_hiding;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use hyper::{Method, StatusCode};
 use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};

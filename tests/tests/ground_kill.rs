@@ -3,7 +3,7 @@
 
 use crate::wording::is_logged;
 use domain_base::digest::Sha256Hex;
-use domain_ground::upkeep::SourceCheck;
+use domain_ground::source_state::SourceCheck;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::client::DaemonClient;

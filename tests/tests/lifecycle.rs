@@ -1,7 +1,7 @@
 //! The daemon's life cycle: configuration, notifications to systemd, and shutdown.
 
 use crate::wording::{is_logged, stable};
-use domain_base::visible::is_hiding;
+use domain_base::text_form::is_hiding;
 use oracled_tests::generation::unreachable_url;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::wire::{WireConnection, head};

@@ -2,8 +2,8 @@
 //! with a daemon and a model over real sockets.
 
 use domain_verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, DivergenceLevel, UNKNOWN_NOTICE};
+use domain_verdict::generation::response_schema;
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::response_schema::response_schema;
 use jiff::Timestamp;
 use oracled::config::DaemonConfig;
 use oracled_api::client::DaemonClient;

@@ -5,7 +5,7 @@ use domain_audit::event::ControlAction;
 use domain_base::event::AuditEvent;
 use domain_verdict::divergence::DISCLAIMER;
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::message_attempts::MessageAttempts;
+use domain_verdict::mail::MessageAttempts;
 use domain_verdict::outbox::{MessageChannel, MessageState};
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::client::{DaemonClient, DaemonResponse};

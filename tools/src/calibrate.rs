@@ -11,7 +11,7 @@ use crate::calibrate::report::{
 };
 use comfy_table::{Cell, Color, ContentArrangement, Table};
 use domain_base::payload::VerdictPayload;
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use domain_base::wording::ParseTextError;
 use domain_verdict::label::ProductTier;
 use oracled_ctl::base::error::CtlError;
@@ -19,13 +19,12 @@ use oracled_ctl::base::input::{self, InputLineReader, LineTooLong, json_error_te
 use oracled_ctl::base::output::{OutputStyle, shorten_line, write_section};
 use oracled_ctl::base::program::{ProgramArgs, run_program};
 use oracled_ctl::verdict::programs::CalibrateArgs;
+pub(crate) use report::CalibrationReport;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
-
-pub(crate) use report::CalibrationReport;
 
 /// The name of the program.
 pub const PROGRAM: &str = CalibrateArgs::PROGRAM;

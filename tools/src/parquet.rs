@@ -4,16 +4,15 @@
 //! this is a program with limits of its own, which `oraclectl` starts.
 
 mod columns;
-mod values;
 
-use crate::parquet::columns::{ColumnBuffer, ColumnProfile, ColumnType};
-use crate::parquet::values::{ColumnMeaning, RowColumn, general};
+use crate::parquet::columns::{ColumnBuffer, ColumnMeaning, ColumnProfile, ColumnType, RowColumn, general};
 use clap::Parser;
 use domain_ground::id::SourceId;
 use domain_ground::ontology::Ontology;
 use domain_ground::record::RecordContent;
 use nix::sys::prctl::set_dumpable;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+pub use oracled_ctl::ground::parquet::PROGRAM;
 use oracled_ctl::ground::parquet::{CPU_MAX_S, MEMORY_MAX_BYTES, REFUSED};
 use oracled_ctl::ground::source::{ExportEnd, ExportHead};
 use parquet::basic::{Compression, ZstdLevel};
@@ -33,8 +32,6 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::{io, mem, panic};
-
-pub use oracled_ctl::ground::parquet::PROGRAM;
 
 /// The longest reason, in characters.
 const FAULT_MAX_CHARS: usize = 1000;

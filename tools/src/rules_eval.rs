@@ -1,14 +1,13 @@
 //! `oraclectl rules eval`.
 
 mod case;
-mod outcome;
 
-use crate::rules_eval::outcome::CaseStatus;
+use crate::rules_eval::case::{CaseOutcome, CaseStatus, ReceivedBatchLine};
 use bytes::Bytes;
 use case::{CaseLineFault, EvalCase};
 use comfy_table::Table;
-use domain_base::count::format_count;
-use domain_base::visible::visible_json;
+use domain_base::text_form::visible_json;
+use domain_base::wording::format_count;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use oracled_api::client::{ClientError, DaemonClient, PATIENCE, ResponseLines};
 use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
@@ -19,7 +18,6 @@ use oracled_ctl::base::output::{OutputStyle, shorten_line, write_section};
 use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
 use oracled_ctl::rules::check::ComplaintTable;
 use oracled_ctl::rules::{RulesCommandError, RulesEvalArgs};
-use outcome::{CaseOutcome, ReceivedBatchLine};
 use std::io::{BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -8,27 +8,29 @@ mod ending;
 mod error;
 pub mod pulling;
 mod reading;
-mod rebuild;
 mod run_task;
 mod source_claims;
 mod upkeep;
 
+pub use crate::ingestion::reading::{ARCHIVING, ArchiveError, PayloadArchiver};
 use crate::metrics::IngestionMetrics;
 use crate::pull::PayloadPuller;
 use crate::registry::{CommitContext, PreparedPipeline, RegistryError};
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use actors_audit::logger::LoggerHandle;
 use actors_platform::clock::Clock;
-use actors_upstream::reloadable::Reloadable;
+use actors_upstream::Reloadable;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::run::{IngestionRun, RunPhase, RunProgress, RunState};
-use domain_ground::upkeep::{
+use domain_ground::source_state::{
     PruneOutcome, PruneReport, RebuildOutcome, SourceCheckProgress, SourceCheckReport,
 };
+pub use error::IngestionError;
 use jiff::Timestamp;
 use oracled_store::Store;
+pub use pulling::PullOutcome;
 use pulling::{PullTracker, RequestedPull};
 use source_claims::SourceClaims;
 use std::fmt;
@@ -39,10 +41,6 @@ use store_facts::archive::PayloadRef;
 use store_facts::slices::SliceLimits;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::spawn_blocking;
-
-pub use crate::ingestion::reading::{ARCHIVING, ArchiveError, PayloadArchiver};
-pub use error::IngestionError;
-pub use pulling::PullOutcome;
 
 /// Interval between checks of the schedules, whose resolution is 1 minute.
 const SCHEDULE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -380,7 +378,7 @@ impl Handler<RebuildSource> for IngestionActor {
         RebuildSource { oracle_id, peer }: RebuildSource,
         _: &mut Context<Self>,
     ) -> Self::Result {
-        Box::pin(rebuild::rebuild(Arc::clone(&self.context), oracle_id, peer))
+        Box::pin(upkeep::rebuild(Arc::clone(&self.context), oracle_id, peer))
     }
 }
 

@@ -5,4 +5,3 @@ pub mod metrics;
 pub mod pull;
 pub mod queries;
 pub mod registry;
-pub mod schedule;

@@ -6,31 +6,35 @@
 mod answer;
 mod entry;
 mod feed;
-mod freshness;
 mod record_read;
 
-use crate::ingestion::IngestionActor;
+use crate::ingestion::{IngestionActor, RefreshSource};
 use crate::metrics::{QueryMetrics, QueryOutcome};
+pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};
+use crate::registry::policy_of;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::ActorHandle;
-use actors_platform::caller::CallerWaitCheck;
+use actors_platform::caller::{CallerWaitCheck, spawn_for_caller};
 use actors_platform::clock::{Clock, monotonic};
 use answer::{PolicyCheckedAnswer, QueryLookupOutcome, RunningQuery};
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::{FutureTimeError, find_past_time};
 use domain_base::wording::ParseTextError;
 use domain_ground::event::SourceReadKind;
-use domain_ground::freshness::AnswerFreshness;
+use domain_ground::freshness::{AnswerFreshness, AnswerHandling};
 use domain_ground::id::SourceId;
 use domain_ground::query::{
     InvalidQueryError, KnownValue, OracleQuery, QueryAnswer, QueryRequest, ValidatedQuery, ValueHistory,
 };
-use domain_ground::source::{SourceAdapterKind, SourceAvailability};
-use domain_ground::timeline::{RecordStatement, ReleaseHistory};
+use domain_ground::source::{OracleTier, SourceAdapterKind, SourceAvailability};
+use domain_ground::timeline::{RecordStatement, ReleaseHistory, ReleaseScope};
+pub use entry::OpenReadEntry;
+pub use feed::{ChangesPage, FeedChange, FeedPosition};
 use jiff::Timestamp;
 use oracled_store::ground::query::{RECORDS_SCANNED_MAX, ScanBudget, ScanError, WORK_MAX};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
+pub use record_read::RecordReadError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Bound;
@@ -40,12 +44,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-
-pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};
-pub use entry::OpenReadEntry;
-pub use feed::{ChangesPage, FeedChange, FeedPosition};
-pub use freshness::StaleDataError;
-pub use record_read::RecordReadError;
 
 /// The longest wait for memory for a page.
 const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -316,7 +314,7 @@ impl RunningQuery {
                 axes.push(path);
             }
         }
-        freshness::evaluate_freshness(&self.view, &axes, oldest, past, self.now, self.scope())
+        evaluate_freshness(&self.view, &axes, oldest, past, self.now, self.scope())
     }
 }
 
@@ -521,6 +519,81 @@ impl SourceScan {
 impl fmt::Debug for SourceScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+/// The data of a source is too old for its policy.
+#[derive(Debug, thiserror::Error)]
+#[error("the data of source {oracle_id} is stale: {}", .freshness.warnings.join("; "))]
+pub struct StaleDataError {
+    pub oracle_id: SourceId,
+    /// The age of the data, and the allowed age.
+    pub freshness: Box<AnswerFreshness>,
+}
+
+/// The freshness on `axes` of a release from `as_of`, evaluated at `past`, or at `now` for a question about
+/// the present. `scope` limits the releases that count.
+fn evaluate_freshness(
+    view: &SourceView,
+    axes: &[&str],
+    as_of: Option<Timestamp>,
+    past: Option<Timestamp>,
+    now: Timestamp,
+    scope: ReleaseScope,
+) -> AnswerFreshness {
+    let invalidated_at = view.state.invalidated_at(past, scope);
+    policy_of(&view.state, &view.ontology).evaluate(axes, as_of, invalidated_at, past.unwrap_or(now))
+}
+
+/// The trust tier of a source for data of this freshness.
+const fn tier_of(view: &SourceView, freshness: &AnswerFreshness) -> OracleTier {
+    let tier = view.state.entry.registration.oracle_tier;
+    if matches!(freshness.answer, AnswerHandling::DegradeTier) { tier.lower() } else { tier }
+}
+
+impl QueryService {
+    /// Returns `given` if the policy allows it, and begins a refresh if one is due. `None` means that this call waited
+    /// for a refresh, so the caller must read the source again. A caller waits at most once: `waited` is then true.
+    async fn enforce_policy<T>(
+        &self,
+        oracle_id: &SourceId,
+        freshness: &AnswerFreshness,
+        given: Option<T>,
+        waited: &mut bool,
+    ) -> Result<Option<T>, StaleDataError> {
+        if freshness.answer == AnswerHandling::BlockUntilFresh && !*waited {
+            *waited = true;
+            self.wait_for_refresh(oracle_id.clone()).await;
+            return Ok(None);
+        }
+        let given = given.filter(|_| freshness.answer.is_served());
+        if freshness.refresh && (given.is_some() || !*waited) {
+            self.begin_refresh(oracle_id.clone());
+        }
+        let stale =
+            || StaleDataError { oracle_id: oracle_id.clone(), freshness: Box::new(freshness.clone()) };
+        given.map(Some).ok_or_else(stale)
+    }
+
+    /// Waits for a refresh of the source, for at most the configured time.
+    async fn wait_for_refresh(&self, oracle_id: SourceId) {
+        let refreshed =
+            timeout(self.refresh_wait, self.ingestion.ask(RefreshSource(oracle_id.clone()))).await;
+        if let Ok(Ok(Err(error))) = refreshed {
+            tracing::debug!(%oracle_id, %error, "could not refresh the source");
+        }
+    }
+
+    /// Begins a refresh of the source without waiting for it.
+    fn begin_refresh(&self, oracle_id: SourceId) {
+        let ingestion = self.ingestion.clone();
+        spawn_for_caller(async move {
+            match ingestion.ask(RefreshSource(oracle_id.clone())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "could not refresh the source"),
+                Err(error) => tracing::warn!(%oracle_id, %error, "could not begin a refresh"),
+            }
+        });
     }
 }
 

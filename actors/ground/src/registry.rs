@@ -6,14 +6,13 @@
 mod kind;
 mod sources;
 
-use crate::pull::{HttpValidators, PayloadPuller, PullError, PullRequest};
+use crate::pull::{HttpValidators, PayloadPuller, PullError, PullRequest, PullSchedule};
 use crate::registry::sources::put_source;
-use crate::schedule::PullSchedule;
-use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::Clock;
+use actors_upstream::Reloadable;
 use actors_upstream::oracle::LiveOracle;
-use actors_upstream::reloadable::Reloadable;
 use actors_upstream::web::WebError;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
@@ -29,19 +28,18 @@ use domain_ground::source::{
     SourceAdapterKind, SourceAvailability, SourceRegistration, SourceRegistrationError, SourceRegistryEntry,
 };
 use domain_ground::source_state::SourceState;
-use oracled_domain::documents::event::{DocumentEntry, DocumentRegistered};
-use oracled_store::ground::view::SourceView;
-use oracled_store::{JournalRecord, PREVIEW_REVISION, RowExpectation, RowWrite, Store, StoreError};
-use serde_json::Value as Json;
-use std::error::Error;
-use std::ops::Bound;
-use std::sync::Arc;
-
 pub use kind::{
     DocumentChecks, DocumentCounters, DocumentRegistration, DocumentState, FoundDocument, SourceAmendment,
     SourceDependents, StatusReader,
 };
+use oracled_domain::documents::{DocumentEntry, DocumentRegistered};
+use oracled_store::ground::view::SourceView;
+use oracled_store::{JournalRecord, PREVIEW_REVISION, RowExpectation, RowWrite, Store, StoreError};
+use serde_json::Value as Json;
 pub use sources::{SourceChecks, SourceInvalidation, SourceReviewDecision};
+use std::error::Error;
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// Why nothing was registered or changed.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,7 @@ use crate::caller::{self, CallerScope};
 use crate::guardian::ActorStats;
 use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, Message};
-use domain_base::actor_report::ActorReport;
+use domain_base::service::ActorReport;
 use std::fmt;
 #[cfg(debug_assertions)]
 use std::pin::Pin;

@@ -9,8 +9,8 @@
 //! The trace of the request is part of its caller. A message of the outbox keeps the trace of the request that queued it.
 
 use actix::{Message, MessageResult, ResponseFuture};
-use domain_base::application::ApplicationName;
 use domain_base::caller::{RequestCaller, TraceContext};
+use domain_base::session_id::ApplicationName;
 use oracled_store::{JournalRecord, RecordCallers};
 use std::future::Future;
 use std::pin::Pin;

@@ -10,7 +10,7 @@ use crate::clock::{Clock, monotonic};
 use actix::dev::{ContextFut, channel};
 use actix::{Actor, Addr, Context, Supervised};
 use actix_rt::ArbiterHandle;
-use domain_base::actor_report::{ActorPanic, ActorReport};
+use domain_base::service::{ActorPanic, ActorReport};
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::future::Future;

@@ -4,7 +4,6 @@ pub mod actor_handle;
 pub mod caller;
 pub mod clock;
 pub mod guardian;
-pub mod in_flight;
 pub mod key_file;
 pub mod metrics;
 pub mod per_application;

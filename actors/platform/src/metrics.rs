@@ -1,6 +1,6 @@
 //! Registration of Prometheus metrics, and the values of their labels. Each feature has its own metrics.
 
-use domain_base::application::ApplicationName;
+use domain_base::session_id::ApplicationName;
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

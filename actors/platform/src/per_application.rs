@@ -1,6 +1,6 @@
 //! Values that applications can have of their own.
 
-use domain_base::application::ApplicationName;
+use domain_base::session_id::ApplicationName;
 use std::collections::BTreeMap;
 use std::iter;
 

@@ -3,9 +3,10 @@
 //! Work is in the store, which is authoritative and has no limit. A [`WorkRunner`] keeps the work that is due first in memory, and
 //! starts an attempt for each when it is due: within the limits of the kind, each in a task of its own. After a start it surveys the
 //! store, so that no work is lost with the process. A kind of work implements [`Work`] beside itself; its attempt commits its outcome.
+//!
+//! At most one attempt, or one administrator's action, is in flight at a time for each item.
 
 use crate::clock::Clock;
-use crate::in_flight::{InFlight, InFlightClaim};
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised,
     WrapFuture,
@@ -13,12 +14,15 @@ use actix::{
 use domain_base::work::Backoff;
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::StoreError;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
 use std::mem;
 use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 /// Interval between checks for due work.
@@ -497,6 +501,89 @@ impl<L: Ord + Clone, I: Ord + Clone + Hash> WorkQueue<L, I> {
         let after = self.last.0.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut turns = self.lanes.range((after, Bound::Unbounded)).chain(&self.lanes);
         turns.find(is_due).map(|(name, _)| name)
+    }
+}
+
+/// The set of items in flight. It outlives panics of its actor, because attempts do.
+#[derive(Debug)]
+pub struct InFlight<I> {
+    ids: Arc<watch::Sender<HashSet<I>>>,
+    /// Whether no further attempt may start.
+    is_stopped: Arc<AtomicBool>,
+}
+
+/// Exclusive access to an item, until this is dropped.
+#[derive(Debug)]
+pub struct InFlightClaim<I: Eq + Hash> {
+    pub id: I,
+    in_flight: InFlight<I>,
+}
+
+impl<I> Default for InFlight<I> {
+    fn default() -> Self {
+        Self { ids: Arc::new(watch::channel(HashSet::new()).0), is_stopped: Arc::default() }
+    }
+}
+
+impl<I> Clone for InFlight<I> {
+    fn clone(&self) -> Self {
+        Self { ids: Arc::clone(&self.ids), is_stopped: Arc::clone(&self.is_stopped) }
+    }
+}
+
+impl<I: Eq + Hash + Clone> InFlight<I> {
+    /// Marks an item as in flight. `None` if it already is.
+    pub fn claim(&self, id: I) -> Option<InFlightClaim<I>> {
+        self.claim_below(id, usize::MAX)
+    }
+
+    /// Marks an item as in flight. `None` if it already is, or if `most` items are.
+    pub fn claim_below(&self, id: I, most: usize) -> Option<InFlightClaim<I>> {
+        let claimed = self.ids.send_if_modified(|ids| ids.len() < most && ids.insert(id.clone()));
+        claimed.then(|| InFlightClaim { id, in_flight: self.clone() })
+    }
+
+    /// Waits until an item is no longer in flight, and then marks it as in flight.
+    pub async fn claim_when_free(&self, id: I) -> InFlightClaim<I> {
+        let mut changes = self.ids.subscribe();
+        loop {
+            if let Some(claim) = self.claim(id.clone()) {
+                return claim;
+            }
+            // the sender is in `self`, so the channel stays open
+            drop(changes.wait_for(|ids| !ids.contains(&id)).await);
+        }
+    }
+
+    pub fn contains(&self, id: &I) -> bool {
+        self.ids.borrow().contains(id)
+    }
+
+    /// The number of items in flight for which `counts` returns true.
+    pub fn count(&self, counts: impl Fn(&I) -> bool) -> usize {
+        self.ids.borrow().iter().filter(|id| counts(id)).count()
+    }
+
+    /// Lets no further attempt start.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    pub async fn wait_until_empty(self) {
+        // the sender is in `self`, so the channel stays open
+        drop(self.ids.subscribe().wait_for(HashSet::is_empty).await);
+    }
+}
+
+impl<I: Eq + Hash> Drop for InFlightClaim<I> {
+    fn drop(&mut self) {
+        self.in_flight.ids.send_modify(|ids| {
+            ids.remove(&self.id);
+        });
     }
 }
 

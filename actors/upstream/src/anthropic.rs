@@ -6,9 +6,8 @@ use super::{
     UpstreamEndpointError,
 };
 use actors_platform::clock::Clock;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, add_tokens};
+use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, add_tokens, response_schema};
 use domain_verdict::prompt::ModelPrompt;
-use domain_verdict::response_schema::response_schema;
 use reqwest::header::HeaderName;
 use secrecy::SecretString;
 use serde::Deserialize;

@@ -1,12 +1,12 @@
 //! An HTTP client for one upstream. Requests have a timeout and answers a size limit. The client follows no
 //! redirects, uses no proxies and does not retry.
 
-use super::error_body::ReportedError;
 use super::failure::{RequestFailure, RequestFailureKind, retry_after, retry_after_ms};
 use crate::add_traceparent;
+use crate::failure::ReportedError;
 use actors_platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use nix::errno::Errno;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, redirect, retry};

@@ -4,7 +4,6 @@
 //! deadline. This module does not check the text of an answer; the crosscheck does.
 
 pub mod anthropic;
-mod error_body;
 pub mod failure;
 pub mod gemini;
 pub mod http;
@@ -14,23 +13,24 @@ pub mod model_call;
 pub mod openai;
 pub mod oracle;
 pub mod oracle_health;
-pub mod reloadable;
 pub mod web;
 mod wire;
 pub mod witnesses;
 
+use crate::mail::MailService;
+use crate::oracle::{LiveAnswer, LiveOracle, LiveQuery};
+use crate::oracle_health::OracleProbe;
+use crate::web::WebError;
 use actors_platform::caller::current_trace;
-use domain_base::digest::Sha256Hex;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
-use domain_verdict::prompt::ModelPrompt;
-use reqwest::RequestBuilder;
-use ring::rand::{SystemRandom, generate};
-use std::fmt;
-use std::pin::Pin;
-use std::time::Duration;
-use strum::IntoStaticStr;
-
 pub use anthropic::AnthropicClient;
+use domain_base::digest::Sha256Hex;
+use domain_upstream::health::CircuitCallOutcome;
+use domain_upstream::upstream_id::UpstreamId;
+use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
+use domain_verdict::mail::{MailSendFailure, OutboxMail};
+use domain_verdict::mail_template::MailContent;
+use domain_verdict::prompt::ModelPrompt;
+use domain_verification::adapter::ValidatedAdapter;
 pub use failure::{RequestFailure, RequestFailureKind};
 pub use gemini::GeminiClient;
 pub use http::{HeaderKey, UpstreamEndpoint, UpstreamEndpointError};
@@ -39,6 +39,13 @@ pub use model_call::{
     ModelHealthEffect,
 };
 pub use openai::OpenAiClient;
+use reqwest::RequestBuilder;
+use ring::rand::{SystemRandom, generate};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use strum::IntoStaticStr;
 
 /// A boxed future, for traits that are used as `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -161,5 +168,92 @@ fn add_traceparent(request: RequestBuilder) -> RequestBuilder {
     match current_trace().zip(span_id()) {
         Some((trace, span_id)) => request.header("traceparent", trace.traceparent(span_id)),
         None => request,
+    }
+}
+
+/// A client that can be replaced. Clones share it. A call in progress ends with the client with which it began.
+pub struct Reloadable<C: ?Sized>(Arc<RwLock<Arc<C>>>);
+
+impl<C: ?Sized> Reloadable<C> {
+    #[must_use]
+    pub fn new(client: Arc<C>) -> Self {
+        Self(Arc::new(RwLock::new(client)))
+    }
+
+    #[must_use]
+    pub fn get(&self) -> Arc<C> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the client by that of `other`.
+    pub fn replace_with(&self, other: &Self) {
+        let client = other.get();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+}
+
+impl<C: ?Sized> Clone for Reloadable<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<C: fmt::Debug + ?Sized> fmt::Debug for Reloadable<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reloadable").field(&self.get()).finish()
+    }
+}
+
+impl ModelClient for Reloadable<dyn ModelClient> {
+    fn oracle_version(&self, settings: &GenerationSettings) -> String {
+        self.get().oracle_version(settings)
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        prompt: &'a ModelPrompt,
+        settings: &'a GenerationSettings,
+        timeout: Duration,
+    ) -> BoxFuture<'a, ModelAttempt> {
+        let client = self.get();
+        Box::pin(async move { client.attempt(prompt, settings, timeout).await })
+    }
+
+    fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), RequestFailure>> {
+        let client = self.get();
+        Box::pin(async move { client.probe(model, timeout).await })
+    }
+}
+
+impl MailService for Reloadable<dyn MailService> {
+    fn oracle_id(&self) -> UpstreamId {
+        self.get().oracle_id()
+    }
+
+    fn send<'a>(
+        &'a self,
+        mail: &'a OutboxMail,
+        content: Option<&'a MailContent>,
+    ) -> BoxFuture<'a, Result<(), MailSendFailure>> {
+        let service = self.get();
+        Box::pin(async move { service.send(mail, content).await })
+    }
+}
+
+impl OracleProbe for Reloadable<dyn MailService> {
+    fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
+        let service = self.get();
+        Box::pin(async move { service.probe().await })
+    }
+}
+
+impl LiveOracle for Reloadable<dyn LiveOracle> {
+    fn check(&self, adapter: &ValidatedAdapter) -> Result<(), WebError> {
+        self.get().check(adapter)
+    }
+
+    fn ask(&self, ask: LiveQuery) -> BoxFuture<'_, LiveAnswer> {
+        let client = self.get();
+        Box::pin(async move { client.ask(ask).await })
     }
 }

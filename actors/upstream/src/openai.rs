@@ -6,9 +6,8 @@ use super::{
     UpstreamEndpoint, UpstreamEndpointError,
 };
 use actors_platform::clock::Clock;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
+use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, response_schema};
 use domain_verdict::prompt::ModelPrompt;
-use domain_verdict::response_schema::response_schema;
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};

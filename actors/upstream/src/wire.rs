@@ -1,9 +1,9 @@
 //! The parts that all model APIs share: sending a request, and reading its answer.
 
-use super::error_body::{ReportedError, UNKNOWN_STATUS, is_nothing, missing_answer};
 use super::failure::{RequestFailure, RequestFailureKind};
 use super::http::{HttpReply, UpstreamEndpoint};
 use super::{ModelAnswerMetadata, ModelAttempt, ModelRefusal, ModelTextError};
+use crate::failure::{ReportedError, UNKNOWN_STATUS, is_nothing, missing_answer};
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::is_blank;
 use domain_verdict::generation::ModelTokenUsage;

@@ -7,16 +7,17 @@
 
 mod admit;
 mod find;
-mod rejecting_checks;
 mod session_admin;
-mod session_record;
 
-use crate::cache::session_record::session_update_record;
+pub use crate::cache::admit::PolicyConfig;
+pub(crate) use crate::cache::admit::remove_held_verdict;
+pub use crate::cache::find::StoreRejectingCheck;
+pub(crate) use crate::cache::find::{find_check_in_force, remove_rejecting_check};
 use crate::held_key::HeldKeyError;
 use crate::order_metrics::{OrderMetrics, OrderProgress};
-use crate::submission::{CachedVerdict, Submission, SubmissionOutcome};
+use crate::submission::{CachedVerdict, GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
-use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::Clock;
 use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters, pairs};
@@ -27,34 +28,31 @@ use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
 use domain_rules::CandidateCheck;
+use domain_verdict::cost::ModelCost;
 use domain_verdict::crosscheck::ApprovedVerdict;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, OriginalLabel};
-use domain_verdict::event::VerdictPurged;
+use domain_verdict::event::{OrderDelivered, SessionAddressChanged, SessionRegistered, VerdictPurged};
+use domain_verdict::generation::{GenerationOutcome, ModelTokenUsage};
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::order::Order;
+use domain_verdict::order::{Order, OrderState};
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::{
     CustomerEmail, OriginalVerdict, SessionCaller, SessionMismatch, SessionRecord,
 };
-use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+pub use find::{FindSession, FindSessionOutcome};
+use jiff::Timestamp;
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use quick_cache::sync::Cache as HotCache;
 use quick_cache::{OptionsBuilder, Weighter};
+pub use session_admin::{CorrectSession, CorrectSessionOutcome, EraseSession, RemoveSession};
 use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
-
-pub use crate::cache::admit::PolicyConfig;
-pub(crate) use crate::cache::admit::remove_held_verdict;
-pub use find::{FindSession, FindSessionOutcome};
-pub use rejecting_checks::StoreRejectingCheck;
-pub(crate) use rejecting_checks::{find_check_in_force, remove_rejecting_check};
-pub use session_admin::{CorrectSession, CorrectSessionOutcome, EraseSession, RemoveSession};
-pub(crate) use session_record::{address_change_event, new_address_record};
 
 /// Estimated memory of an entry in addition to its bytes.
 const ENTRY_BYTES: u64 = 256;
@@ -103,7 +101,7 @@ pub struct VerdictCache {
     listeners: DeliveryListeners,
     hot: HotVerdicts,
     policy: PolicyConfig,
-    rejecting_checks: rejecting_checks::RejectingCheckUsage,
+    rejecting_checks: find::RejectingCheckUsage,
 }
 
 /// The most recently used verdicts.
@@ -158,7 +156,7 @@ impl VerdictCache {
         hot: HotVerdicts,
         policy: PolicyConfig,
     ) -> Self {
-        let rejecting_checks = rejecting_checks::RejectingCheckUsage::default();
+        let rejecting_checks = find::RejectingCheckUsage::default();
         Self { store, log, clock, listeners, hot, policy, rejecting_checks }
     }
 
@@ -564,6 +562,100 @@ impl Handler<RegisterSession> for VerdictCache {
     fn handle(&mut self, message: RegisterSession, _: &mut Context<Self>) -> Self::Result {
         Box::pin(register(message, self.store.clone(), self.log.clone(), self.clock.clone()))
     }
+}
+
+/// The record that stores `session`, and requires `revision` of its row.
+fn session_update_record(session: &SessionRecord, revision: Option<u64>, now: Timestamp) -> JournalRecord {
+    JournalRecord {
+        expect: vec![RowExpectation::new::<SessionRecord>(&session.session_id, revision)],
+        events: vec![session_registered_event(session, now)],
+        writes: vec![RowWrite::put::<SessionRecord>(session)],
+        ..JournalRecord::default()
+    }
+}
+
+/// The record that stores `address` with a session, whose revision is `revision`; `None` if the session has an address.
+pub(crate) fn new_address_record(
+    store: &Store,
+    (session, revision): (SessionRecord, u64),
+    address: &CustomerEmail,
+    now: Timestamp,
+) -> Result<Option<JournalRecord>, StoreError> {
+    if session.customer_email.is_some() {
+        return Ok(None);
+    }
+    let after = SessionRecord { customer_email: Some(address.clone()), ..session.clone() };
+    let changed = address_change_event(store, Some(&session), &after, now)?;
+    let row = RowName::of::<SessionRecord>(&after.session_id);
+    Ok(Some(JournalRecord {
+        expect: vec![RowExpectation { row, revision: Some(revision) }],
+        events: changed.into_iter().collect(),
+        writes: vec![RowWrite::put::<SessionRecord>(&after)],
+        ..JournalRecord::default()
+    }))
+}
+
+/// The entry of a session that was registered or changed.
+fn session_registered_event(session: &SessionRecord, timestamp: Timestamp) -> AuditEvent {
+    let label = session.original.as_ref().map(|original| original.verdict_label);
+    AuditEvent::new(
+        timestamp,
+        session.session_id.clone(),
+        SessionRegistered {
+            tier: session.tier,
+            query_preview: session.query.preview(),
+            original_verdict: OriginalLabel(label),
+            has_email: session.customer_email.is_some(),
+        },
+    )
+}
+
+/// Ends the open order of a session whose verdict is delivered. Returns the order and the log entry; `None` if there is no
+/// order, or it was delivered before.
+fn deliver_order(
+    session: &SessionRecord,
+    path: GatePath,
+    trace: Option<&GenerationTrace>,
+    now: Timestamp,
+) -> Option<(Order, AuditEvent)> {
+    let order = session.order.as_ref().filter(|order| order.state != OrderState::Delivered)?;
+    let order = order.clone().delivered(attempt_end(path, GenerationOutcome::Delivered, trace), now);
+    let delivered = OrderDelivered { path, attempts: order.attempts };
+    Some((order, AuditEvent::new(now, session.session_id.clone(), delivered)))
+}
+
+/// The end of an attempt in progress, when a verdict of `path` is delivered or held: its own verdict, or one that overtakes
+/// it.
+fn attempt_end(
+    path: GatePath,
+    own: GenerationOutcome,
+    trace: Option<&GenerationTrace>,
+) -> (GenerationOutcome, Option<ModelTokenUsage>, Option<ModelCost>) {
+    let outcome = if path == GatePath::Generate { own } else { GenerationOutcome::Replayed };
+    (outcome, GenerationTrace::usage(trace), GenerationTrace::cost(trace))
+}
+
+/// The log entry for a changed address of a known session.
+pub(crate) fn address_change_event(
+    store: &Store,
+    before: Option<&SessionRecord>,
+    after: &SessionRecord,
+    timestamp: Timestamp,
+) -> Result<Option<AuditEvent>, StoreError> {
+    let Some(before) = before.filter(|before| before.customer_email != after.customer_email) else {
+        return Ok(None);
+    };
+    let digest = |email: Option<&CustomerEmail>| {
+        email.map(|email| store.keyed_digest(&email.as_str().to_lowercase())).transpose()
+    };
+    Ok(Some(AuditEvent::new(
+        timestamp,
+        after.session_id.clone(),
+        SessionAddressChanged {
+            before: digest(before.customer_email.as_ref())?,
+            after: digest(after.customer_email.as_ref())?,
+        },
+    )))
 }
 
 #[cfg(test)]

@@ -11,12 +11,11 @@ use actors_platform::clock::Clock;
 use actors_platform::guardian::panic_message;
 use actors_platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
 use actors_rules::{EvaluationError, RuleService};
-use domain_base::application::ApplicationName;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{AuditEvent, EventKind, EventSeverity};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_rules::CandidateCheck;
 use domain_rules::event::{RulesEntry, RulesEvaluated};
 use domain_verdict::crosscheck::{

@@ -6,8 +6,7 @@ use actors_ground::registry::{
 };
 use domain_base::caller::PeerCredentials;
 use domain_verdict::mail_template::MailTemplate;
-use domain_verdict::prompt::PromptTemplate;
-use domain_verdict::template_name::TemplateName;
+use domain_verdict::prompt::{PromptTemplate, TemplateName};
 use oracled_store::JournalRecord;
 
 /// The kinds of documents of the feature.

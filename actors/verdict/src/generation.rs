@@ -4,6 +4,7 @@ mod runner;
 
 use crate::cache::VerdictCacheError;
 use crate::crosscheck::{GateError, JudgeTrial};
+pub use crate::generation::runner::GenerationMetrics;
 use crate::generation::runner::{GenerationJob, ModelCallPermits, ModelRequest};
 use crate::rate_limiter::{CallLimitError, CallPermitError, RequestRegen, RequestTrialCall};
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
@@ -11,33 +12,28 @@ use actors_audit::logger::CommitError;
 use actors_platform::actor_handle::ActorCallError;
 use actors_upstream::oracle_health::PermitError;
 use actors_upstream::{ModelCallPurpose, ModelCaller, ModelError, ModelRefusal};
-use domain_base::application::ApplicationName;
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::event::OracleInteraction;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
-use domain_verdict::generation_outcome::GenerationOutcome;
+use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderAttemptStart;
 use domain_verdict::prompt::{
-    ModelPrompt, PromptTemplate, PromptTierError, VerdictPrompt, build_verdict_prompt,
+    ModelPrompt, PromptTemplate, PromptTierError, TemplateName, VerdictPrompt, build_verdict_prompt,
 };
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::{OriginalVerdict, SessionCaller, SessionRecord};
-use domain_verdict::template_name::TemplateName;
 use jiff::SignedDuration;
 use oracled_store::{Store, StoreError};
+pub use runner::{FirstCallDenial, FirstCallPermits, GenerationEnd, GenerationHandles, GenerationRunner};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub use crate::generation::runner::GenerationMetrics;
-pub use runner::{FirstCallDenial, FirstCallPermits, GenerationEnd, GenerationHandles, GenerationRunner};
 
 /// The result of a generation, for all callers that wait for it.
 pub type GenerationResult = Result<SubmissionOutcome, Arc<GenerationError>>;

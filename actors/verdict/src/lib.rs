@@ -14,4 +14,3 @@ pub mod outbox_queue;
 pub mod rate_limiter;
 pub mod regen;
 pub mod submission;
-mod templates;

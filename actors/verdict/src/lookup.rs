@@ -8,11 +8,11 @@ use actors_audit::logger::LoggerHandle;
 use actors_platform::actor_handle::{ActorCallError, ActorHandle};
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters};
+use actors_upstream::Reloadable;
 use actors_upstream::lookup::{LookupAnswer, LookupCallError, LookupClient};
 use actors_upstream::oracle_health::{
     ApplyRequestedWait, CallLease, OracleHealth, PermitError, RequestCallPermit,
 };
-use actors_upstream::reloadable::Reloadable;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_upstream::event::InteractionStatus;

@@ -6,36 +6,34 @@
 
 mod metrics;
 
-use crate::templates::find_prompt_language;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
-use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::ActorHandle;
 use actors_platform::caller::run_in_trace;
 use actors_platform::clock::{Clock, monotonic};
-use actors_platform::in_flight::{InFlight, InFlightClaim};
 use actors_platform::key_file::random_tag;
 use actors_platform::per_application::PerApplication;
-use actors_platform::work::{RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner};
+use actors_platform::work::{
+    InFlight, InFlightClaim, RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner,
+};
+use actors_upstream::Reloadable;
 use actors_upstream::mail::MailService;
 use actors_upstream::oracle_health::{CallLease, OracleHealth, RequestCallPermit};
-use actors_upstream::reloadable::Reloadable;
 use actors_upstream::web::webhook::WebhookClient;
-use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::{AuditEvent, EventKind};
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{MessageDropped, MessageFailed, MessageRequeued, MessageSent};
-use domain_verdict::mail::{MailFailureCause, MailId, MailSendFailure, OutboxMail};
+use domain_verdict::mail::{MailFailureCause, MailId, MailSendFailure, MessageAttempts, OutboxMail};
 use domain_verdict::mail_template::{MailContent, MailRenderError, MailTemplate, select_mail_template};
-use domain_verdict::message_attempts::MessageAttempts;
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageReceiver, MessageState, OutboxMessage};
-use domain_verdict::prompt::LanguageTag;
-use domain_verdict::template_name::{TemplateName, TemplateRef};
+use domain_verdict::prompt::{LanguageTag, PromptTemplate, TemplateName, TemplateRef, VerdictPrompt};
 use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use jiff::{SignedDuration, Timestamp};
+pub use metrics::OutboxMetrics;
 use metrics::OutboxOutcome;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use serde_json::json;
@@ -43,8 +41,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-
-pub use metrics::OutboxMetrics;
 
 /// The actor that sends messages.
 pub type Notifier = WorkRunner<OutboxWork>;
@@ -685,4 +681,17 @@ impl Handler<HoldMessages> for Notifier {
         let claims = ids.into_iter().map(|id| self.work.claim(id)).collect::<Result<_, _>>()?;
         Ok(HeldMessages { claims, work: self.work.clone(), notifier: ctx.address() })
     }
+}
+
+/// The language of `prompt`, if its template is known.
+pub(crate) fn find_prompt_language(
+    store: &Store,
+    prompt: &VerdictPrompt,
+) -> Result<Option<LanguageTag>, StoreError> {
+    let Some(name) = prompt.template.clone().map(TemplateName::from) else { return Ok(None) };
+    let template = match PromptTemplate::find_built_in(&name) {
+        Some(built_in) => Some(built_in.clone()),
+        None => store.find_document::<PromptTemplate, _>(&name)?,
+    };
+    Ok(template.map(|template| template.language))
 }

@@ -1,8 +1,7 @@
 //! The metrics of orders.
 
 use actors_platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
-use domain_base::application::ApplicationName;
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_verdict::order::{Order, OrderState};
 use domain_verdict::policy::PolicyAction;
 use jiff::SignedDuration;

@@ -5,7 +5,6 @@
 //! model is called; an attempt that a restart cut off counts as one.
 
 mod attempt;
-mod order_change;
 mod place;
 
 use crate::cache::{AdmitVerdict, PolicyConfig, VerdictCacheError, VerdictRelease};
@@ -16,30 +15,28 @@ use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::logger::CommitError;
 use actors_platform::clock::Clock;
-use actors_platform::in_flight::{InFlight, InFlightClaim};
-use actors_platform::work::{RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner};
-use domain_base::application::ApplicationName;
+use actors_platform::work::{
+    InFlight, InFlightClaim, RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner,
+};
 use domain_base::caller::{DecidingUser, PeerCredentials};
 use domain_base::event::{AuditEvent, EventKind};
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_verdict::cost::{day_of, time_without_budget};
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::{HeldVerdictRead, OrderCancelled, OrderRetried, OrderStopped};
-use domain_verdict::held::HeldVerdict;
 use domain_verdict::order::{
     OperatorAction, Order, OrderAction, OrderPolicy, OrderPosition, OrderState, OrderStopCause, OrderWait,
 };
-use domain_verdict::policy::{PolicyCause, join_causes};
+use domain_verdict::policy::{HeldVerdict, PolicyCause, join_causes};
 use domain_verdict::session::{SessionCaller, SessionRecord};
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, OrderQuery, RowExpectation, Store, StoreError};
+pub use place::{PlaceOrder, PlacedOrder};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-
-pub use place::{PlaceOrder, PlacedOrder};
 
 /// The number of orders that a survey reads at a time.
 const AT_ONCE: usize = 100;

@@ -3,8 +3,8 @@
 use actors_audit::logger::handle::RecordAdditions;
 use actors_platform::caller::caller_trace;
 use actors_platform::key_file::random_tag;
-use domain_base::application::ApplicationName;
 use domain_base::event::AuditEvent;
+use domain_base::session_id::ApplicationName;
 use domain_verdict::event::MessageQueued;
 use domain_verdict::outbox::{MessageState, OutboxMessage, StoredMessageHead};
 use domain_verdict::webhook::OutboxWebhook;

@@ -6,13 +6,12 @@
 //! budget of all calls is kept by governor, and is reset when the daemon restarts.
 
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::{Clock, monotonic};
-use actors_platform::in_flight::InFlight;
-use domain_base::application::ApplicationName;
+use actors_platform::work::InFlight;
 use domain_base::event::{AuditEvent, EventSeverity};
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of, end_of_day};
 use domain_verdict::event::{DailyBudgetReached, RegenAttempted};

@@ -5,17 +5,15 @@
 //! workflow's timeouts. Each returned envelope is in the log with all inputs of its decision. The caller runs
 //! the service in a task that a disconnect does not stop.
 
-mod answer_cache;
 pub mod documents;
 mod metrics;
-pub mod pending;
 mod reviews;
 pub mod source;
-mod source_calls;
-mod upkeep;
+pub mod upkeep;
 mod verification_task;
 
 use crate::source::{SourceCallRequest, UncheckedReply, limit_candidate_size};
+use crate::upkeep::PendingDecisions;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_ground::queries::QueryService;
 use actors_platform::actor_handle::ActorHandle;
@@ -34,16 +32,14 @@ use domain_verification::{
     CachedAnswer, CandidateAnswer, DecisionInputs, Envelope, OracleReply, VerifyRequest,
 };
 use jiff::Timestamp;
+pub use metrics::VerificationMetrics;
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
-use pending::PendingDecisions;
+pub use reviews::{CommentOnReview, DismissReview, ResolveReview, ReviewError, RevokeResolution};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-
-pub use metrics::VerificationMetrics;
-pub use reviews::{CommentOnReview, DismissReview, ResolveReview, ReviewError, RevokeResolution};
 pub use upkeep::VerificationUpkeep;
 
 /// Configuration of verification.

@@ -1,8 +1,8 @@
 //! The requests of reviewers: to resolve a review, which puts its locks in force, to revoke that, to dismiss a review, or to comment on it.
 
 use super::VerificationContext;
-use actors_audit::commit_loop::CommitDecision;
 use actors_audit::logger::CommitError;
+use actors_audit::logger::handle::CommitDecision;
 use domain_base::caller::DecidingUser;
 use domain_base::document::RegisteredDocument;
 use domain_base::event::AuditEvent;

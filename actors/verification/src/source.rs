@@ -1,10 +1,11 @@
-//! Querying one source: the store for an ingested source, the source itself for a live one.
+//! Querying sources: the store for an ingested source, the source itself for a live one, whose answers are cached. All
+//! sources of a question are queried at the same time.
 
 use super::VerificationContext;
-use super::answer_cache::CacheableAnswer;
 use actors_ground::queries::{IngestedSourceAnswer, IngestedSourceQuestion, QueryError};
 use actors_ground::registry::policy_of;
 use actors_platform::actor_handle::ActorCallError;
+use actors_platform::caller::run_as_current_caller;
 use actors_platform::clock::stopwatch;
 use actors_upstream::oracle_health::{
     AddMonitoredOracle, CallLease, MonitoredOracle, PermitError, RequestCallPermit,
@@ -19,14 +20,17 @@ use domain_upstream::upstream_id::UpstreamId;
 use domain_verification::adapter::ValidatedAdapter;
 use domain_verification::workflow::Workflow;
 use domain_verification::{
-    AnswerFault, CachedAnswer, CachedAnswerKey, CallFailure, CallTimeLimit, CandidateAnswer, DecisionInputs,
-    OracleCall, OracleReply,
+    AnswerFault, CachedAnswer, CachedAnswerKey, CallFailure, CallOutcome, CallTimeLimit, CandidateAnswer,
+    DecisionInputs, Envelope, OracleCall, OracleReply,
 };
 use jiff::Timestamp;
 use oracled_store::ground::view::SourceView;
+use oracled_store::{RowExpectation, RowWrite, Store, StoreError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout_at;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 /// The longest answer that is used or cached, in bytes of JSON. The log stores it with the decision, and the
 /// store caches it until it expires.
@@ -74,7 +78,7 @@ impl SourceCallRequest {
     }
 
     /// The call as of `asked_at`, without a reply.
-    pub(super) fn unanswered_call(&self, asked_at: Timestamp) -> OracleCall {
+    fn unanswered_call(&self, asked_at: Timestamp) -> OracleCall {
         OracleCall {
             oracle_tier: self.tier(),
             axes: self.paths.clone(),
@@ -210,7 +214,7 @@ impl VerificationContext {
 
     /// Queries a source until `limit`; `cut` is the cause of the limit. If the source is queried again, its
     /// cached answer is not used in place of a query.
-    pub(super) async fn call_source(
+    async fn call_source(
         &self,
         request: SourceCallRequest,
         limit: Duration,
@@ -399,4 +403,146 @@ pub(super) fn limit_candidate_size(candidate: CandidateAnswer) -> OracleReply {
 
 fn is_within_size_limit(candidate: &CandidateAnswer) -> bool {
     serde_json::to_vec(candidate).is_ok_and(|json| json.len() <= CANDIDATE_MAX_BYTES)
+}
+
+/// An answer of a live source to cache, or only its issue time.
+pub(super) struct CacheableAnswer {
+    pub(super) key: CachedAnswerKey,
+    pub(super) answer: CachedAnswer,
+    /// Whether the answer may be served again. If not, only its issue time is stored.
+    may_be_served: bool,
+}
+
+impl CacheableAnswer {
+    /// Whether the decision accepted the answer.
+    pub(super) fn is_accepted_in(&self, envelope: &Envelope) -> bool {
+        let outcome = envelope.candidates.iter().find(|outcome| outcome.oracle_id == self.key.oracle_id);
+        outcome.is_some_and(|outcome| outcome.outcome == CallOutcome::Answered && !outcome.stale)
+    }
+
+    /// Returns the write that caches the answer. `None` if the cached answer is newer: decisions about one
+    /// subject may overtake each other, and a source may repeat an old answer. An answer that must not be
+    /// served also replaces an older one that could be served. But if the answer `is_doubted`, because it
+    /// deviates from the baseline, it does not replace the cached one.
+    pub(super) fn cache_write(
+        &self,
+        store: &Store,
+        is_doubted: bool,
+    ) -> Result<Option<(RowExpectation, RowWrite)>, StoreError> {
+        let known = store.cached_answer(&self.key)?;
+        let revision = known.as_ref().map(|(_, revision)| *revision);
+        let (mut answer, mut may_be_served) = (self.answer.clone(), self.may_be_served && !is_doubted);
+        let as_of = |answer: &CachedAnswer| {
+            (answer.issued_at, answer.candidate.as_ref().map(|candidate| candidate.observed_at))
+        };
+        if let Some((known, _)) = known {
+            let is_comparable =
+                known.adapter_sha256 == answer.adapter_sha256 && known.point_in_time == answer.point_in_time;
+            if is_comparable && as_of(&known) > as_of(&answer) {
+                return Ok(None);
+            }
+            answer.issued_at = answer.issued_at.max(known.issued_at);
+            if is_comparable && is_doubted {
+                may_be_served = known.candidate.is_some();
+                answer = CachedAnswer { issued_at: answer.issued_at, ..known };
+            }
+        } else if !may_be_served && answer.issued_at.is_none() {
+            return Ok(None);
+        }
+        if !may_be_served {
+            answer = answer.without_candidate();
+        }
+        let expect = RowExpectation::new::<CachedAnswer>(&self.key, revision);
+        Ok(Some((expect, RowWrite::put_at(&self.key, &answer))))
+    }
+}
+
+/// The results of the queries that are not part of the decision's inputs.
+#[derive(Default)]
+pub(super) struct SourceCallExtras {
+    pub(super) answers_to_cache: Vec<CacheableAnswer>,
+    /// The earlier statements of sources about the same subject, for ingested sources.
+    pub(super) earlier_statements: BTreeMap<SourceId, CandidateAnswer>,
+}
+
+impl VerificationContext {
+    /// Queries `oracles` at the same time, and stores their replies in `inputs`. Each query ends at the hard
+    /// timeout, and all of them at `deadline`. `put_at` is the time of the question. An untrusted source is
+    /// awaited only until all others have answered and the soft timeout has passed.
+    pub(super) async fn call_sources(
+        self: &Arc<Self>,
+        inputs: &mut DecisionInputs,
+        oracles: &BTreeSet<SourceId>,
+        put_at: Timestamp,
+        deadline: Option<Instant>,
+    ) -> SourceCallExtras {
+        let began = stopwatch();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(began));
+        let hard = Duration::from_millis(inputs.workflow.oracle_latency.hard_timeout_ms);
+        let (limit, cut) = match left.filter(|left| *left < hard) {
+            Some(left) => (left, CallTimeLimit::Budget),
+            None => (hard, CallTimeLimit::HardTimeout),
+        };
+        let calls = std::mem::take(&mut inputs.calls);
+        let question_inputs = Arc::new(DecisionInputs { asked_at: put_at, ..inputs.clone() });
+        inputs.calls = calls;
+        let mut on_their_way = JoinSet::new();
+        let mut waited_for = BTreeSet::new();
+        let mut begun = BTreeMap::new();
+        for oracle_id in
+            question_inputs.workflow.oracles.iter().filter(|oracle_id| oracles.contains(oracle_id)).cloned()
+        {
+            match self.prepare_source_call(&question_inputs, &oracle_id) {
+                Err(call) => drop(inputs.calls.insert(oracle_id, *call)),
+                Ok(request) => {
+                    if request.tier() != OracleTier::Unverified {
+                        waited_for.insert(oracle_id.clone());
+                    }
+                    // the call to log if the query does not end in time
+                    begun.insert(oracle_id.clone(), request.unanswered_call(self.clock.now()));
+                    let (verifier, is_again) = (Arc::clone(self), inputs.calls.contains_key(&oracle_id));
+                    on_their_way.spawn(run_as_current_caller(async move {
+                        let answered = verifier.call_source(request, limit, cut, is_again).await;
+                        (oracle_id, answered)
+                    }));
+                }
+            }
+        }
+        let nobody_is_trusted = waited_for.is_empty();
+        let soft = Duration::from_millis(inputs.workflow.oracle_latency.soft_timeout_ms).min(limit);
+        let mut extras = SourceCallExtras::default();
+        loop {
+            let next = on_their_way.join_next();
+            let ended = if nobody_is_trusted || !waited_for.is_empty() {
+                next.await
+            } else {
+                timeout_at(began + soft, next).await.ok().flatten()
+            };
+            let Some(ended) = ended else { break };
+            let Ok((oracle_id, SourceCallResult { call, answer_to_cache: keep, earlier_statement: before })) =
+                ended
+            else {
+                continue;
+            };
+            waited_for.remove(&oracle_id);
+            begun.remove(&oracle_id);
+            extras.answers_to_cache.extend(keep);
+            extras.earlier_statements.extend(before.map(|before| (oracle_id.clone(), *before)));
+            inputs.calls.insert(oracle_id, call);
+        }
+        let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        for (oracle_id, call) in begun {
+            let reply = if waited_for.contains(&oracle_id) {
+                // the task ended without an answer
+                OracleReply::Failed {
+                    failure: CallFailure::Internal,
+                    cause: "the query failed unexpectedly".into(),
+                }
+            } else {
+                OracleReply::NotAwaited
+            };
+            inputs.calls.insert(oracle_id, OracleCall { latency_ms, reply, ..call });
+        }
+        extras
+    }
 }

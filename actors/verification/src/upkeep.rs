@@ -1,15 +1,21 @@
-//! The schedule of the verification: it resumes pending decisions and deletes expired answers of live sources.
+//! The schedule of the verification: it resumes pending decisions, which workflows without a waiting caller make later,
+//! and deletes expired answers of live sources.
 
-use super::{VerificationContext, VerificationService, VerifyError, pending};
+use super::{VerificationContext, VerificationService, VerifyError};
 use actix::{Actor, AsyncContext, Context, Supervised};
+use actors_platform::caller::spawn_for_caller;
+use actors_platform::clock::stopwatch;
+use actors_platform::work::{InFlight, InFlightClaim};
 use domain_base::event::AuditEvent;
 use domain_verification::adapter::ValidatedAdapter;
 use domain_verification::event::{AnswerRemovalEntry, CachedAnswersRemoved};
-use domain_verification::{CachedAnswer, CachedAnswerKey, CandidateAnswer};
+use domain_verification::{CachedAnswer, CachedAnswerKey, CandidateAnswer, DecisionInputs};
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 /// The time between two passes over cached answers and pending decisions.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(3600);
@@ -33,12 +39,12 @@ impl Actor for VerificationUpkeep {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.run_interval(UPKEEP_INTERVAL, |upkeep, _| {
-            pending::resume_pending_decisions(&upkeep.verification.context);
+            resume_pending_decisions(&upkeep.verification.context);
             let verifier = Arc::clone(&upkeep.verification.context);
             tokio::spawn(async move { verifier.delete_expired_answers().await });
         });
         self.verification.context.track_workflow_sources();
-        pending::resume_pending_decisions(&self.verification.context);
+        resume_pending_decisions(&self.verification.context);
     }
 }
 
@@ -48,7 +54,7 @@ actors_platform::handle_actor_calls!(VerificationUpkeep);
 
 impl VerificationContext {
     /// Deletes expired cached answers. An answer that is replaced meanwhile is left to the next pass.
-    pub(super) async fn delete_expired_answers(&self) {
+    async fn delete_expired_answers(&self) {
         if let Err(error) = self.try_delete_expired_answers().await {
             tracing::warn!(%error, "could not delete expired answers of live sources");
         }
@@ -101,4 +107,69 @@ fn is_replay_guard(adapter: &ValidatedAdapter, answer: &CachedAnswer, now: Times
     let age_s = adapter.adapter().max_issue_age_seconds.and_then(|age_s| i64::try_from(age_s).ok());
     let limit = age_s.map(SignedDuration::from_secs);
     answer.issued_at.zip(limit).is_some_and(|(issued_at, limit)| now.duration_since(issued_at) <= limit)
+}
+
+/// Pause before the next attempt of a decision that could not be committed.
+const DECISION_RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// Maximum number of pending decisions. Beyond it, a request is rejected as busy.
+pub const PENDING_DECISIONS_MAX: usize = 2000;
+/// Pending decisions use one in this number of slots, so that waiting callers get theirs.
+const PENDING_SLOT_DIVISOR: usize = 4;
+
+/// Exclusive access to a pending decision, by its execution id.
+pub(super) type PendingDecisionClaim = InFlightClaim<String>;
+
+#[derive(Debug)]
+pub(super) struct PendingDecisions {
+    /// The decisions in progress. A restarted actor does not start any of them twice.
+    in_flight: InFlight<String>,
+    slots: Semaphore,
+}
+
+impl PendingDecisions {
+    /// No pending decisions, with a share of the `at_once` slots.
+    pub(super) fn new(at_once: usize) -> Self {
+        let slots = Semaphore::new((at_once / PENDING_SLOT_DIVISOR).max(1));
+        Self { in_flight: InFlight::default(), slots }
+    }
+
+    /// Claims a new pending decision; `None` if the limit is reached. It must be claimed before it is logged, because
+    /// concurrent requests could exceed the limit otherwise.
+    pub(super) fn claim(&self, execution_id: &str) -> Option<PendingDecisionClaim> {
+        self.in_flight.claim_below(execution_id.to_owned(), PENDING_DECISIONS_MAX)
+    }
+}
+
+/// Starts a decision in the background. It waits for a slot.
+pub(super) fn start_decision(
+    verifier: Arc<VerificationContext>,
+    claim: PendingDecisionClaim,
+    inputs: DecisionInputs,
+) {
+    spawn_for_caller(async move {
+        loop {
+            let slot = verifier.pending.slots.acquire().await;
+            let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await else { break };
+            tracing::warn!(execution_id = claim.id, %error, "could not make a pending decision; retrying");
+            drop(slot);
+            sleep(DECISION_RETRY_PAUSE).await;
+        }
+    });
+}
+
+/// Starts all pending decisions that are not in progress, without a limit: those that were interrupted by a stop or a
+/// panic.
+fn resume_pending_decisions(verifier: &Arc<VerificationContext>) {
+    let pending = match verifier.store.pending_decisions() {
+        Ok(pending) => pending,
+        Err(error) => {
+            tracing::error!(%error, "could not read the pending decisions");
+            return;
+        }
+    };
+    for inputs in pending {
+        if let Some(claim) = verifier.pending.in_flight.claim(inputs.execution_id.clone()) {
+            start_decision(Arc::clone(verifier), claim, inputs);
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! One verification: querying the sources, deciding, logging.
 
-use super::pending::start_decision;
-use super::source_calls::SourceCallExtras;
 use super::{VerificationContext, VerifyError};
-use actors_audit::commit_loop;
+use crate::source::SourceCallExtras;
+use crate::upkeep::start_decision;
+use actors_audit::logger::handle;
 use actors_platform::clock::stopwatch;
 use actors_platform::key_file::unique_id;
 use domain_base::event::AuditEvent;
@@ -246,7 +246,7 @@ impl VerificationContext {
                     self.decide_with_current_state(decided.inputs.clone(), &attachments.extras, began)?;
             }
             let record = self.decision_record(&decided, attachments, attempt <= CACHING_ATTEMPTS_MAX)?;
-            Ok::<_, VerifyError>(commit_loop::CommitDecision::Change((), record))
+            Ok::<_, VerifyError>(handle::CommitDecision::Change((), record))
         });
         settled.await?;
         let UncommittedDecision { inputs, envelope, .. } = decided;

@@ -1,14 +1,14 @@
 //! `oraclectl backup`.
 
-use super::log_keys::{LogKeys, refused};
+use crate::audit::verification::{LogKeys, refused};
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input::{progress_bar, read_all};
 use crate::base::options::{GlobalOptions, problem_error};
 use crate::base::output::{print_json, print_note};
-use domain_audit::wire::backup::{BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE};
-use domain_base::count::format_count;
+use crate::base::program::examples;
+use domain_audit::wire::{BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
+use domain_base::wording::format_count;
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::{Buf, Bytes, Incoming};

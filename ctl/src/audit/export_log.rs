@@ -1,7 +1,6 @@
 //! `oraclectl log export`, and its verification: the log as a directory of tiles (C2SP `tlog-tiles`).
 
-use super::log_keys::{LogKeys, refused};
-use super::replay_report::{LogReplay, ReplayReport};
+use crate::audit::verification::{LogKeys, LogReplay, ReplayReport, refused};
 use crate::base::error::CtlError;
 use crate::base::input::progress_bar;
 use crate::base::options::problem_error;
@@ -12,8 +11,8 @@ use domain_audit::checkpoint::{Checkpoint, LogKey};
 use domain_audit::event::RetentionStarted;
 use domain_audit::log_tiles::{LastTiles, TILE_HASHES, TileContent, TileFile};
 use domain_audit::log_tree::{LogTree, TreeHash, leaf_hash};
-use domain_base::count::format_count;
 use domain_base::event::LoggedEvent;
+use domain_base::wording::format_count;
 use hyper::{Method, StatusCode};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, renameat};

@@ -3,18 +3,18 @@
 use super::backup::{
     NewDir, check_file, open_regular, path_in, sync_dirs, unusable, verify_manifest, write_file,
 };
-use super::log_keys::{LogKeys, refused};
 use super::verify_directory::{ComparedCheckpoint, VerifiedLog, verify_directory};
+use crate::audit::verification::{LogKeys, refused};
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input::{decode_secret_key, progress_bar};
 use crate::base::output::print_json;
+use crate::base::program::examples;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{LogKey, LogSigner};
-use domain_audit::wire::backup::{BackupManifest, CHECKPOINT_FILE};
-use domain_base::count::format_count;
-use domain_base::visible::visible_line;
+use domain_audit::wire::{BackupManifest, CHECKPOINT_FILE};
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use oracled_store::RESTORING_FILE;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -215,7 +215,7 @@ fn copy_files<'k>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain_audit::wire::backup::BackedUpFile;
+    use domain_audit::wire::BackedUpFile;
     use domain_base::digest::Sha256Hex;
     use jiff::Timestamp;
 

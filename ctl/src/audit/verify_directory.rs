@@ -2,8 +2,7 @@
 
 use super::backup::verify_manifest;
 use super::export_log;
-use super::log_keys::{LogKeys, refused};
-use super::replay_report::{LogReplay, ReplayReport};
+use crate::audit::verification::{LogKeys, LogReplay, ReplayReport, refused};
 use crate::base::error::CtlError;
 use crate::base::input::{decode_secret_key, progress_bar};
 use crate::base::output::{format_pairs, print_json};
@@ -12,9 +11,9 @@ use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{Checkpoint, LogKey, LogSigner};
 use domain_audit::leaf::{is_erased_form, leaf_of};
 use domain_audit::log_tree::{LogTree, leaf_hash};
-use domain_audit::wire::backup::{CHECKPOINT_FILE, MANIFEST_FILE};
-use domain_base::count::format_count;
-use domain_base::visible::visible_line;
+use domain_audit::wire::{CHECKPOINT_FILE, MANIFEST_FILE};
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use oracled_store::{
     ComparedRows, EntryContent, LogState, LoggedState, RowComparison, RowDifference, SegmentEntry,
     SegmentLog, StoreError, VerifiedStateFiles, committed_verdict,

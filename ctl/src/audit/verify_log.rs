@@ -3,20 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use super::bundle::{EntryNumber, VerdictReport, VerifiedDocument, verify};
 use super::log::format_entry;
-use super::log_keys::{CosigningWitness, LogKeys, WitnessKeys, unusable};
-use super::replay_report::{LogReplay, ReplayReport};
 use super::verify_directory;
+use crate::audit::verification::{
+    CosigningWitness, EntryNumber, LogKeys, LogReplay, ReplayReport, VerdictReport, VerifiedDocument,
+    WitnessKeys, unusable, verify,
+};
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input::read_text;
 use crate::base::output::{format_pairs, print_json};
+use crate::base::program::examples;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
 use domain_audit::leaf::hidden_members;
-use domain_base::count::format_count;
+use domain_base::wording::format_count;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

@@ -5,7 +5,7 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
 };
 use domain_base::digest::Sha256Hex;
-use domain_base::visible::{visible_colored_text, visible_json, visible_line, visible_text};
+use domain_base::text_form::{visible_colored_text, visible_json, visible_line, visible_text};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{IsTerminal, StdoutLock, Write};

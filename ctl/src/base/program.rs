@@ -1,12 +1,14 @@
-//! Command lines, and the verbs that are programs of their own: few people use them, or they need libraries that `oraclectl` does not
-//! link.
+//! Command lines: how they are run, the examples in their help, their man pages, and the verbs that are programs of
+//! their own: few people use those, or they need libraries that `oraclectl` does not link.
 
 use super::error::CtlError;
 use super::options::GlobalOptions;
 use super::output::{Output, StandardOutput};
 use clap::error::{Error as UsageError, Result as UsageResult};
 use clap::{Args, Command, FromArgMatches};
-use domain_base::visible::visible_text;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+use domain_base::text_form::visible_text;
 use nix::sys::prctl::set_dumpable;
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -130,4 +132,103 @@ fn print_usage_error(error: &UsageError) -> ExitCode {
 pub fn block_on(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(CtlError::Output)?.block_on(verb)
+}
+
+/// The end of a verb's help: these command lines.
+pub fn examples(lines: &[&str]) -> String {
+    format!("Examples:\n  {}", lines.join("\n  "))
+}
+
+/// The man pages in section 1 of `command` and of all its verbs, each with its file name.
+///
+/// # Errors
+/// None occurs: the pages are in memory.
+pub fn man_pages(command: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let mut pages = Vec::new();
+    add_pages(&command, "", command.get_version().unwrap_or_default(), &mut pages)?;
+    Ok(pages)
+}
+
+fn add_pages(
+    command: &Command,
+    above: &str,
+    version: &str,
+    pages: &mut Vec<(String, Vec<u8>)>,
+) -> io::Result<()> {
+    // clap_mangen writes an empty argument as none; the date stays empty so that the pages are reproducible
+    let man = Man::new(command.clone()).date("\"\"").source(format!("oracled {version}")).manual("oracled");
+    let page = &mut Vec::new();
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    man.render_options_section(page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(page)?;
+    }
+    render_after_help(command).to_writer(page)?;
+    if !above.is_empty() {
+        Roff::new().control("SH", ["SEE ALSO"]).text([roman(format!("{above}(1)"))]).to_writer(page)?;
+    }
+    pages.push((man.get_filename(), std::mem::take(page)));
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    command.get_subcommands().try_for_each(|verb| add_pages(verb, name, version, pages))
+}
+
+/// The blocks of text after the options, such as the examples. The first line of a block is its heading.
+fn render_after_help(command: &Command) -> Roff {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut roff = Roff::new();
+    for (heading, lines) in text.split("\n\n").filter_map(|block| block.split_once(":\n")) {
+        roff.control("SH", [heading.to_uppercase().as_str()]).control("nf", []);
+        for line in lines.lines() {
+            roff.text([roman(line)]);
+        }
+        roff.control("fi", []);
+    }
+    roff
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    /// The words of a command line, as a shell splits them.
+    fn split_words(line: &str) -> Vec<String> {
+        let line = line.strip_prefix("sudo ").unwrap_or(line);
+        let parts = line.split('\'').enumerate();
+        let marked =
+            parts.map(|(number, part)| if number % 2 == 0 { part.replace(' ', "\n") } else { part.into() });
+        let marked: String = marked.collect();
+        marked.split('\n').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Checks the examples of `verb`, whose path is `path`, and of the verbs below it; returns their number.
+    fn check(verb: &Command, path: &[String]) -> usize {
+        let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
+        // a line that ends with a backslash continues in the next one
+        let help = help.replace("\\\n", " ");
+        // the end of the whole help has the exit codes
+        assert!(path.is_empty() || help.is_empty() || help.starts_with("Examples:\n"), "{help}");
+        let examples: Vec<_> = help.lines().skip(1).filter(|_| !path.is_empty()).collect();
+        for example in &examples {
+            let matches = crate::command().try_get_matches_from(split_words(example.trim_start()));
+            let mut matches = &matches.unwrap_or_else(|error| panic!("{example}: {error}"));
+            for name in path {
+                let (found, below) = matches.subcommand().expect("the example has a verb");
+                assert_eq!(found, name, "{example}");
+                matches = below;
+            }
+        }
+        let below = verb.get_subcommands();
+        examples.len()
+            + below.map(|verb| check(verb, &[path, &[verb.get_name().to_owned()]].concat())).sum::<usize>()
+    }
+
+    #[test]
+    fn examples_parse_as_commands_of_their_verb() {
+        assert!(check(&crate::command(), &[]) > 80);
+    }
 }

@@ -1,18 +1,18 @@
 //! The audit log: the newest entries, and one entry with its proof.
 
 use super::access::LoginEnd;
-use super::form_fields::Fields;
 use super::layout::{PageError, PageResult, Section, live, page as render_page, pairs, session_link, table};
-use super::{Console, ConsoleState, events};
-use crate::audit::log::{SinceTime, summarize_entry};
-use crate::audit::prove::prove_entry;
+use super::{Console, ConsoleState};
+use crate::audit::log::{SinceTime, prove_entry, summarize_entry};
 use crate::base::options::encode_segment;
+use crate::console;
+use crate::console::layout::Fields;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use domain_audit::checkpoint::Checkpoint;
-use domain_base::count::format_count;
 use domain_base::event::EntryMembers;
+use domain_base::wording::format_count;
 use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
@@ -60,7 +60,7 @@ pub(super) async fn events(
     fields: Fields,
 ) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields)?);
-    events::stream(&console, login, move || {
+    console::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_entries(&console, &query).await }
     })

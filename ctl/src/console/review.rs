@@ -1,14 +1,15 @@
 //! One review: the candidates side by side with their origin, and the decisions.
 
 use super::access::LoginEnd;
-use super::form_fields::{Fields, after_action, done_note};
 use super::layout::{
     PageError, PageResult, Section, live, moment, next_link, page as render_page, pairs, reason_form,
     scrolled, table,
 };
-use super::{Console, ConsoleState, events};
+use super::{Console, ConsoleState};
 use crate::audit::log::parse_duration;
 use crate::base::options::encode_segment;
+use crate::console;
+use crate::console::layout::{Fields, after_action, done_note};
 use crate::verification::review::{
     changed_lines, format_axes, format_comment, format_dismissal, format_resolution, format_revocation,
     format_state, format_subject, format_values, post, read_evidence, read_review,
@@ -19,7 +20,7 @@ use axum::extract::{Path, State};
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::moment::format_span;
 use domain_base::page::ListPage;
-use domain_base::visible::visible_json;
+use domain_base::text_form::visible_json;
 use domain_ground::id::SourceId;
 use domain_verification::CandidateAnswer;
 use domain_verification::review::{
@@ -429,7 +430,7 @@ pub(super) async fn list_events(
     fields: Fields,
 ) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields));
-    events::stream(&console, login, move || {
+    console::stream(&console, login, move || {
         let (console, query) = (shared.clone(), query.clone());
         async move { render_queue(&console, &query).await }
     })

@@ -1,10 +1,9 @@
 //! A text checked against facts: its claims are colored by the result.
 
-use super::form_fields::Fields;
 use super::layout::{PageError, PageResult, Section, page as render_page, table};
-use super::query::read_filters;
-use super::sources::read_sources;
 use super::{Console, ConsoleState};
+use crate::console::layout::Fields;
+use crate::console::source::{read_filters, read_sources};
 use crate::ground::documents::list_documents;
 use crate::rules::check::format_target;
 use axum::extract::State;

@@ -1,8 +1,6 @@
 //! One run: its counts, the gates that it broke, its rejects with their raw records, and the decision about it.
 
 use super::ConsoleState;
-use super::chart::bars;
-use super::form_fields::{Fields, after_action, done_note};
 use super::layout::{
     PageError, PageResult, Section, moment, moment_or_none, next_link, page as render_page, pairs,
     reason_form, table,
@@ -10,6 +8,7 @@ use super::layout::{
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
+use crate::console::layout::{Fields, after_action, bars, done_note};
 use crate::ground::ingest::{
     UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
     state_word,

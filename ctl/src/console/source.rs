@@ -1,20 +1,22 @@
-//! One source: its registration, its freshness, its runs, and forms for queries.
+//! The catalog of sources; one source with its registration, its freshness and its runs; and a query of a source, with
+//! its answer and its code.
 
-use super::chart::{StepLine, bars, step_chart};
-use super::form_fields::Fields;
 use super::layout::{
     PageError, PageResult, Section, moment, moment_or_none, page as render_page, pairs, table,
 };
-use super::query::query_form;
 use super::run::{RUN_HEADING, coverage_rows, run_row};
-use super::sources::{read_source, result_page};
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
-use axum::extract::{Path, State};
-use domain_base::moment::format_span;
+use crate::console::layout::{Fields, StepLine, bars, step_chart};
+use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
+use axum::extract::{self, State};
+use axum::response::Response;
+use domain_base::moment::{Moment, format_span};
 use domain_base::page::{ListPage, PageLimit};
 use domain_ground::id::SourceId;
-use domain_ground::query::{FilterOperator, QueryFilter, ValueHistory};
+use domain_ground::query::{
+    FilterOperator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest, ValueHistory,
+};
 use domain_ground::run::RunState;
 use domain_ground::wire::{FreshnessReport, RunReport, SourceSummary, ValueHistoryRequest};
 use hyper::Method;
@@ -22,13 +24,14 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Number of runs on the page.
 const RUNS: usize = 50;
 
 pub(super) async fn page(
     State(console): State<ConsoleState>,
-    Path(oracle_id): Path<String>,
+    extract::Path(oracle_id): extract::Path<String>,
     fields: Fields,
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
@@ -142,7 +145,7 @@ fn history_form(source: &SourceSummary, fields: &Fields) -> Markup {
 
 pub(super) async fn history_page(
     State(console): State<ConsoleState>,
-    Path(oracle_id): Path<String>,
+    extract::Path(oracle_id): extract::Path<String>,
     fields: Fields,
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
@@ -260,9 +263,255 @@ fn render_chart(title: &str, unit: &str, values: &[ValueAtTimes]) -> Markup {
     }
 }
 
+pub(super) async fn list_page(State(console): State<ConsoleState>) -> PageResult {
+    let sources = read_sources(&console).await?;
+    let path = format!("/v1/runs?limit={}", <PageLimit>::MAX);
+    let runs: ListPage<RunReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let is_held = |report: &&RunReport| report.run.state == RunState::Held;
+    let held: Vec<_> = runs.items.iter().filter(is_held).map(run_row).collect();
+    let latest: Vec<_> = runs.items.iter().take(20).map(run_row).collect();
+    let heading = ["source", "name", "trust", "license", "answers", "version", "released", "statements"];
+    let body = html! {
+        @if !held.is_empty() { (table("Held runs, which wait for a decision", &RUN_HEADING, &held)) }
+        (table("Sources", &heading, &sources.iter().map(row).collect::<Vec<_>>()))
+        (table("Latest runs", &RUN_HEADING, &latest))
+    };
+    Ok(render_page(&console, Section::Sources, "Sources", &body))
+}
+
+pub(super) async fn read_sources(console: &Console) -> Result<Vec<SourceSummary>, PageError> {
+    Ok(console.options.call_routes(Method::GET, "/v1/sources", None).await?.json()?)
+}
+
+/// A source of the catalog.
+pub(super) async fn read_source(console: &Console, oracle_id: &str) -> Result<SourceSummary, PageError> {
+    let sources = read_sources(console).await?;
+    let found = sources.into_iter().find(|source| source.entry.oracle_id().as_str() == oracle_id);
+    found.ok_or_else(|| PageError::input(format!("no source has the id {oracle_id}")))
+}
+
+/// A page about a source: a form, and the result of the form or its error.
+fn result_page(
+    console: &Console,
+    (title, oracle_id): (&str, &str),
+    form: &Markup,
+    result: Result<Markup, PageError>,
+) -> Response {
+    let body = html! {
+        (form)
+        @match result {
+            Ok(parts) => (parts),
+            Err(error) => (error.render()),
+        }
+        p { a href=(format!("/sources/{}", encode_segment(oracle_id))) { "Back to the source" } }
+    };
+    render_page(console, Section::Sources, &format!("{title} of {oracle_id}"), &body)
+}
+
+fn row(source: &SourceSummary) -> Vec<Markup> {
+    let entry = &source.entry;
+    let registration = &entry.registration;
+    let current = entry.version_history.iter().find(|version| version.version == entry.current_version);
+    let id = registration.oracle_id.as_str();
+    vec![
+        html! { a href=(format!("/sources/{}", encode_segment(id))) { (id) } },
+        html! { (registration.oracle_name) },
+        html! { (registration.oracle_tier.into_str()) },
+        html! { (registration.data_license) },
+        html! {
+            @if source.answers { "yes" } @else { strong { "no" } }
+            @if let Some(note) = &source.note { ": " (note) }
+        },
+        html! { (entry.current_version) },
+        moment_or_none(current.map(|version| version.released_at)),
+        html! { (source.statements) },
+    ]
+}
+
+/// Maximum number of records on the page.
+const RECORDS: usize = 100;
+
+pub(super) async fn query_page(
+    State(console): State<ConsoleState>,
+    extract::Path(oracle_id): extract::Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let source = read_source(&console, &oracle_id).await?;
+    let answered = answer(&console, &source, &fields).await;
+    Ok(result_page(&console, ("Query", &oracle_id), &query_form(&source, &fields), answered))
+}
+
+async fn answer(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {
+    let request = read_query(source, fields)?;
+    let oracle_id = source.entry.oracle_id();
+    let answer = send_query(&console.options, oracle_id, &request).await?;
+    let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
+    Ok(html! { (render_answer(source, &answer)) (render_code(&console.options.routes_path()?, &query)) })
+}
+
+fn query_form(source: &SourceSummary, fields: &Fields) -> Markup {
+    let example = source.identity.first().map(|axis| format!("{axis}=…")).unwrap_or_default();
+    html! {
+        form.action method="get" action=(format!("/sources/{}/query", encode_segment(source.entry.oracle_id().as_str()))) {
+            label {
+                "Filters, one on a line: axis, one of = != > >= < <= ~ =~ in, and a value"
+                textarea name="filters" rows="3" placeholder=(example) { (fields.text("filters")) }
+            }
+            (fields.input("axes", "Axes, separated by commas; all if empty", ""))
+            (fields.input("at", "Valid at", "now"))
+            (fields.input("known_at", "Known at", "now"))
+            label.check {
+                input type="checkbox" name="latest" value="true" checked[fields.filled("latest").is_some()];
+                "Only the latest record of each subject"
+            }
+            button type="submit" { "Query the source" }
+        }
+    }
+}
+
+/// The filters in a field, one on a line.
+///
+/// # Errors
+/// A line is not a filter.
+pub(super) fn read_filters(fields: &Fields) -> Result<Vec<QueryFilter>, PageError> {
+    let lines = fields.text("filters").lines().map(str::trim).filter(|line| !line.is_empty());
+    lines
+        .map(|line| parse_filter(line).map_err(|fault| PageError::input(format!("`{line}`: {fault}"))))
+        .collect()
+}
+
+fn read_query(source: &SourceSummary, fields: &Fields) -> Result<QueryRequest, PageError> {
+    let axes: Vec<_> =
+        fields.text("axes").split(',').map(str::trim).filter(|axis| !axis.is_empty()).collect();
+    let all = || source.entry.registration.axes_provided.clone();
+    let moment = |name: &str, label: &str| -> Result<_, PageError> {
+        Ok(fields.parsed::<Moment>(name, label)?.map(|Moment(at)| at))
+    };
+    Ok(QueryRequest {
+        axes_requested: if axes.is_empty() { all() } else { axes.into_iter().map(str::to_owned).collect() },
+        filters: read_filters(fields)?,
+        point_in_time: moment("at", "Valid at")?,
+        known_at: moment("known_at", "Known at")?,
+        max_results: Some(RECORDS),
+        latest: fields.filled("latest").is_some(),
+        ..QueryRequest::default()
+    })
+}
+
+fn render_answer(source: &SourceSummary, answer: &QueryAnswer) -> Markup {
+    let response = &answer.response;
+    let metadata = &response.query_metadata;
+    let order: Vec<_> =
+        source.identity.iter().chain(&source.entry.registration.axes_provided).cloned().collect();
+    let paths = value_paths(&response.records, &order);
+    let unit = |path: &String| response.records.iter().find_map(|record| record.units.get(path));
+    let titles =
+        paths.iter().map(|path| unit(path).map_or_else(|| path.clone(), |unit| format!("{path} ({unit})")));
+    let titles: Vec<_> = titles.chain(["valid from", "until", "record"].map(str::to_owned)).collect();
+    let heading: Vec<_> = titles.iter().map(String::as_str).collect();
+    let rows = response.records.iter().map(|record| {
+        let values = paths.iter().map(|path| {
+            let definition = record.definitions.get(path);
+            html! { (format_value(record, path)) @if let Some(definition) = definition { " (" (definition) ")" } }
+        });
+        let [from, until] = format_validity(record);
+        values.chain([from, until, record.record_id.clone()].map(|text| html! { (text) })).collect()
+    });
+    let age = metadata.freshness.staleness_seconds.map_or_else(|| "no release".to_owned(), format_span);
+    html! {
+        (table("Records", &heading, &rows.collect::<Vec<_>>()))
+        @if response.cursor.is_some() { p { "There are more records; the page shows the first " (RECORDS) "." } }
+        @for warning in &response.warnings { p.alert { (warning) } }
+        (pairs([
+            ("version", html! { (metadata.data_version) }),
+            ("age", html! { (age) }),
+            ("trust", html! { (metadata.oracle_tier.into_str()) }),
+            ("records scanned", html! { (metadata.records_scanned) }),
+            ("time", html! { (format!("{:.2} ms", metadata.latency_ms)) }),
+        ]))
+    }
+}
+
+fn render_code(socket: &Path, query: &OracleQuery) -> Markup {
+    let forms = [("curl", curl(socket, query)), ("Node", node(query)), ("Python", python(query))];
+    html! {
+        section aria-labelledby="code" {
+            h2 #code { "The same query in a program" }
+            @for (name, code) in forms { h3 { (name) } pre tabindex="0" { (code) } }
+        }
+    }
+}
+
+/// The JSON of the query without members that have their defaults.
+fn json(query: &OracleQuery) -> serde_json::Value {
+    let mut document = serde_json::to_value(query).unwrap_or_default();
+    if let Some(request) = document.get_mut("request").and_then(|request| request.as_object_mut()) {
+        request
+            .retain(|_, value| *value != serde_json::Value::Bool(false) && *value != serde_json::json!([]));
+    }
+    document
+}
+
+fn curl(socket: &Path, query: &OracleQuery) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    format!(
+        "curl --unix-socket {} http://localhost/v1/query \\\n  -H 'Content-Type: application/json' -d {}",
+        quoted(&socket.display().to_string()),
+        quoted(&json(query).to_string())
+    )
+}
+
+fn node(query: &OracleQuery) -> String {
+    let request = serde_json::to_string_pretty(&json(query)).unwrap_or_default();
+    format!(
+        "import {{ OracledClient }} from \"oracled-client\";\n\nconst oracled = new OracledClient();\n\
+         const answer = await oracled.querySource({request});\nconsole.log(answer.body.response.records);\noracled.close();"
+    )
+}
+
+fn python(query: &OracleQuery) -> String {
+    // a JSON text is also a Python literal, except for these words
+    let mut request = String::new();
+    write_python(&json(query), &mut request);
+    format!(
+        "from oracled import Client\n\nwith Client() as client:\n    answer = client.query_source({request})\n    \
+         print(answer.body[\"response\"][\"records\"])"
+    )
+}
+
+/// Writes a JSON value as a literal of Python.
+fn write_python(value: &serde_json::Value, out: &mut String) {
+    use serde_json::Value;
+    match value {
+        Value::Null => out.push_str("None"),
+        Value::Bool(true) => out.push_str("True"),
+        Value::Bool(false) => out.push_str("False"),
+        Value::Array(items) => {
+            out.push('[');
+            for (number, item) in items.iter().enumerate() {
+                out.push_str(if number > 0 { ", " } else { "" });
+                write_python(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(members) => {
+            out.push('{');
+            for (number, (name, member)) in members.iter().enumerate() {
+                out.push_str(if number > 0 { ", " } else { "" });
+                out.push_str(&format!("{}: ", Value::from(name.as_str())));
+                write_python(member, out);
+            }
+            out.push('}');
+        }
+        // numbers; and strings, whose escapes Python reads alike
+        other => out.push_str(&other.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn known(known_at: i64, valid_at: i64, value: Option<&str>) -> ValueAtTimes {
         let at = |second| Timestamp::from_second(second).expect("a time");
@@ -291,5 +540,21 @@ mod tests {
             let page = render_values("height", &values).into_string();
             assert!(page.contains("No record matches") && !page.contains("<table"), "{page}");
         }
+    }
+
+    #[test]
+    fn query_is_quoted_for_each_language() {
+        let query: OracleQuery = serde_json::from_value(json!({
+            "oracle_id": "people",
+            "request": {"axes_requested": ["population"], "latest": true,
+                "filters": [{"axis": "name", "operator": "eq", "value": "d'Or \"x\""}]},
+        }))
+        .expect("a valid query");
+        let shell = curl(Path::new("/run/o'x"), &query);
+        assert!(shell.contains(r"'/run/o'\''x'") && shell.contains(r#"d'\''Or \"x\""#), "{shell}");
+        let code = python(&query);
+        assert!(code.contains(r#""latest": True"#) && code.contains(r#""d'Or \"x\"""#), "{code}");
+        assert!(node(&query).contains(r#""latest": true"#));
+        assert!(!code.contains("include_provenance"), "defaults are left out: {code}");
     }
 }

@@ -3,17 +3,17 @@
 use super::document_files::{FileDocument, FileFault, read_all};
 use super::documents::to_yaml;
 use crate::base::error::{CtlError, next_command};
-use crate::base::examples::examples;
 use crate::base::input::display_name;
 use crate::base::options::{GlobalOptions, read_pages};
 use crate::base::output::{print_json, print_note};
-use domain_base::count::format_count;
+use crate::base::program::examples;
 use domain_base::document::{AnyDocument, DocumentType};
-use domain_base::json_members::is_key_name;
-use domain_base::visible::visible_line;
+use domain_base::payload::is_key_name;
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use domain_verification::workflow::CAN_DECIDE;
 use hyper::Method;
-use oracled_domain::documents::wire::{
+use oracled_domain::documents::{
     AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentRequest,
     DocumentSummary,
 };

@@ -3,7 +3,7 @@
 use crate::base::error::CtlError;
 use crate::base::input::{display_name, json_error_text, read_text};
 use domain_base::document::AnyDocument;
-use domain_base::json_members::DuplicateKeyCheck;
+use domain_base::payload::DuplicateKeyCheck;
 use domain_base::wording::reword_serde_error;
 use oracled_domain::documents::{DocumentKind, DocumentKindHint};
 use serde::{Deserialize, Serialize};

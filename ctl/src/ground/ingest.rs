@@ -1,19 +1,19 @@
 //! `oraclectl ingest`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser, problem_error};
 use crate::base::output::{
     Output, format_pairs, format_requester, format_table, print_csv, print_json, short_run_id, shorten_line,
     warn_of_omitted_rows,
 };
+use crate::base::program::examples;
 use crate::ground::parquet::{is_parquet, open_payload};
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::Moment;
 use domain_base::page::{ListPage, PageLimit};
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use domain_ground::axis_effect::AxisEffect;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::pipeline::PipelineDefinition;
@@ -28,7 +28,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use oracled_api::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
 use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
-use oracled_domain::documents::wire::DocumentReport;
+use oracled_domain::documents::DocumentReport;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::PathBuf;

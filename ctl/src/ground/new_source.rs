@@ -1,7 +1,6 @@
 //! `oraclectl new source`.
 
 mod columns;
-mod identity;
 mod notation;
 mod remark;
 mod sample;
@@ -12,11 +11,11 @@ use super::document_files::read_all;
 use super::parquet::open_payload;
 use super::trial::{TrialLimits, prepare};
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::output::{format_pairs, print_json};
+use crate::base::program::examples;
+use crate::ground::new_source::columns::{FoundColumns, find_columns};
 use domain_ground::id::SourceId;
 use domain_ground::ontology::AXES_MAX;
-use identity::{FoundColumns, find_columns};
 use remark::shown_list;
 use sample::Sample;
 use serde::Serialize;

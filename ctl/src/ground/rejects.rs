@@ -2,11 +2,11 @@
 
 use super::ingest;
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, id_parser, limit_parser};
 use crate::base::output::{
     Output, format_table, print_csv, print_json, row_limit, shorten_line, warn_of_omitted_rows,
 };
+use crate::base::program::examples;
 use domain_base::page::{ListPage, PageLimit};
 use domain_ground::rejection::RecordRule;
 use domain_ground::wire::RejectReport;

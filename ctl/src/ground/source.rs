@@ -1,18 +1,18 @@
 //! `oraclectl source`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, response_lines};
 use crate::base::output::{Output, print_json, short_run_id};
+use crate::base::program::examples;
 use crate::ground::parquet::{check_end, start};
-use domain_base::count::format_count;
 use domain_base::moment::Moment;
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use domain_ground::id::SourceId;
 use domain_ground::ontology::Ontology;
 use domain_ground::source::{SourceAdapterKind, SourceRegistryEntry, SourceReviewStatus};
-use domain_ground::upkeep::{
+use domain_ground::source_state::{
     PruneOutcome, RebuildOutcome, RunCheckReport, SourceCheckProgress, SourceCheckReport,
 };
 use domain_ground::wire::{
@@ -20,7 +20,7 @@ use domain_ground::wire::{
 };
 use hyper::Method;
 use oracled_api::client::{ClientError, DaemonClient, DaemonResponse, ResponseLines};
-use oracled_domain::documents::wire::DocumentReport;
+use oracled_domain::documents::DocumentReport;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::pin::pin;

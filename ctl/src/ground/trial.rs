@@ -4,13 +4,13 @@ use super::document_files::{FileDocument, FileFault, read_all};
 use super::ingest::format_coverage;
 use super::parquet::open_payload;
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input::display_name;
 use crate::base::options::limit_parser;
 use crate::base::output::{format_pairs, format_table, print_json, print_note, shorten_line};
-use domain_base::count::format_count;
+use crate::base::program::examples;
 use domain_base::digest::Sha256Stream;
 use domain_base::raw::SourceValue;
+use domain_base::wording::format_count;
 use domain_ground::axis_effect::AxisEffects;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::normalize::{

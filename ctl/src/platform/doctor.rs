@@ -3,13 +3,13 @@
 //! Each check has one line. The checks of files work without a daemon.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input::decode_secret_key;
 use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
+use crate::base::program::examples;
 use crate::platform::status::list_lost_rows;
-use domain_base::count::format_count;
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};

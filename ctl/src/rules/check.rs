@@ -7,8 +7,8 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::{OutputStyle, format_pairs, shorten_line, table_text};
 use clap::builder::PossibleValuesParser;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
-use domain_base::count::format_count;
-use domain_base::visible::{visible_json, visible_line};
+use domain_base::text_form::{visible_json, visible_line};
+use domain_base::wording::format_count;
 use domain_ground::version_name::{WordlistName, WordlistRef};
 use domain_rules::sourced::{FactQueryTarget, FactSource, SourcedFact, SourcedFactOrigin};
 use domain_rules::{

@@ -2,9 +2,9 @@
 
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{format_pairs, format_table, print_json};
+use crate::base::program::examples;
 use domain_verdict::divergence::{DivergenceLevel, DivergenceTable, OriginalLabel, RegenVariance};
 use domain_verdict::label::VerdictLabel;
 use domain_verdict::wire::DivergenceResponse;

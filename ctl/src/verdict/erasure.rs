@@ -4,10 +4,10 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, id_parser, problem_error};
 use crate::base::output::print_json;
 use domain_audit::event::DueKind;
-use domain_base::count::format_count;
 use domain_base::session_id::SessionId;
-use domain_base::visible::visible_text;
-use domain_ground::upkeep::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
+use domain_base::text_form::visible_text;
+use domain_base::wording::format_count;
+use domain_ground::source_state::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
 use domain_verdict::wire::{
     ErasedSession, ErasureRequest, ErasureResponse, PayloadRetention, RetentionResponse,
 };

@@ -1,13 +1,13 @@
 //! `oraclectl orders` and `oraclectl order`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{format_pairs, format_table, format_user, print_json, warn_of_omitted_rows};
+use crate::base::program::examples;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use domain_base::application::ApplicationName;
 use domain_base::page::{ListPage, PageLimit};
-use domain_base::visible::visible_json;
+use domain_base::session_id::ApplicationName;
+use domain_base::text_form::visible_json;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderActionRequest, OrderReport};

@@ -1,9 +1,9 @@
 //! `oraclectl outbox`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
+use crate::base::program::examples;
 use domain_base::page::{ListPage, PageLimit};
 use domain_verdict::mail::{MailId, MailState};
 use domain_verdict::wire::{MailAction, MailActionRequest};

@@ -1,10 +1,9 @@
 //! Programs that judge and generate verdicts without a daemon.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, id_parser};
 use crate::base::output::print_json;
-use crate::base::program::ProgramArgs;
+use crate::base::program::{ProgramArgs, examples};
 use crate::ground::documents::{TaggedDocument, find_document, format_documents, list_documents, to_yaml};
 use domain_base::document::Document;
 use domain_verdict::prompt::PromptTemplate;

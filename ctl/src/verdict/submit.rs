@@ -2,12 +2,12 @@
 
 use super::orders::format_report;
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::input::{read_facts, read_facts_from, read_text, regular_file_parser};
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{Output, format_decision, format_pairs, print_json};
+use crate::base::program::examples;
 use crate::rules::show_verdict_evaluation;
-use domain_base::visible::{visible_json, visible_line};
+use domain_base::text_form::{visible_json, visible_line};
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
 use domain_verdict::wire::OrderReport;

@@ -1,11 +1,11 @@
 //! `oraclectl webhook`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{GlobalOptions, encode_segment, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
-use domain_base::application::ApplicationName;
+use crate::base::program::examples;
 use domain_base::page::{ListPage, PageLimit};
+use domain_base::session_id::ApplicationName;
 use domain_verdict::webhook::{WebhookId, WebhookState};
 use domain_verdict::wire::{MailAction, MailActionRequest, WebhookTestRequest, WebhookTestResponse};
 use hyper::Method;

@@ -3,7 +3,6 @@
 use super::verify;
 use crate::audit::log::parse_duration;
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{
     AxisValueArg, GlobalOptions, collect_by_axis, encode_segment, id_parser, limit_parser, parse_axis_value,
     read_pages, response_lines,
@@ -11,7 +10,8 @@ use crate::base::options::{
 use crate::base::output::{
     format_pairs, format_table, format_user, print_error, print_json, print_note, shorten_line,
 };
-use domain_base::visible::{visible_json, visible_line};
+use crate::base::program::examples;
+use domain_base::text_form::{visible_json, visible_line};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_verdict::wire::OrderReport;
 use domain_verification::event::ReviewEntry;

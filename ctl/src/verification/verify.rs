@@ -1,11 +1,11 @@
 //! `oraclectl verify`.
 
 use crate::base::error::CtlError;
-use crate::base::examples::examples;
 use crate::base::options::{AxisValueArg, GlobalOptions, collect_by_axis, encode_segment, parse_axis_value};
 use crate::base::output::{OutputStyle, format_pairs, format_requester, format_table, print_json};
+use crate::base::program::examples;
 use domain_base::moment::{Moment, format_span};
-use domain_base::visible::visible_line;
+use domain_base::text_form::visible_line;
 use domain_ground::id::WorkflowId;
 use domain_ground::value::AxisValue;
 use domain_verification::conflict::{ConflictSide, ConflictStep, ConflictStepOutcome};

@@ -17,11 +17,9 @@ use domain_audit::event::{BackupEntry, BackupTaken};
 use domain_audit::log_tiles::{TileContent, TileFile, TilePathError, TilePlace};
 use domain_audit::log_tree::TreeHash;
 use domain_audit::problem::{BACKUP_IN_PROGRESS, ENTRY_DROPPED, STATE_DAMAGED};
-use domain_audit::wire::backup::{
-    BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, MANIFEST_FILE,
-};
 use domain_audit::wire::{
-    CheckpointParams, ContinuationParams, EntryProofParams, LogEntry, LogParams, LogProof,
+    BACKUP_FORMAT, BackedUpFile, BackupManifest, CHECKPOINT_FILE, CheckpointParams, ContinuationParams,
+    EntryProofParams, LogEntry, LogParams, LogProof, MANIFEST_FILE,
 };
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Stream;

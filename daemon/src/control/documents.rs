@@ -1,7 +1,7 @@
 //! `/v1/documents`: the registered documents of all kinds.
 
 use crate::platform::api::request::{self, JsonBody, QueryParams};
-use crate::platform::control::control_request::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
+use crate::platform::control::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
 use crate::platform::openapi::{DOCUMENT_BODY, JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::{DaemonService, run_to_end};
@@ -14,11 +14,10 @@ use domain_base::document::AnyDocument;
 use domain_base::page::ListPage;
 use domain_base::problem::{DOCUMENT_FIXED, DOCUMENT_UNKNOWN, INVALID_DOCUMENT, INVALID_REQUEST};
 use domain_ground::problem::{ONTOLOGY_UNKNOWN, SOURCE_LIVE, SOURCE_UNKNOWN};
-use oracled_domain::documents::wire::{
-    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentFault, DocumentReport,
-    DocumentSummary, DocumentsParams,
+use oracled_domain::documents::{
+    AppliedDocument, ApplyRequest, ApplyResponse, DocumentChangeKind, DocumentContent, DocumentFault,
+    DocumentKind, DocumentReport, DocumentSummary, DocumentsParams,
 };
-use oracled_domain::documents::{DocumentContent, DocumentKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;

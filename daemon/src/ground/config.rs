@@ -6,8 +6,8 @@ use crate::platform::config::credentials::{
 use crate::platform::config::{ConfigError, Configuration, LimitsSection, Section, not_allowed_error};
 use actors_ground::ingestion::IngestionConfig;
 use actors_ground::pull::{PayloadPuller, PullSettings};
+use actors_upstream::Reloadable;
 use actors_upstream::oracle::LiveSettings;
-use actors_upstream::reloadable::Reloadable;
 use domain_ground::id::PipelineId;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,10 @@
 //! Handlers of ground truth on the control socket.
 
-pub mod ingest;
 pub mod run;
 pub mod source;
-pub mod upkeep;
 
-use self::upkeep::SourceChecks;
 use super::api;
+use crate::ground::control::source::SourceChecks;
 use crate::platform::openapi::Routes;
 use axum::Extension;
 use utoipa_axum::router::OpenApiRouter;
@@ -15,8 +13,8 @@ use utoipa_axum::routes;
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(upkeep::pull))
-        .routes(routes!(ingest::post))
+        .routes(routes!(source::pull))
+        .routes(routes!(run::upload_payload))
         .routes(routes!(run::list_runs))
         .routes(routes!(run::read_run))
         .routes(routes!(run::cancel_run))
@@ -30,10 +28,10 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(source::read_freshness))
         .routes(routes!(source::invalidate_source))
         .routes(routes!(source::confirm_source))
-        .routes(routes!(upkeep::prune))
-        .routes(routes!(upkeep::verify))
-        .routes(routes!(upkeep::rebuild))
-        .routes(routes!(upkeep::export))
+        .routes(routes!(source::prune))
+        .routes(routes!(source::verify))
+        .routes(routes!(source::rebuild))
+        .routes(routes!(source::export))
         .routes(routes!(source::read_value_history))
         .routes(routes!(api::read_recorded_provenance))
         .layer(Extension(SourceChecks::default()))

@@ -1,26 +1,163 @@
-//! Routes of the whole daemon.
+//! Routes of the whole daemon, and the router of a socket, made of the routes of the features.
+//!
+//! `/healthz` and `/readyz` show whether the daemon is alive, and whether it accepts verdicts.
 
 pub(crate) mod batch;
 pub(crate) mod body;
 pub mod front;
-pub mod health;
 pub mod metrics;
 pub mod request;
-pub(crate) mod serving;
 
 use super::openapi::Routes;
+use crate::platform::access_log::record_route;
+use crate::platform::api::body::json_response;
+use crate::platform::api::request::check_no_params;
+use crate::platform::openapi::CommonProblems;
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json, Router};
+use domain_base::service::{LivenessResponse, OpenApiDocument, ReadinessResponse};
+use hyper::{Method, StatusCode};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use tower::util::MapRequestLayer;
+use utoipa::IntoResponses;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::openapi::{Content, Ref, RefOr};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(serving::read_document))
+    OpenApiRouter::new().routes(routes!(read_document))
 }
 
 /// The routes for every process.
 pub(crate) fn open_routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(health::read_liveness))
-        .routes(routes!(health::read_readiness))
+        .routes(routes!(read_liveness))
+        .routes(routes!(read_readiness))
         .routes(routes!(metrics::get))
+}
+
+/// Report that the daemon is alive.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "read_liveness",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "The daemon is alive", body = LivenessResponse),
+    ),
+)]
+async fn read_liveness() -> Json<LivenessResponse> {
+    Json(LivenessResponse { status: "alive", version: env!("CARGO_PKG_VERSION") })
+}
+
+/// The problems of the readiness route, one of which has the status of a daemon that is not ready.
+struct ReadyProblems;
+
+impl IntoResponses for ReadyProblems {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let mut responses = CommonProblems::responses();
+        if let Some(RefOr::T(response)) = responses.get_mut("503") {
+            let report = Content::new(Some(Ref::from_schema_name("ReadinessResponse")));
+            response.content.insert("application/json".to_owned(), report.into());
+            let own = "The daemon does not accept verdicts, for the given reasons";
+            response.description = format!("{own}; or {}", response.description);
+        }
+        responses
+    }
+}
+
+/// Report whether the daemon accepts verdicts.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "read_readiness",
+    tag = "platform",
+    responses(
+        ReadyProblems,
+        (status = 200, description = "The daemon accepts verdicts", body = ReadinessResponse),
+    ),
+)]
+async fn read_readiness(State(service): State<Arc<DaemonService>>) -> Response {
+    let reasons = service.unready_reasons();
+    let ready = reasons.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(ReadinessResponse { ready, reasons })).into_response()
+}
+
+/// The description of a socket, as JSON, in the requests of the socket. The first request for it creates it, not the start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SocketDocument(fn() -> &'static str);
+
+/// The router of a socket with these routes and this description. `paths` is for requests of other paths and methods.
+pub(crate) fn serve_routes(
+    routes: Routes,
+    document: fn() -> &'static str,
+    paths: &'static str,
+) -> Router<Arc<DaemonService>> {
+    Router::from(routes)
+        .fallback(async || Problem::not_found(paths))
+        .method_not_allowed_fallback(async move || Problem::method_not_allowed(paths))
+        .layer(MapRequestLayer::new(record_route))
+        .layer(Extension(SocketDocument(document)))
+}
+
+/// Rejects requests with query parameters, where the routes describe none. The handlers of the others reject unknown ones.
+pub(crate) fn reject_params(mut routes: Routes) -> Routes {
+    let mut taking = HashSet::new();
+    let is_of_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
+    for (path, item) in &mut routes.get_openapi_mut().paths.paths {
+        let operations = [
+            (Method::GET, &item.get),
+            (Method::PUT, &item.put),
+            (Method::POST, &item.post),
+            (Method::DELETE, &item.delete),
+            (Method::PATCH, &item.patch),
+        ];
+        for (method, operation) in operations {
+            if operation.iter().flat_map(|operation| operation.parameters.iter().flatten()).any(is_of_query) {
+                taking.insert((method, path.clone()));
+            }
+        }
+    }
+    routes.route_layer(from_fn_with_state(Arc::new(taking), reject_undeclared_params))
+}
+
+async fn reject_undeclared_params(
+    State(taking): State<Arc<HashSet<(Method, String)>>>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
+    if let Err(refused) = check_no_params(request.uri()) {
+        let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
+        if !taking.contains(&(method, path.as_str().to_owned())) {
+            return refused.into_response();
+        }
+    }
+    next.run(request).await
+}
+
+/// Read the description of this socket.
+#[utoipa::path(
+    get,
+    path = "/openapi.json",
+    operation_id = "read_openapi",
+    tag = "platform",
+    responses(
+        CommonProblems,
+        (status = 200, description = "This document", body = OpenApiDocument),
+    ),
+)]
+pub(crate) async fn read_document(
+    Extension(SocketDocument(document)): Extension<SocketDocument>,
+) -> Response {
+    json_response(StatusCode::OK, document())
 }

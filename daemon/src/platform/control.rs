@@ -1,31 +1,39 @@
-//! Control of the whole daemon.
+//! Control of the whole daemon, and what the handlers of the control socket share.
 
-pub mod control_request;
-#[cfg(debug_assertions)]
-pub mod inject_panic;
-
-use super::api::serving;
 use super::openapi::Routes;
-use crate::platform::api::request::JsonBody;
+use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::{CommonProblems, JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use crate::platform::telemetry;
-use axum::extract::State;
+use crate::platform::{api, telemetry};
+use actors_audit::logger::CommitError;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
 use axum::{Extension, Json};
-use control_request::log_control_action;
-use domain_base::actor_report::ActorReport;
-use domain_base::caller::PeerCredentials;
-use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
-use domain_base::service::{DrainRequest, DrainResponse, LogLevel};
+use domain_audit::event::ControlAction;
+use domain_base::caller::{DecidingUser, PeerCredentials};
+use domain_base::event::AuditEvent;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST};
+use domain_base::service::{ActorReport, DrainRequest, DrainResponse, LogLevel};
+use domain_base::session_id::ApplicationName;
+use domain_base::text_form::is_blank;
+use hyper::StatusCode;
+use hyper::http::request::Parts;
+use nix::unistd::{Uid, User};
+use serde::de::DeserializeOwned;
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(serving::read_document))
+        .routes(routes!(api::read_document))
         .routes(routes!(list_actors))
         .routes(routes!(read_log_level, set_log_level))
         .routes(routes!(set_draining))
@@ -78,7 +86,7 @@ const LEVEL_MAX_BYTES: usize = 1024;
         (status = 200, description = "The current level", body = LogLevel),
     ),
 )]
-pub async fn read_log_level(State(service): State<Arc<DaemonService>>) -> Json<LogLevel> {
+async fn read_log_level(State(service): State<Arc<DaemonService>>) -> Json<LogLevel> {
     Json(LogLevel { level: service.log_level.get() })
 }
 
@@ -96,7 +104,7 @@ problems!(SetProblems: JSON_BODY STORE);
         (status = 200, description = "The new level", body = LogLevel),
     ),
 )]
-pub async fn set_log_level(
+async fn set_log_level(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     body: JsonBody,
@@ -131,4 +139,166 @@ pub async fn set_log_level(
 )]
 pub async fn list_actors(State(service): State<Arc<DaemonService>>) -> Json<Vec<ActorReport>> {
     Json(service.system.reports())
+}
+
+/// Makes the actor with the name `actor` panic, for tests of supervision.
+///
+/// # Errors
+/// `NotFound` if the actor does not exist.
+#[cfg(debug_assertions)]
+pub async fn inject_panic(
+    State(service): State<Arc<DaemonService>>,
+    Path(actor): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let panicked = service.system.inject_panic(&actor).await;
+    if panicked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found(PATHS)) }
+}
+
+/// The list of the paths of the control socket, for errors.
+pub(crate) const PATHS: &str = "/openapi.json, or use `oraclectl`: this is the control socket";
+
+/// Maximum length of a logged reason, in bytes.
+const REASON_MAX_BYTES: usize = 1024;
+
+/// Parses the name in a path.
+pub(crate) fn parse_name<T: TryFrom<String, Error: Display>>(
+    path: Result<Path<String>, PathRejection>,
+) -> Result<T, Problem> {
+    // the path has escapes that are not UTF-8
+    let Path(name) = path.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
+    T::try_from(name).map_err(|error| Problem::new(INVALID_REQUEST, error.to_string()))
+}
+
+/// Checks that the application `name` is configured.
+pub(crate) fn require_application(service: &DaemonService, name: &ApplicationName) -> Result<(), Problem> {
+    let names = service.applications.names();
+    if names.contains(name) {
+        return Ok(());
+    }
+    let names: Vec<_> = names.iter().map(ApplicationName::as_str).collect();
+    let detail = format!("the application `{name}` is not configured; configured: {}", names.join(", "));
+    Err(Problem::new(INVALID_REQUEST, detail))
+}
+
+/// Checks a reason that is logged.
+pub(crate) fn check_reason(reason: &str) -> Result<(), Problem> {
+    if !is_blank(reason) && reason.len() <= REASON_MAX_BYTES {
+        return Ok(());
+    }
+    let detail = format!(
+        "`reason` has {} bytes; it must have visible text of at most {REASON_MAX_BYTES} bytes",
+        reason.len()
+    );
+    Err(Problem::new(INVALID_REQUEST, detail))
+}
+
+/// Commits the audit entry of a control request that changes state.
+pub(crate) async fn log_control_action(
+    service: &DaemonService,
+    action: &str,
+    detail: String,
+    peer: Option<PeerCredentials>,
+) -> Result<(), CommitError> {
+    let timestamp = service.system.clock.now();
+    let event = AuditEvent::new(timestamp, None, ControlAction { action: action.to_owned(), detail, peer });
+    service.system.log.commit(event.into()).await.map(|_| ())
+}
+
+/// Maximum length of a body, in bytes: a pipeline contains its schemas and tables.
+pub const DOCUMENT_MAX_BYTES: usize = 4 * 1024 * 1024;
+
+/// The body of a request on the control socket. It is read strictly: a misspelled member of a document would be missing from
+/// every answer that depends on it.
+pub struct ControlBody(JsonBody);
+
+impl FromRequest<Arc<DaemonService>> for ControlBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, service: &Arc<DaemonService>) -> Result<Self, Problem> {
+        JsonBody::read_within(request, service, DOCUMENT_MAX_BYTES).await.map(Self)
+    }
+}
+
+impl ControlBody {
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// Reads the body as a `T`. A name must not occur twice in one object, even if `T` ignores it.
+    ///
+    /// # Errors
+    /// `InvalidJson` if the body is not JSON; `InvalidDocument` with the position of the fault.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        request::read_strict_json(self.0.as_bytes(), "a document", INVALID_DOCUMENT)
+    }
+}
+
+/// Maximum length of a recorded name, in bytes.
+const NAME_MAX_BYTES: usize = 256;
+/// Time limit for the look-up of a name. A directory service may not answer, and a decision must not fail with it.
+const LOOKUP_MAX: Duration = Duration::from_secs(2);
+/// Maximum number of look-ups at a time. Each takes a thread until the directory service answers.
+static LOOKUPS: Semaphore = Semaphore::const_new(4);
+
+/// The user who sent the request. The name is looked up for each request, because it can change.
+#[derive(Debug)]
+pub struct IdentifiedUser(pub DecidingUser);
+
+impl<S: Sync> FromRequestParts<S> for IdentifiedUser {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let peer = parts.extensions.get::<PeerCredentials>().copied();
+        let peer = peer.ok_or_else(|| Problem::new(INTERNAL_ERROR, "the request has no peer"))?;
+        Ok(Self(DecidingUser { peer, name: look_up_name(peer.uid).await }))
+    }
+}
+
+/// The name of a user; `None` if the system has no usable one, or does not return it in time.
+async fn look_up_name(uid: u32) -> Option<String> {
+    let lookup = async {
+        let permit = LOOKUPS.acquire().await.ok()?;
+        let found = spawn_blocking(move || {
+            let found = User::from_uid(Uid::from_raw(uid));
+            drop(permit);
+            found
+        });
+        match found.await.ok()? {
+            Ok(user) => user.map(|user| user.name).filter(|name| is_usable(name)),
+            Err(error) => {
+                tracing::warn!(uid, %error, "could not look up the name of a user");
+                None
+            }
+        }
+    };
+    timeout(LOOKUP_MAX, lookup).await.unwrap_or_else(|_| {
+        tracing::warn!(uid, limit = ?LOOKUP_MAX, "the name of a user was not found in time");
+        None
+    })
+}
+
+fn is_usable(name: &str) -> bool {
+    !is_blank(name) && name.len() <= NAME_MAX_BYTES && !name.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn name_is_that_of_the_user_id_and_absent_for_an_unknown_one() {
+        assert_eq!(look_up_name(0).await.as_deref(), Some("root"));
+        // user ids below 2^32 - 1 are valid; no system has this one
+        assert_eq!(look_up_name(u32::MAX - 7).await, None);
+    }
+
+    #[test]
+    fn name_that_is_blank_long_or_has_control_characters_is_not_usable() {
+        for name in ["anna", r"DOMAIN\anna", "anna@example.org", &"a".repeat(NAME_MAX_BYTES)] {
+            assert!(is_usable(name), "{name}");
+        }
+        for name in ["", " ", "an\na", "\u{1b}[31m", &"a".repeat(NAME_MAX_BYTES + 1)] {
+            assert!(!is_usable(name), "{name:?}");
+        }
+    }
 }

@@ -2,13 +2,12 @@
 //!
 //! Handlers describe themselves with `#[utoipa::path]`, and declare their problem codes with `problems!`.
 
-mod problem_responses;
-
 use super::service::DaemonService;
 use domain_audit::leaf::{CALLER, SESSION_IDS};
 use domain_base::problem::{
-    BODY_BROKEN, BODY_TOO_LARGE, DRAINING, INVALID_DOCUMENT, INVALID_JSON, INVALID_SESSION_ID,
-    PROBLEM_MEDIA_TYPE, ProblemCode, RECORD_DAMAGED, STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
+    BODY_BROKEN, BODY_TOO_LARGE, DRAINING, HEADERS_TOO_LARGE, INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_JSON,
+    INVALID_REQUEST, INVALID_SESSION_ID, OVERLOADED, PROBLEM_MEDIA_TYPE, ProblemCode, ProblemDocument,
+    RECORD_DAMAGED, REQUEST_TIMEOUT, Retry, STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
 };
 use oracled_domain::events::{self, event_type};
 use serde_json::{Value, json};
@@ -19,14 +18,12 @@ use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::schema::{
-    AdditionalProperties, AllOf, ArrayItems, Object, ObjectBuilder, OneOfBuilder, SchemaType, Type,
+    AdditionalProperties, AllOf, AllOfBuilder, ArrayItems, Object, ObjectBuilder, OneOfBuilder, SchemaType,
+    Type,
 };
 use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, Response, Schema};
 use utoipa::{IntoResponses, Modify};
 use utoipa_axum::router::OpenApiRouter;
-
-pub(crate) use problem_responses::problem_responses;
-use problem_responses::retry_after;
 
 /// The header with the id of a request, in the request and in its response.
 const REQUEST_ID: &str = "X-Request-Id";
@@ -403,4 +400,56 @@ fn merge(part: RefOr<Schema>, all: &Schemas, object: &mut Object, others: &mut V
         }
         _ => others.push(part),
     }
+}
+
+/// The codes that every operation of all sockets can return. For example, an unknown query parameter is reported as
+/// `invalid_request`.
+const COMMON: [ProblemCode; 5] =
+    [INVALID_REQUEST, REQUEST_TIMEOUT, HEADERS_TOO_LARGE, INTERNAL_ERROR, OVERLOADED];
+
+/// The responses of an operation that can return `codes`, by HTTP status. The codes that every operation can return are
+/// added.
+pub(crate) fn problem_responses(codes: &[ProblemCode]) -> BTreeMap<String, RefOr<Response>> {
+    let mut by_status: BTreeMap<u16, Vec<ProblemCode>> = BTreeMap::new();
+    for code in codes.iter().chain(&COMMON) {
+        let of_status = by_status.entry(code.status).or_default();
+        if !of_status.contains(code) {
+            of_status.push(*code);
+        }
+    }
+    by_status.into_iter().map(|(status, codes)| (status.to_string(), RefOr::T(response(&codes)))).collect()
+}
+
+/// The response with one of `codes`, which have the same status.
+fn response(codes: &[ProblemCode]) -> Response {
+    let meanings = codes.iter().map(|code| {
+        let meaning = code.meaning.trim_end_matches('.');
+        format!("`{}`: {meaning}.", code.name)
+    });
+    let mut content = Content::new(Some(problem_schema(codes)));
+    content.example = codes.first().and_then(|code| {
+        let problem = ProblemDocument::new(*code, code.meaning);
+        serde_json::to_value(problem).ok()
+    });
+    let mut response = Response::new(meanings.collect::<Vec<_>>().join("\n\n"));
+    response.content.insert(PROBLEM_MEDIA_TYPE.to_owned(), content.into());
+    if codes.iter().any(|code| code.retry != Retry::Never) {
+        response.headers.insert("Retry-After".to_owned(), retry_after().into());
+    }
+    response
+}
+
+/// The schema of a problem with one of `codes`.
+fn problem_schema(codes: &[ProblemCode]) -> Schema {
+    let words = codes.iter().map(|code| code.name);
+    let code = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
+    let object = ObjectBuilder::new().property("code", code).required("code");
+    AllOfBuilder::new().item(Ref::from_schema_name("ProblemDocument")).item(object).into()
+}
+
+/// The header with the time before the next attempt.
+pub(crate) fn retry_after() -> Header {
+    let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+    let header = HeaderBuilder::new().schema(Some(seconds));
+    header.description(Some("The time before the next attempt, in seconds; absent if it is unknown, or a retry does not help.")).build()
 }

@@ -2,7 +2,7 @@
 //!
 //! It is not the audit log, which is part of the store. Messages are structured; a panic is one line.
 
-use domain_base::visible::{visible_colored_text, visible_json, visible_line};
+use domain_base::text_form::{visible_colored_text, visible_json, visible_line};
 use serde::{Deserialize, Serialize};
 use std::io::{self, IsTerminal, Write};
 use std::{env, panic};

@@ -1,26 +1,35 @@
 //! Handlers of verdicts and sessions on the control socket.
 
 pub mod erasures;
-pub mod held_orders;
 pub mod orders;
 pub mod outbox;
-pub mod prompts;
-pub mod retention;
 pub mod session;
 
-use crate::platform::api::request::QueryParams;
-use crate::platform::openapi::STORE;
-use crate::platform::openapi::{Routes, problems};
+use crate::platform::api::request::{JsonBody, QueryParams};
+use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
+use crate::verdict::MODEL;
+use crate::verdict::api::parse_model_query;
+use crate::verdict::config::CommonPromptTemplate;
+use actors_verdict::generation::{
+    GenerationError, PromptError, PromptTrial, PromptTrialResult, find_prompt_template,
+};
+use actors_verdict::orders::TryPrompt;
 use actors_verdict::regen::ReadVariance;
 use axum::Json;
 use axum::extract::State;
+use domain_base::document::Document;
 use domain_base::event::{Event, LoggedEvent};
+use domain_base::problem::INVALID_DOCUMENT;
 use domain_verdict::cost::day_of;
 use domain_verdict::divergence::DivergenceTable;
 use domain_verdict::event::RegenDivergenceCheck;
-use domain_verdict::wire::{CostsParams, CostsResponse, DivergenceParams, DivergenceResponse};
+use domain_verdict::problem::QUERY_TOO_LONG;
+use domain_verdict::prompt::PromptTemplate;
+use domain_verdict::wire::{
+    CostsParams, CostsResponse, DivergenceParams, DivergenceResponse, PromptTryRequest, PromptTryResponse,
+};
 use jiff::Timestamp;
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
@@ -38,22 +47,22 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(outbox::test_webhook))
         .routes(routes!(outbox::requeue_webhook, outbox::drop_webhook))
         .routes(routes!(orders::list))
-        .routes(routes!(orders::get, orders::post))
+        .routes(routes!(orders::get, orders::change))
         .routes(routes!(orders::read_held))
         .routes(routes!(session::purge_verdict))
         .routes(routes!(session::export_session))
-        .routes(routes!(erasures::post))
-        .routes(routes!(retention::get, retention::post))
+        .routes(routes!(erasures::erase_sessions))
+        .routes(routes!(erasures::read_due_data, erasures::apply_retention))
         .routes(routes!(session::read_session, session::correct_session, session::remove_session))
-        .routes(routes!(prompts::post))
+        .routes(routes!(try_prompt))
 }
 
 /// The routes of the socket for reviewers.
 pub(crate) fn review_routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(held_orders::list))
-        .routes(routes!(held_orders::get, held_orders::post))
-        .routes(routes!(held_orders::read_held))
+        .routes(routes!(orders::list_held))
+        .routes(routes!(orders::get_held, orders::change_held))
+        .routes(routes!(orders::read_held_for_reviewer))
 }
 
 problems!(CostsProblems: STORE);
@@ -70,7 +79,7 @@ problems!(CostsProblems: STORE);
         (status = 200, description = "The costs, the earliest day first, and the daily budgets", body = CostsResponse),
     ),
 )]
-pub async fn read_costs(
+async fn read_costs(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<CostsParams>,
 ) -> Result<Json<CostsResponse>, Problem> {
@@ -98,7 +107,7 @@ problems!(DivergenceProblems: STORE);
         (status = 200, description = "The table, counted from the log, and the latest statistics", body = DivergenceResponse),
     ),
 )]
-pub async fn read_divergence(
+async fn read_divergence(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<DivergenceParams>,
 ) -> Result<Json<DivergenceResponse>, Problem> {
@@ -123,4 +132,57 @@ fn count_divergences(store: &Store, since: Option<Timestamp>) -> Result<Divergen
             }
         }
     }
+}
+
+problems!(TryProblems: JSON_BODY STORE MODEL; INVALID_DOCUMENT QUERY_TOO_LONG);
+
+/// Ask the model once with a prompt template, and judge its answer.
+///
+/// The model gets the settings of first verdicts. No verdict is stored or delivered; the log has the model's calls and the
+/// decision with the path `try`. Trials use at most half of the limits of model calls.
+#[utoipa::path(
+    post,
+    path = "/v1/prompts/try",
+    operation_id = "try_prompt",
+    tag = "verdict",
+    request_body = PromptTryRequest,
+    responses(
+        TryProblems,
+        (status = 200, description = "The result of the trial", body = PromptTryResponse),
+    ),
+)]
+pub async fn try_prompt(
+    State(service): State<Arc<DaemonService>>,
+    body: JsonBody,
+) -> Result<Json<PromptTryResponse>, Problem> {
+    let PromptTryRequest { template, tier, query } = body.parse()?;
+    let query = parse_model_query(query, &service.limits)?;
+    let template = match template {
+        Some(template) if PromptTemplate::built_in_versions().contains(&template) => template,
+        Some(template) => {
+            let invalid = |error: &dyn ToString| Problem::new(INVALID_DOCUMENT, error.to_string());
+            template.validate().map_err(|error| invalid(&error))?;
+            template
+        }
+        None => {
+            let CommonPromptTemplate(name) = service.section();
+            let found = find_prompt_template(&service.system.store, name);
+            found.map_err(|error| match error {
+                PromptError::Store(error) => error.into(),
+                error => Problem::model_call_failed(&GenerationError::Prompt(error)),
+            })?
+        }
+    };
+    let reference = template.reference();
+    let orders = service.system.orders.clone();
+    let tried = service.run_work(async move {
+        let tried = orders.ask(TryPrompt(PromptTrial { template, tier, query })).await?;
+        tried.map_err(|failed| Problem::model_call_failed(&failed))
+    });
+    let PromptTrialResult { decision, usage, cost } = tried.await?;
+    let (decision, failure) = match decision {
+        Ok(decision) => (Some(decision), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    Ok(Json(PromptTryResponse { template: reference, decision, failure, usage, cost }))
 }

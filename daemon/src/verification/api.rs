@@ -1,12 +1,12 @@
 //! Handlers of verification on the routes' socket.
 
+use super::VERIFY;
 use crate::platform::api::batch;
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, JsonBody, parse_strictly};
 use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
-use crate::verification::problem::VERIFY;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;

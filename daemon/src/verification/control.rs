@@ -1,20 +1,43 @@
-//! Handlers of verification on the control socket.
+//! Handlers of verification on the control socket and on the socket for reviewers: decisions, and open and decided
+//! reviews.
 
-pub mod review;
-
-use crate::platform::control::control_request::parse_name;
-use crate::platform::openapi::STORE;
-use crate::platform::openapi::{Routes, problems};
+use crate::platform::api::request::{JsonBody, QueryParams};
+use crate::platform::control::{IdentifiedUser, parse_name};
+use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
-use crate::platform::service::DaemonService;
+use crate::platform::service::{DaemonService, run_blocking, run_to_end};
+use crate::verification::REVIEW;
 use crate::verification::api::read_decisions;
+use actors_verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use domain_base::page::ListPage;
+use domain_base::problem::SOURCE_DAMAGED;
+use domain_base::wording::excerpt;
+use domain_ground::id::SourceId;
+use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED};
+use domain_ground::timeline::ReleaseScope;
+use domain_verification::ReviewCase;
 use domain_verification::event::VerificationEntry;
-use domain_verification::problem::{DECISION_ALTERED, EXECUTION_UNKNOWN};
+use domain_verification::problem::{
+    DECISION_ALTERED, EXECUTION_UNKNOWN, INVALID_RESOLUTION, REVIEW_DISMISSED, REVIEW_NOT_IN_FORCE,
+    REVIEW_UNKNOWN, TOO_MANY_COMMENTS,
+};
 use domain_verification::replay::LoggedVerification;
-use domain_verification::wire::{ExplainResponse, ExplainedDecision};
+use domain_verification::review::{
+    CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
+};
+use domain_verification::wire::{
+    ExplainResponse, ExplainedDecision, ReviewEvidence, ReviewSummary, ReviewedSourceAnswer, ReviewsParams,
+};
+use jiff::Timestamp;
+use oracled_store::ground::statement::StoredStatement;
+use oracled_store::ground::view::SourceView;
+use oracled_store::{ReviewQuery, Store, StoreError};
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -22,13 +45,13 @@ use utoipa_axum::routes;
 /// The routes of reviews, on the control socket and on the socket for reviewers.
 pub(crate) fn review_routes() -> Routes {
     OpenApiRouter::new()
-        .routes(routes!(review::list_reviews))
-        .routes(routes!(review::read_review))
-        .routes(routes!(review::read_review_evidence))
-        .routes(routes!(review::resolve_review))
-        .routes(routes!(review::revoke_review))
-        .routes(routes!(review::dismiss_review))
-        .routes(routes!(review::comment_on_review))
+        .routes(routes!(list_reviews))
+        .routes(routes!(read_review))
+        .routes(routes!(read_review_evidence))
+        .routes(routes!(resolve_review))
+        .routes(routes!(revoke_review))
+        .routes(routes!(dismiss_review))
+        .routes(routes!(comment_on_review))
 }
 
 /// The routes of the control socket.
@@ -50,7 +73,7 @@ problems!(ExplainProblems: STORE; EXECUTION_UNKNOWN DECISION_ALTERED);
         (status = 200, description = "The decisions, each as it was returned", body = ExplainResponse),
     ),
 )]
-pub async fn explain_verification(
+async fn explain_verification(
     State(service): State<Arc<DaemonService>>,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ExplainResponse>, Problem> {
@@ -68,4 +91,307 @@ pub async fn explain_verification(
         }
     }
     Ok(Json(explained))
+}
+
+/// Number of reviews read at a time; each contains all answers.
+const AT_ONCE: usize = 64;
+/// Length of a page in bytes after which it ends; the caller requests the next page.
+const PAGE_BYTES: usize = 8 << 20;
+/// Maximum number of reviews scanned for one page; many may belong to other workflows.
+const LOOKED_AT_MAX: usize = 10_000;
+
+problems!(ListProblems: STORE);
+
+/// List reviews, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews",
+    operation_id = "list_reviews",
+    tag = "verification",
+    params(ReviewsParams),
+    responses(
+        ListProblems,
+        (status = 200, description = "A page of reviews", body = ListPage<ReviewSummary>),
+    ),
+)]
+async fn list_reviews(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<ReviewsParams>,
+) -> Result<Json<ListPage<ReviewSummary>>, Problem> {
+    let store = service.system.store.clone();
+    Ok(Json(run_blocking(move || read_page(&store, params)).await?))
+}
+
+fn read_page(store: &Store, params: ReviewsParams) -> Result<ListPage<ReviewSummary>, StoreError> {
+    let ReviewsParams { open, workflow, after, limit } = params;
+    let mut query = ReviewQuery { open_only: open, before: after, limit: AT_ONCE };
+    let (mut reviews, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+    while looked_at < LOOKED_AT_MAX {
+        let found = store.reviews(&query)?;
+        let is_last = found.len() < query.limit;
+        for state in found {
+            if reviews.len() == *limit {
+                return Ok(ListPage { items: reviews, next: query.before });
+            }
+            looked_at += 1;
+            query.before = Some(state.review.review_id.clone());
+            let is_selected = workflow.as_ref().is_none_or(|id| *id == state.review.workflow_id);
+            if is_selected {
+                let listed = ReviewSummary::from(state);
+                bytes += serde_json::to_vec(&listed).map_or(0, |json| json.len());
+                reviews.push(listed);
+            }
+            if bytes > PAGE_BYTES {
+                return Ok(ListPage { items: reviews, next: query.before });
+            }
+        }
+        if is_last {
+            return Ok(ListPage { items: reviews, next: None });
+        }
+    }
+    Ok(ListPage { items: reviews, next: query.before })
+}
+
+problems!(ReadProblems: STORE; REVIEW_UNKNOWN);
+
+/// Read a review, with all answers and its current state.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews/{review_id}",
+    operation_id = "read_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The review", body = ReviewState),
+    ),
+)]
+pub async fn read_review(
+    State(service): State<Arc<DaemonService>>,
+    review_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ReviewState>, Problem> {
+    Ok(Json(find_review(&service.system.store, &parse_name::<String>(review_id)?)?))
+}
+
+fn find_review(store: &Store, review_id: &str) -> Result<ReviewState, Problem> {
+    store.review(review_id)?.map(|(state, _)| state).ok_or_else(|| {
+        let shown_id = excerpt(review_id);
+        Problem::new(REVIEW_UNKNOWN, format!("no review has the id {shown_id}"))
+    })
+}
+
+problems!(ResolveProblems: JSON_BODY REVIEW STORE; ONTOLOGY_UNKNOWN REVIEW_REFUSED);
+
+/// Resolve a review.
+///
+/// Its values override all sources, as long as they are valid.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/resolve",
+    operation_id = "resolve_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = ReviewResolution,
+    responses(
+        ResolveProblems,
+        (status = 200, description = "The new state of the review", body = ReviewState),
+    ),
+)]
+async fn resolve_review(
+    State(service): State<Arc<DaemonService>>,
+    IdentifiedUser(user): IdentifiedUser,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let verification = service.system.verification.clone();
+    decide_review(review_id, &body, |review_id, resolution: ReviewResolution| async move {
+        Ok(verification.resolve(&ResolveReview { review_id, resolution, user }).await?)
+    })
+    .await
+}
+
+problems!(RevokeProblems: JSON_BODY STORE; INVALID_RESOLUTION REVIEW_UNKNOWN REVIEW_NOT_IN_FORCE REVIEW_DISMISSED);
+
+/// Revoke the resolution of a review.
+///
+/// Its locks end now, and the next question is decided again.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/revoke",
+    operation_id = "revoke_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = RevocationRequest,
+    responses(
+        RevokeProblems,
+        (status = 200, description = "The new state of the review", body = ReviewState),
+    ),
+)]
+async fn revoke_review(
+    State(service): State<Arc<DaemonService>>,
+    IdentifiedUser(user): IdentifiedUser,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let verification = service.system.verification.clone();
+    decide_review(review_id, &body, |review_id, revocation: RevocationRequest| async move {
+        Ok(verification.revoke(&RevokeResolution { review_id, revocation, user }).await?)
+    })
+    .await
+}
+
+problems!(DismissProblems: JSON_BODY REVIEW STORE);
+
+/// Dismiss a review without a decision.
+///
+/// The next question is decided again, and may open another review.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/dismiss",
+    operation_id = "dismiss_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = DismissalRequest,
+    responses(
+        DismissProblems,
+        (status = 200, description = "The new state of the review", body = ReviewState),
+    ),
+)]
+async fn dismiss_review(
+    State(service): State<Arc<DaemonService>>,
+    IdentifiedUser(user): IdentifiedUser,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let verification = service.system.verification.clone();
+    decide_review(review_id, &body, |review_id, dismissal: DismissalRequest| async move {
+        Ok(verification.dismiss(&DismissReview { review_id, dismissal, user }).await?)
+    })
+    .await
+}
+
+problems!(CommentProblems: JSON_BODY STORE; REVIEW_UNKNOWN TOO_MANY_COMMENTS);
+
+/// Comment on a review.
+///
+/// An open and a closed review can have comments. A comment changes nothing else.
+#[utoipa::path(
+    post,
+    path = "/v1/reviews/{review_id}/comments",
+    operation_id = "comment_on_review",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    request_body = CommentRequest,
+    responses(
+        CommentProblems,
+        (status = 200, description = "The review with the comment", body = ReviewState),
+    ),
+)]
+async fn comment_on_review(
+    State(service): State<Arc<DaemonService>>,
+    IdentifiedUser(user): IdentifiedUser,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let verification = service.system.verification.clone();
+    decide_review(review_id, &body, |review_id, comment: CommentRequest| async move {
+        Ok(verification.comment(&CommentOnReview { review_id, comment, user }).await?)
+    })
+    .await
+}
+
+/// Runs an operator's decision to its end, even if the caller disconnects. Returns the new state of the review.
+async fn decide_review<W, F>(
+    review_id: Result<Path<String>, PathRejection>,
+    body: &JsonBody,
+    done: impl FnOnce(String, W) -> F,
+) -> Result<Json<ReviewState>, Problem>
+where
+    W: DeserializeOwned,
+    F: Future<Output = Result<ReviewState, Problem>> + Send + 'static,
+{
+    let review_id = parse_name(review_id)?;
+    run_to_end(done(review_id, body.parse_strictly()?)).await.map(Json)
+}
+
+problems!(EvidenceProblems: STORE; REVIEW_UNKNOWN SOURCE_DAMAGED);
+
+/// Read the units and the raw records of a review, and answers that have changed since.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews/{review_id}/evidence",
+    operation_id = "read_review_evidence",
+    tag = "verification",
+    params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
+    responses(
+        EvidenceProblems,
+        (status = 200, description = "The units of the axes to decide, the texts of the raw records, and the answers that have changed", body = ReviewEvidence),
+    ),
+)]
+async fn read_review_evidence(
+    State(service): State<Arc<DaemonService>>,
+    review_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ReviewEvidence>, Problem> {
+    let (review_id, store, now) =
+        (parse_name::<String>(review_id)?, service.system.store.clone(), service.system.clock.now());
+    let read = run_blocking(move || -> Result<_, Problem> {
+        let ReviewState { review, .. } = find_review(&store, &review_id)?;
+        let ontology = store.ontology(&review.ontology)?;
+        let unit = |path: &String| Some((path.clone(), ontology.as_ref()?.axis(path)?.unit.clone()?));
+        let (mut raw_texts, mut changed) = (BTreeMap::new(), BTreeMap::new());
+        for (oracle_id, candidate) in &review.candidates {
+            let Some(provenance) = &candidate.provenance else { continue };
+            let raw = &provenance.raw;
+            let texts = store.raw_texts(oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)])?;
+            raw_texts.extend(texts.into_iter().map(|text| (oracle_id.clone(), text)));
+            if let Some(answer) = read_changed_answer(&store, &review, oracle_id, now)? {
+                changed.insert(oracle_id.clone(), answer);
+            }
+        }
+        Ok(ReviewEvidence { units: review.axes.keys().filter_map(unit).collect(), raw_texts, changed })
+    });
+    Ok(Json(read.await?))
+}
+
+/// The answer that a source has now in place of its record in `review`; `None` if the record is still in force.
+fn read_changed_answer(
+    store: &Store,
+    review: &ReviewCase,
+    oracle_id: &SourceId,
+    now: Timestamp,
+) -> Result<Option<ReviewedSourceAnswer>, StoreError> {
+    let provenance = review.candidates.get(oracle_id).and_then(|candidate| candidate.provenance.as_deref());
+    let (Some(provenance), Some(view)) = (provenance, store.view(oracle_id)?) else { return Ok(None) };
+    // knowledge of a past time does not change
+    if review.known_at.is_some() {
+        return Ok(None);
+    }
+    let run = view.state.completed.iter().rfind(|run| run.run_id == provenance.ingestion_run_id);
+    let Some(run) = run.map(|run| run.release.run) else { return Ok(None) };
+    let Some(record) = view.record(run, provenance.raw.position)? else { return Ok(None) };
+    let at = review.point_in_time.unwrap_or_else(|| view.state.present(now));
+    let known = view.knowledge(ReleaseScope { released_by: Some(at), ..ReleaseScope::default() });
+    let is_reviewed = |statement: &&StoredStatement| {
+        (statement.time.run, statement.position) == (run, provenance.raw.position)
+    };
+    let Some(reviewed) = record.statements.iter().find(is_reviewed) else { return Ok(None) };
+    // the source may state the subject under another id of its own by now
+    let identity = view.content(reviewed)?.and_then(|content| content.identity(&view.ontology));
+    let subject = identity.map_or_else(|| record.key.clone(), |identity| identity.key());
+    let mut present = None;
+    for record in view.records(&subject, Bound::Unbounded)? {
+        let Some(found) = SourceView::valid_at(&record?, &known, at) else { continue };
+        // a later release may state the same content again
+        if found.statement.time.content == reviewed.time.content {
+            return Ok(None);
+        }
+        present.get_or_insert(found);
+    }
+    let Some(found) = present else {
+        return Ok(Some(ReviewedSourceAnswer { version: None, values: BTreeMap::new() }));
+    };
+    let mut values = view.content(&found.statement)?.unwrap_or_default().axes;
+    values.retain(|path, _| review.axes.contains_key(path));
+    let version = view.state.run(found.statement.time.run).map(|run| run.release.version.clone());
+    Ok(Some(ReviewedSourceAnswer { version, values }))
 }

@@ -8,5 +8,4 @@ pub mod log_tiles;
 pub mod log_tree;
 pub mod problem;
 pub mod replay;
-mod signed_note;
 pub mod wire;

@@ -1,10 +1,9 @@
-//! The audit log, and proofs over its Merkle tree.
+//! The audit log, proofs over its Merkle tree, and the manifest of a backup, its last file.
 
 // these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
 #![warn(missing_docs)]
 
-pub mod backup;
-
+use crate::checkpoint::{LogKey, LogSigner};
 use crate::leaf::RowDigests;
 use crate::log_tree::TreeHash;
 use base64::Engine;
@@ -16,6 +15,7 @@ use domain_base::page::PageLimit;
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The highest number of entries in one answer: 10,000; by default 100.
@@ -180,4 +180,196 @@ pub struct ProvedContinuation {
     pub old_size: u64,
     /// The proof.
     pub proof: LogProof,
+}
+
+/// The file with the manifest. A directory without it is not a complete backup.
+pub const MANIFEST_FILE: &str = "manifest.json";
+/// The file with the signed checkpoint of the log at the end of the backup.
+pub const CHECKPOINT_FILE: &str = "checkpoint";
+/// The present format of a backup.
+pub const BACKUP_FORMAT: u32 = 2;
+
+/// The files of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackupManifest {
+    /// The format of the backup.
+    pub format: u32,
+    /// The version of the daemon that made it.
+    pub version: String,
+    /// When the backup was begun.
+    pub created_at: Timestamp,
+    /// The number of log entries.
+    pub entries: u64,
+    /// The public key of the log, which has signed the manifest and the checkpoint. A backup has no private key.
+    pub log_key: String,
+    /// All files except the manifest.
+    pub files: Vec<BackedUpFile>,
+}
+
+/// A file of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BackedUpFile {
+    /// Its path in the backup, with `/` between folders.
+    pub name: String,
+    /// The length, in bytes.
+    pub bytes: u64,
+    /// The SHA-256 of its bytes.
+    pub sha256: Sha256Hex,
+}
+
+/// Why a text is not a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// The text is not that of a manifest.
+    #[error("the manifest is damaged: {0}; use another backup")]
+    Damaged(String),
+    /// The key has not signed the manifest.
+    #[error(
+        "the manifest is not signed with this key: it names {log_key}; name the key of the log from a source that you trust, or use \
+         another backup"
+    )]
+    Unsigned {
+        /// The public key that the manifest names.
+        log_key: String,
+    },
+    /// The signature is not that of the key that the manifest names.
+    #[error("the signature of the manifest is not valid: the manifest was changed; use another backup")]
+    Forged,
+    /// Another version made the backup.
+    #[error(
+        "the backup has format {0}, and this version reads format {BACKUP_FORMAT}; use the version that made the backup"
+    )]
+    Format(u32),
+}
+
+/// The content of the file: a manifest, and the signature of its text, in Base64.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ManifestDocument {
+    signature: String,
+    manifest: Box<RawValue>,
+}
+
+impl BackupManifest {
+    /// The length of all files, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// The text of the manifest's file.
+    ///
+    /// # Errors
+    /// If the manifest cannot be serialized, which does not occur.
+    pub fn to_text(&self, signer: &LogSigner) -> Result<String, serde_json::Error> {
+        let manifest = serde_json::value::to_raw_value(self)?;
+        let signature = signer.sign_manifest(manifest.get());
+        serde_json::to_string(&ManifestDocument { signature, manifest }).map(|text| text + "\n")
+    }
+
+    /// Reads the text of a manifest's file, which one of `keys` must have signed.
+    ///
+    /// # Errors
+    /// If the text is not exactly one that [`BackupManifest::to_text`] returns, has another format, or is not signed by the key
+    /// that it names, or if this key is not one of `keys`.
+    pub fn verify(text: &str, keys: &[LogKey]) -> Result<Self, ManifestError> {
+        let manifest = Self::verify_with_own_key(text)?;
+        if keys.iter().any(|key| key.to_string() == manifest.log_key) {
+            return Ok(manifest);
+        }
+        Err(ManifestError::Unsigned { log_key: manifest.log_key })
+    }
+
+    /// Reads the text of a manifest's file, which the key that it names must have signed. This proves that the text is whole, but
+    /// not whose it is.
+    ///
+    /// # Errors
+    /// As for [`BackupManifest::verify`].
+    pub fn verify_with_own_key(text: &str) -> Result<Self, ManifestError> {
+        let damaged = |error: serde_json::Error| ManifestError::Damaged(error.to_string());
+        #[derive(Deserialize)]
+        struct AnyDocument<'d> {
+            #[serde(borrow)]
+            manifest: &'d RawValue,
+        }
+        #[derive(Deserialize)]
+        struct FormatOnly {
+            format: u32,
+        }
+        // the document of another format has other members
+        let AnyDocument { manifest } = serde_json::from_str(text).map_err(damaged)?;
+        let FormatOnly { format } = serde_json::from_str(manifest.get()).map_err(damaged)?;
+        if format != BACKUP_FORMAT {
+            return Err(ManifestError::Format(format));
+        }
+        let document: ManifestDocument = serde_json::from_str(text).map_err(damaged)?;
+        let manifest: Self = serde_json::from_str(document.manifest.get()).map_err(damaged)?;
+        let key: LogKey =
+            manifest.log_key.parse().map_err(|error| ManifestError::Damaged(format!("{error}")))?;
+        if !key.has_signed_manifest(document.manifest.get(), &document.signature) {
+            return Err(ManifestError::Forged);
+        }
+        // there is one form of the document
+        match serde_json::to_string(&document) {
+            Ok(expected) if text.strip_suffix('\n') == Some(expected.as_str()) => Ok(manifest),
+            _ => Err(ManifestError::Damaged("its text was changed".to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signer(secret: u8) -> LogSigner {
+        LogSigner::new("oracled/1", &[secret; 32])
+    }
+
+    fn manifest() -> BackupManifest {
+        let sha256 = Sha256Hex::of(b"x");
+        BackupManifest {
+            format: BACKUP_FORMAT,
+            version: "0.2.0".into(),
+            created_at: "2026-11-22T10:00:00Z".parse().unwrap(),
+            entries: 7,
+            log_key: signer(1).key().to_string(),
+            files: vec![BackedUpFile { name: "segments/0000000001".into(), bytes: 1, sha256 }],
+        }
+    }
+
+    #[test]
+    fn manifest_with_any_changed_byte_is_rejected() {
+        let keys = [signer(1).key().clone()];
+        let text = manifest().to_text(&signer(1)).unwrap();
+        assert_eq!(BackupManifest::verify(&text, &keys), Ok(manifest()));
+        for at in 0..text.len() {
+            for bit in 0..7 {
+                let mut changed = text.clone().into_bytes();
+                changed[at] ^= 1 << bit;
+                let changed = String::from_utf8(changed).unwrap();
+                assert!(BackupManifest::verify(&changed, &keys).is_err(), "{at}: {changed}");
+            }
+        }
+        assert!(BackupManifest::verify(&format!("{text}\n"), &keys).is_err());
+    }
+
+    #[test]
+    fn manifest_of_another_format_is_rejected() {
+        for format in [1, 3] {
+            let text = BackupManifest { format, ..manifest() }.to_text(&signer(1)).unwrap();
+            assert_eq!(BackupManifest::verify_with_own_key(&text), Err(ManifestError::Format(format)));
+        }
+    }
+
+    #[test]
+    fn manifest_is_accepted_only_under_a_trusted_key_that_signed_it() {
+        let forged = BackupManifest { log_key: signer(2).key().to_string(), ..manifest() };
+        let text = forged.to_text(&signer(2)).unwrap();
+        let unsigned = ManifestError::Unsigned { log_key: forged.log_key };
+        assert_eq!(BackupManifest::verify(&text, &[signer(1).key().clone()]), Err(unsigned));
+        let text = manifest().to_text(&signer(2)).unwrap();
+        assert_eq!(BackupManifest::verify(&text, &[signer(1).key().clone()]), Err(ManifestError::Forged));
+    }
 }

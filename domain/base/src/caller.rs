@@ -1,6 +1,6 @@
 //! The caller that caused an entry.
 
-use crate::application::ApplicationName;
+use crate::session_id::ApplicationName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -3,11 +3,10 @@
 //! A feature declares each of its events as an [`Event`]. The log knows only the [`EventType`] and the JSON. An event never contains
 //! the text of a rejected verdict.
 
-use crate::application::ApplicationName;
-use crate::count::format_count;
 use crate::digest::Sha256Hex;
 use crate::row::SumWrite;
-use crate::session_id::SessionId;
+use crate::session_id::{ApplicationName, SessionId};
+use crate::wording::format_count;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

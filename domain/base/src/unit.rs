@@ -8,7 +8,6 @@
 //! of a microsecond. A caller that converts a million records should therefore keep the factors.
 
 mod parser;
-mod table;
 
 use super::decimal::{Decimal, DecimalError, Rounding, last_place, ten_to};
 use num::rational::Ratio;

@@ -1,7 +1,10 @@
 //! Errors about texts, and the rewording of the errors of serde and regex: on one line, without Rust type names.
+//!
+//! Numbers with their noun.
 
 use regex::{Regex, RegexBuilder};
 use std::borrow::Cow;
+use std::fmt::Display;
 
 /// The maximum length of input that an error quotes, in characters.
 pub const QUOTED_MAX_CHARS: usize = 80;
@@ -109,6 +112,14 @@ pub fn compile_pattern(pattern: &str) -> Result<Regex, String> {
     // the pattern alone first: it must not close the added parentheses
     let whole = built(pattern).and_then(|_| built(&format!("^(?:{pattern})$")));
     whole.map_err(|error| reword_pattern_error(&error).to_string())
+}
+
+/// A number with its noun, singular or plural.
+#[must_use]
+pub fn format_count(number: impl Display, one: &str, several: &str) -> String {
+    let number = number.to_string();
+    let noun = if number == "1" { one } else { several };
+    format!("{number} {noun}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Durable work: the pauses between its attempts, and when it is due although the clock can be set.
 
-use crate::visible::visible_line;
+use crate::text_form::visible_line;
 use jiff::{SignedDuration, Timestamp};
 
 /// The maximum length of a stored cause of failure, in characters.

@@ -5,7 +5,7 @@
 
 use super::axis::Axis;
 use super::ontology::Ontology;
-use super::row::{ContentCell, ContentRow, number_of};
+use crate::record::{ContentCell, ContentRow, number_of};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -5,9 +5,9 @@ mod evaluate;
 
 use crate::id::SourceId;
 use crate::source::UpdateFrequency;
-use domain_base::application::is_path_step;
 use domain_base::document::{Document, DocumentVersions};
-use domain_base::json_members::given;
+use domain_base::payload::given;
+use domain_base::session_id::is_path_step;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The ids of registered documents.
 
-use domain_base::application::text_conversions;
+use domain_base::session_id::text_conversions;
 use domain_base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

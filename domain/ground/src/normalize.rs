@@ -15,13 +15,14 @@ use super::path::RawFieldPath;
 use super::pipeline::PipelineAudit;
 use super::record::{RecordContent, RecordIdentity, source_record_id};
 use super::rejection::{RecordRejection, RecordRule};
-use super::row::put_value;
 use super::value::TypedValue;
 use crate::axis::Axis;
 use crate::normalize::expression::{CelExpression, ValueFault};
 use crate::pipeline::CheckFailureHandling;
+use crate::record::put_value;
 use crate::run::{AxisCoverage, RunCounts, RunWarning};
 use crate::value::AxisValue;
+pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
 use domain_base::decimal::Decimal;
 use domain_base::raw::SourceValue;
 use domain_base::text_form::{find_mixed_script_word, is_blank, to_nfc};
@@ -37,8 +38,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use steps::{DateFormats, NormalizationStep};
 use strum::IntoStaticStr;
-
-pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
 
 /// A normalized record.
 #[derive(Debug, Clone, PartialEq, Eq)]

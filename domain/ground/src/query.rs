@@ -6,14 +6,15 @@ use super::freshness::AnswerFreshness;
 use super::id::SourceId;
 use super::ontology::Ontology;
 use super::record::RecordIdentity;
-use super::row::ContentRow;
 use super::source::OracleTier;
+use super::value::AxisValue;
 use crate::axis::Axis;
-use crate::record::ProvenanceRecord;
+use crate::record::{ContentRow, ProvenanceRecord};
 use crate::value::TypedValue;
 use domain_base::decimal::Decimal;
 use domain_base::moment::{self, Moment};
 use domain_base::wording::excerpt;
+pub use filter::{FilterOperator, QueryFilter, ValidatedFilter};
 use jiff::Timestamp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -25,9 +26,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-pub use filter::{FilterOperator, QueryFilter, ValidatedFilter};
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
-use super::value::AxisValue;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 
 /// The number of records returned by default.

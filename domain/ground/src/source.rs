@@ -7,7 +7,7 @@ use super::id::SourceId;
 use super::ontology::{IncompatibleAxisError, Ontology, OntologyRef};
 use domain_base::digest::Sha256Hex;
 use domain_base::document::{Document, DocumentVersions};
-use domain_base::json_members::given;
+use domain_base::payload::given;
 use domain_base::text_form::is_blank;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};

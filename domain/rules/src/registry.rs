@@ -1,7 +1,7 @@
 //! All rules by id. A published rule never changes; an improvement is a new rule with a new id (seed: "Extensibility").
 
 use domain_base::digest::Sha256Hex;
-use domain_base::schema::one_of;
+use domain_base::document::one_of;
 use domain_base::wording::ParseTextError;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -6,7 +6,7 @@
 use crate::sourced::FactsFrom;
 use crate::{CandidateExpectations, RuleDefinition, RuleId, RulesEvaluation, TextLanguage};
 use domain_base::digest::Sha256Hex;
-use domain_base::json_members::{given, object};
+use domain_base::payload::{given, object};
 use domain_base::problem::ProblemDocument;
 use domain_ground::version_name::WordlistName;
 use serde::{Deserialize, Serialize};

@@ -7,11 +7,10 @@ mod tests;
 use crate::statements::{
     LanguageTables, ReservedUse, TextLanguage, is_read_after_number, read_entry, read_unit,
 };
-use domain_base::count::format_count;
 use domain_base::decimal::{Decimal, DecimalText};
 use domain_base::digest::Sha256Hex;
 use domain_base::document::{Document, DocumentVersions};
-use domain_base::wording::excerpt;
+use domain_base::wording::{excerpt, format_count};
 use domain_ground::id::WordlistId;
 use domain_ground::version_name::WordlistRef;
 use serde::{Deserialize, Serialize, Serializer};

@@ -27,8 +27,7 @@ use domain_verdict::event::{
     SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached, VerdictPurged,
 };
 use domain_verdict::flag::Flag;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
-use domain_verdict::generation_outcome::GenerationOutcome;
+use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use domain_verdict::interaction::OracleInteractionLog;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::lookup::{LookupEntry, LookupOutcome};

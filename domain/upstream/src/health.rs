@@ -27,7 +27,7 @@
 //! - If the clock jumps back, the times of the circuit move back with it, so that elapsed time stays elapsed.
 
 use crate::upstream_id::UpstreamId;
-use domain_base::count::format_count;
+use domain_base::wording::format_count;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! The ids of upstream services: models, mail services and live sources. On the wire, an id is `oracle_id`.
 
-use domain_base::application::{is_path_step, text_conversions};
+use domain_base::session_id::{is_path_step, text_conversions};
 use serde::{Deserialize, Serialize};
 
 /// The maximum length of an oracle id, in characters: a source id with `source:` before it.

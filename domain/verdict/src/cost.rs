@@ -2,9 +2,9 @@
 
 use crate::generation::ModelTokenUsage;
 use crate::label::ProductTier;
-use domain_base::application::ApplicationName;
 use domain_base::decimal::{Decimal, DecimalError};
 use domain_base::row::{SumTable, SumWrite};
+use domain_base::session_id::ApplicationName;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};

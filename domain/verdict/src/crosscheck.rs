@@ -4,18 +4,16 @@
 //! `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge_with`] is the gate:
 //! the only function that creates an [`ApprovedVerdict`].
 
-mod fields;
 mod mapping;
 
-pub use fields::UnexpectedFieldHandling;
-pub use mapping::{CrosscheckInspection, inspect};
-
+pub use crate::crosscheck::mapping::UnexpectedFieldHandling;
+use crate::crosscheck::mapping::VerdictLevel;
 use crate::flag::Flag;
 use crate::label::{ProductTier, VerdictLabel};
 use crate::tmm::{OMEGA, coherence};
 use domain_base::digest::Sha256Hex;
 use domain_base::payload::VerdictPayload;
-use fields::VerdictLevel;
+pub use mapping::{CrosscheckInspection, inspect};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use strum::{IntoStaticStr, VariantArray};
@@ -137,7 +135,7 @@ pub fn judge_with(
     };
     let strips = has_unexpected && unexpected == UnexpectedFieldHandling::Strip;
     let text =
-        if strips { fields::strip(VerdictLevel::Root(tier), payload.text()) } else { payload.into_text() };
+        if strips { mapping::strip(VerdictLevel::Root(tier), payload.text()) } else { payload.into_text() };
     let sha256 = Sha256Hex::of(text.as_bytes());
     let verdict = RawValue::from_string(text).expect("the inspection has read the same text");
     let approved =

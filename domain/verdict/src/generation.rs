@@ -1,10 +1,12 @@
-//! The generation settings of a model, and the token usage of an answer (seed: `regen-consistency`, "Gemini API
-//! Configuration").
+//! The generation of a verdict: the settings of a model, the JSON Schema for models that take one, and the outcome with
+//! the token usage of an answer (seed: `regen-consistency`, "Gemini API Configuration").
 
-use crate::prompt::{ModelPrompt, VerdictPrompt};
-use crate::template_name::TemplateRef;
+use crate::label::{ProductTier, VerdictDimension, VerdictLabel};
+use crate::prompt::{ModelPrompt, TemplateRef, VerdictPrompt};
 use domain_base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use strum::{IntoStaticStr, VariantArray};
 
 /// The model that regenerates verdicts.
 pub const LOCKED_MODEL: &str = "gemini-2.5-flash";
@@ -151,9 +153,153 @@ pub fn add_tokens(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
+/// The outcome of a request for a verdict by the model.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantArray, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub enum GenerationOutcome {
+    /// The verdict passed and was delivered.
+    Delivered,
+    /// The verdict passed and replaced a lost one.
+    Regenerated,
+    /// The session already had a verdict.
+    Replayed,
+    /// The crosscheck rejected the verdict.
+    Rejected,
+    /// The rules rejected the verdict.
+    RefusedByRules,
+    /// The policy refused the verdict.
+    RefusedByPolicy,
+    /// The policy holds the verdict for an operator.
+    Held,
+    /// The session has another tier or query.
+    SessionMismatch,
+    /// The session is not known.
+    SessionUnknown,
+    /// The session's first verdict was already delivered.
+    DeliveredAlready,
+    /// No model is configured.
+    NoModel,
+    /// The prompt template is not registered, or has no text for the tier.
+    PromptUnavailable,
+    /// The policy may hold the verdict, and the key of held verdicts cannot be used.
+    HeldKeyUnusable,
+    /// The session's verdict was regenerated a short time ago.
+    RateLimited,
+    /// The limits of model calls are reached.
+    ModelBusy,
+    /// The daily budget is used up.
+    BudgetUsedUp,
+    /// The model's circuit is open.
+    CircuitOpen,
+    /// The model requested a wait.
+    QuotaWait,
+    /// The model rejected the request, and would reject it again.
+    RequestRefused,
+    /// The model could not be reached, or failed.
+    ModelUnavailable,
+    /// The model did not answer in time.
+    ModelTimeout,
+    /// The model blocked the prompt.
+    PromptBlocked,
+    /// The model stopped before the end of its answer.
+    StoppedEarly,
+    /// The model declined to answer.
+    Declined,
+    /// The answer has no text.
+    EmptyAnswer,
+    /// The answer cannot be read, or is too large.
+    UnreadableAnswer,
+    /// The store failed.
+    StorageFailed,
+    /// The application cancelled the order.
+    Cancelled,
+    /// The daemon stopped during the call.
+    Interrupted,
+    /// An internal error.
+    Failed,
+}
+
+impl GenerationOutcome {
+    /// Whether the model answered, and its answer cannot be delivered. The same prompt may get another answer, but each costs
+    /// money.
+    #[must_use]
+    pub const fn is_rejected_answer(self) -> bool {
+        matches!(
+            self,
+            Self::Rejected
+                | Self::RefusedByRules
+                | Self::RefusedByPolicy
+                | Self::PromptBlocked
+                | Self::StoppedEarly
+                | Self::Declined
+                | Self::EmptyAnswer
+        )
+    }
+
+    /// Whether the model gave no verdict that can be judged, so that another model is asked rather than this one again.
+    #[must_use]
+    pub const fn is_without_verdict(self) -> bool {
+        matches!(self, Self::PromptBlocked | Self::StoppedEarly | Self::Declined | Self::EmptyAnswer)
+    }
+
+    /// Whether the model failed, so that another model may succeed now, and this one later.
+    #[must_use]
+    pub const fn is_failure_of_model(self) -> bool {
+        matches!(
+            self,
+            Self::RequestRefused | Self::ModelUnavailable | Self::ModelTimeout | Self::UnreadableAnswer
+        )
+    }
+
+    /// Whether the daemon itself cut the attempt off, by a stop or an internal error. The model may have been paid.
+    #[must_use]
+    pub const fn is_interruption(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Failed)
+    }
+}
+
+/// The JSON Schema of a verdict of `tier`. It has only the keywords that all providers support: every member is required,
+/// and lengths are not limited.
+#[must_use]
+pub fn response_schema(tier: ProductTier) -> Value {
+    let mut members = vec![("verdict", label()), ("summary", text())];
+    if tier >= ProductTier::Full {
+        let dimension = object([("verdict", label()), ("analysis", text())]);
+        let dimensions = VerdictDimension::ALL.map(|name| (name.into(), dimension.clone()));
+        members.push(("breakdown", object(dimensions)));
+    }
+    if tier >= ProductTier::Strategy {
+        let tests = json!({"type": "array", "items": text()});
+        members
+            .push(("strategy", object([("next_step", text()), ("alternative", text()), ("tests", tests)])));
+    }
+    object(members)
+}
+
+fn label() -> Value {
+    json!({"type": "string", "enum": VerdictLabel::ALL})
+}
+
+fn text() -> Value {
+    json!({"type": "string"})
+}
+
+/// An object that has exactly `members`.
+fn object<'m>(members: impl IntoIterator<Item = (&'m str, Value)>) -> Value {
+    let properties: Map<String, Value> =
+        members.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
+    let required: Vec<_> = properties.keys().collect();
+    json!({"type": "object", "required": required, "additionalProperties": false, "properties": properties})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crosscheck::judge;
+    use domain_base::payload::VerdictPayload;
 
     #[test]
     fn locked_sampling_keeps_settings_that_the_model_does_not_take_missing() {
@@ -178,5 +324,50 @@ mod tests {
             serde_json::to_string(&settings).expect("the value serializes"),
             r#"{"model":"gemini-2.5-flash","temperature":0.0,"topP":1.0,"topK":1,"candidateCount":1}"#
         );
+    }
+
+    /// A document that the schema allows.
+    fn instance(schema: &Value) -> Value {
+        if let Some(words) = schema.get("enum") {
+            return words[0].clone();
+        }
+        match schema["type"].as_str() {
+            Some("object") => {
+                let members = schema["properties"].as_object().expect("an object has members");
+                members.iter().map(|(name, schema)| (name.clone(), instance(schema))).collect()
+            }
+            Some("array") => json!([instance(&schema["items"]), instance(&schema["items"])]),
+            _ => json!("A sound and simple plan."),
+        }
+    }
+
+    #[test]
+    fn document_of_the_schema_has_all_judged_members_and_no_others() {
+        for tier in ProductTier::ALL {
+            let verdict = instance(&response_schema(tier));
+            let judgment = judge(tier, VerdictPayload::raw(&verdict.to_string()));
+            assert!(judgment.decision.approved, "{tier:?}: {:?}", judgment.decision);
+            assert_eq!(judgment.decision.flags, []);
+        }
+    }
+
+    #[test]
+    fn schema_requires_every_member_and_the_words_of_a_label() {
+        let strategy = response_schema(ProductTier::Strategy);
+        let is_valid = |verdict: &Value| jsonschema::is_valid(&strategy, verdict);
+        let whole = instance(&strategy);
+        assert!(is_valid(&whole));
+        for pointer in ["", "/breakdown", "/breakdown/Curvature", "/strategy"] {
+            let members = whole.pointer(pointer).and_then(Value::as_object).expect("an object");
+            for name in members.keys() {
+                let mut cut = whole.clone();
+                let object = cut.pointer_mut(pointer).and_then(Value::as_object_mut).expect("an object");
+                object.remove(name);
+                assert!(!is_valid(&cut), "{pointer}/{name}");
+            }
+        }
+        let mut other = whole;
+        other["verdict"] = json!("PURPLE");
+        assert!(!is_valid(&other));
     }
 }

@@ -2,13 +2,11 @@
 //! lasts until its session is removed.
 
 use crate::cost::ModelCost;
-use crate::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
-use crate::generation_outcome::GenerationOutcome;
+use crate::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use crate::policy::{PolicyCause, join_causes};
 use crate::rejection::AnswerRejection;
-use domain_base::application::ApplicationName;
 use domain_base::row::{Index, IndexEntry};
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::wording::ParseTextError;
 use domain_base::work::{Backoff, stored_cause};
 use domain_upstream::upstream_id::UpstreamId;

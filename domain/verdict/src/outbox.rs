@@ -1,13 +1,11 @@
 //! The outbox: mails and webhooks to be sent, with their retries, and dead letters.
 
-use crate::mail::{MailId, MailKind, MailState, OutboxMail};
-use crate::message_attempts::MessageAttempts;
+use crate::mail::{MailId, MailKind, MailState, MessageAttempts, OutboxMail};
 use crate::webhook::{OutboxWebhook, WebhookId, WebhookState, WebhookType};
-use domain_base::application::ApplicationName;
 use domain_base::row::{
     ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, check_row, not_indexed,
 };
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

@@ -1,13 +1,21 @@
 //! The policy beside the gate: which approved verdicts are held for a person, or refused.
 //!
 //! A policy sees only verdicts that the crosscheck approved, so it can deliver fewer verdicts, and never more.
+//!
+//! Verdicts that the policy holds stay until an operator decides.
 
 use crate::crosscheck::CrosscheckDecision;
 use crate::flag::Flag;
+use crate::generation::VerdictGeneration;
 use crate::label::ProductTier;
-use domain_base::application::ApplicationName;
+use crate::prompt::VerdictPrompt;
+use domain_base::digest::Sha256Hex;
+use domain_base::gate_path::GatePath;
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::wording::ParseTextError;
 use domain_rules::RuleId;
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -198,6 +206,53 @@ impl DeliveryPolicies {
     #[must_use]
     pub fn find(&self, application: ApplicationName, tier: ProductTier) -> Option<&DeliveryPolicy> {
         self.applications.get(&(application, tier)).or_else(|| self.common.get(&tier))
+    }
+}
+
+/// An approved verdict that is held. Its text is encrypted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HeldVerdict {
+    pub session_id: SessionId,
+    pub held_at: Timestamp,
+    /// The path on which it arrived.
+    pub path: GatePath,
+    /// Why it is held.
+    pub causes: Vec<PolicyCause>,
+    /// The SHA-256 of its text.
+    pub verdict_sha256: Sha256Hex,
+    /// How the model generated it; `None` for a submitted verdict.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generation: Option<VerdictGeneration>,
+    /// The prompt of a submitted verdict, if the caller named it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub prompt: Option<VerdictPrompt>,
+    /// Its delivery document, encrypted: the nonce and the ciphertext, in Base64.
+    pub sealed: String,
+}
+
+impl Row for HeldVerdict {
+    type Key = SessionId;
+    const TABLE: &'static Table = &Table {
+        name: "held",
+        bundle: None,
+        data: RowData::of_named_session("held_verdict"),
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        upgrades: &[],
+        check: check_row::<Self>,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for HeldVerdict {
+    fn key(&self) -> SessionId {
+        self.session_id.clone()
     }
 }
 

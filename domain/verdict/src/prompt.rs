@@ -4,12 +4,11 @@
 use crate::label::ProductTier;
 use crate::query::CustomerQuery;
 use crate::rejection::{AnswerRejection, RejectedClaim, RejectingRule};
-use crate::template_name::{TemplateName, TemplateRef};
 use domain_base::digest::Sha256Hex;
 use domain_base::document::{Document, DocumentVersions};
-use domain_base::wording::ParseTextError;
-use domain_base::wording::excerpt;
+use domain_base::wording::{ParseTextError, excerpt};
 use domain_ground::id::TemplateId;
+pub use domain_ground::version_name::{TemplateName, TemplateRef};
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use std::sync::LazyLock;

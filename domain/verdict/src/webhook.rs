@@ -1,10 +1,9 @@
 //! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
 
-use crate::message_attempts::MessageAttempts;
-use domain_base::application::{ApplicationName, text_conversions};
+use crate::mail::MessageAttempts;
 use domain_base::caller::TraceContext;
 use domain_base::event::{AuditEvent, EventNotice};
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId, text_conversions};
 use domain_base::wording::ParseTextError;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};

@@ -9,7 +9,6 @@
 //! another form than the adapter defines.
 
 mod error;
-mod locations;
 mod reading;
 mod signature;
 pub mod template;

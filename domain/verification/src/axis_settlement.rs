@@ -1,15 +1,14 @@
 //! Settles one axis: by a person's decision, by agreement of the oracles, by a settled conflict, or not at all.
 
-use super::collected_answers::CollectedAnswers;
-use super::compare::is_agreement;
 use super::conflict::{ConflictOutcome, resolve};
 use super::inputs::DecisionInputs;
-use super::lock::HumanLock;
 use super::reason::AxisReason;
 use super::request::ValidatedClaim;
 use super::statements::{AxisStatement, CollectedStatements, collect_statements};
 use super::workflow::{ConflictGranularity, ConflictStrategy, PartialConflictBehavior};
 use crate::conflict::ConflictStep;
+use crate::statements::{CollectedAnswers, is_agreement};
+use crate::stored_state::HumanLock;
 use domain_base::decimal::Decimal;
 use domain_ground::axis::{Axis, AxisClass};
 use domain_ground::id::SourceId;

@@ -8,24 +8,23 @@
 //! The first standing value is the one of the most trusted statement. Each further statement is compared with
 //! the standing value, in order. If it agrees, it joins; otherwise the conflict is a step.
 
-use super::compare::{delta, is_agreement};
 use super::inputs::DecisionInputs;
 use super::reason::AxisReason;
 use super::statements::{AxisStatement, CollectedStatements};
 use super::workflow::{AxisThresholds, ConflictResolutionConfig, ConflictStrategy};
+use crate::statements::{delta, is_agreement};
 use crate::verification_record::{OracleVerificationRecord, VerificationTier};
 use domain_base::decimal::{Decimal, DecimalError, Rounding};
 use domain_ground::axis::{Axis, AxisClass, AxisType, ConservativeSide};
 use domain_ground::freshness::age_s;
 use domain_ground::id::SourceId;
-use domain_ground::value::TypedValue;
+use domain_ground::value::{AxisValue, TypedValue};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
-use domain_ground::value::AxisValue;
 
 /// The result of the statements on an axis.
 #[derive(Debug)]

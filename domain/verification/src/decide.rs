@@ -3,7 +3,6 @@
 mod assemble;
 
 use super::axis_settlement::{AxisSettlement, AxisStatus, is_reverification_required, settle};
-use super::collected_answers::{CollectedAnswers, MissingSource, MissingSourceReason, collect_answers};
 use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::{DecisionInputs, DecisionStage};
 use super::oracle_call::CallTimeLimit;
@@ -11,6 +10,7 @@ use super::reason::AxisReason;
 use super::statements::collect_statements;
 use super::workflow::{BudgetExceededBehavior, ConflictGranularity, EnforcementMode, OracleTimeoutBehavior};
 use crate::oracle_call::{CallFailure, OracleReply};
+use crate::statements::{CollectedAnswers, MissingSource, MissingSourceReason, collect_answers};
 use crate::stored_state::{CLAIMS_OPEN_MAX, OPEN_MAX, OpenReview};
 use crate::verification_record::CandidateAnswer;
 use crate::workflow::Workflow;

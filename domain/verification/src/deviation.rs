@@ -1,13 +1,13 @@
 //! Deviations: values that differ from their source's baseline by more than the workflow allows. A trusted
 //! source can be compromised, too (RFC-0002, "Failure Modes": poisoning).
 
-use super::compare::delta;
 use super::envelope::Envelope;
 use super::inputs::DecisionInputs;
 use super::oracle_call::OracleReply;
 use super::review::PriorBaselines;
 use super::stored_state::{AxisBaseline, SourceBaselines};
 use super::workflow::{DeviationLimit, Workflow};
+use crate::statements::delta;
 use crate::verification_record::CandidateAnswer;
 use domain_base::decimal::Decimal;
 use domain_ground::axis::Axis;

@@ -4,21 +4,20 @@
 pub use super::axis_settlement::{AxisStatus, ValueBasis};
 use super::oracle_call::CallOutcome;
 use super::reason::AxisReason;
-use super::verification_record::OracleVerificationRecord;
 use crate::conflict::ConflictStep;
-use crate::verification_record::{StatedValue, VerificationTier};
+use crate::verification_record::{OracleVerificationRecord, StatedValue, VerificationTier};
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::OntologyRef;
 use domain_ground::source::OracleTier;
-// utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use domain_ground::value::AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use strum::{IntoStaticStr, VariantArray};
 use utoipa::ToSchema;
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
 
 /// The answer to a verification request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

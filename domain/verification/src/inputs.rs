@@ -1,10 +1,10 @@
 //! Everything that a decision depends on.
 
-use super::lock::HumanLock;
 use super::oracle_call::OracleCall;
 use super::request::VerificationQuestion;
 use super::stored_state::OpenReview;
 use super::workflow::{ConflictGranularity, PartialConflictBehavior, Workflow};
+use crate::stored_state::HumanLock;
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::moment::find_past_time;
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};

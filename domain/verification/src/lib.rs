@@ -10,15 +10,12 @@
 
 pub mod adapter;
 mod axis_settlement;
-mod collected_answers;
-mod compare;
 pub mod conflict;
 mod decide;
 pub mod deviation;
 pub mod envelope;
 pub mod event;
 pub mod inputs;
-pub mod lock;
 pub mod oracle_call;
 pub mod problem;
 pub mod reason;
@@ -33,12 +30,12 @@ pub mod workflow;
 
 use crate::adapter::Adapter;
 use crate::review::ReviewState;
-pub use crate::verification_record::{CandidateAnswer, VerificationTier};
+pub use crate::stored_state::HumanLock;
+pub use crate::verification_record::{CandidateAnswer, OracleVerificationRecord, VerificationTier};
 pub use decide::{decide, is_query_required};
 use domain_base::row::{Row, Table};
 pub use envelope::{Envelope, EnvelopeKind};
 pub use inputs::{DecisionInputs, DecisionStage};
-pub use lock::HumanLock;
 pub use oracle_call::{AnswerFault, CallFailure, CallOutcome, CallTimeLimit, OracleCall, OracleReply};
 pub use reason::AxisReason;
 pub use request::{VerificationQuestion, VerifyRequest};
@@ -46,7 +43,6 @@ pub use review::{ReviewCase, ReviewResolution};
 pub use stored_state::{
     AxisBaseline, CachedAnswer, CachedAnswerKey, OpenReview, SourceBaselines, SubjectKey, SubjectState,
 };
-pub use verification_record::OracleVerificationRecord;
 pub use workflow::Workflow;
 
 // `tests/support.rs` is compiled by the tests of other crates, too

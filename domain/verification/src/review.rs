@@ -2,12 +2,12 @@
 
 use super::envelope::Envelope;
 use super::inputs::DecisionInputs;
-use super::lock::HumanLock;
 use super::oracle_call::CallOutcome;
 use super::reason::AxisReason;
 use super::request::{ValidatedClaim, values_as_written};
 use super::stored_state::{AxisBaseline, BaselineOrNull, OpenReview};
 use crate::decide::ReviewDispute;
+use crate::stored_state::HumanLock;
 use crate::verification_record::{CandidateAnswer, StatedValue};
 use domain_base::digest::Sha256Hex;
 use domain_base::row::{Index, IndexEntry, KeyedRow, Row, RowData, Table, check_row, index_of};

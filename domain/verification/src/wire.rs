@@ -4,19 +4,19 @@
 #![warn(missing_docs)]
 
 use crate::replay::ErasedVerification;
-use domain_base::page::PageLimit;
-use domain_base::problem::ProblemDocument;
-use domain_ground::id::{SourceId, WorkflowId};
-use jiff::Timestamp;
-// utoipa maps every type with the name `AxisValue` to arbitrary JSON
 use crate::request::ValidatedClaim;
 use crate::review::ReviewState;
 use crate::verification_record::StatedValue;
 use crate::{AxisReason, DecisionInputs, Envelope};
+use domain_base::page::PageLimit;
+use domain_base::problem::ProblemDocument;
+use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::value::AxisValue;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
+// utoipa maps every type with the name `AxisValue` to arbitrary JSON
 
 /// One line of the answer of `POST /v1/verify:batch`: an envelope or a problem.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

@@ -3,8 +3,7 @@
 use super::statement::StoredStatement;
 use super::view::{RecordStatements, SourceView, source_record_id_in};
 use domain_base::digest::Sha256Hex;
-use domain_ground::record::{RawRecordLocation, RecordVerificationStatus};
-use domain_ground::row::RowContent;
+use domain_ground::record::{RawRecordLocation, RecordVerificationStatus, RowContent};
 use domain_ground::run::record_id;
 use domain_ground::timeline::{KnownVersion, RecordStatement, ReleaseHistory};
 use jiff::Timestamp;

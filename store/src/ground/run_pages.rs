@@ -11,7 +11,7 @@ use crate::ground::tables::Store;
 use domain_ground::id::SourceId;
 use domain_ground::rejection::RejectedRecord;
 use domain_ground::run::{IngestionRun, RunState, SortedFileRef};
-use domain_ground::upkeep::SourceCheck;
+use domain_ground::source_state::SourceCheck;
 use jiff::Timestamp;
 use std::ops::Bound;
 use store_base::error::{SourceFileKind, StoreError};

@@ -2,7 +2,7 @@
 
 use super::markdown::{code, codes, grouped, table};
 use super::types::{self, SchemaTypes, text};
-use domain_base::schema::json_schema;
+use domain_base::document::json_schema;
 use oracled::config::DaemonConfig;
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::parquet::values::{format_decimal, unscaled};
+use crate::parquet::columns::{format_decimal, unscaled};
 use parquet::data_type::{
     ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
     Int96, Int96Type,

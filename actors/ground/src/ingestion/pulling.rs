@@ -8,12 +8,13 @@ use super::error::REFRESH_PAUSE;
 use super::run_task::begin;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
 use crate::ingestion::reading::{ARCHIVING, ArchiveError, PayloadArchiver};
-use crate::pull::{FetchedPayload, HttpValidators, PayloadFetchOutcome, PullError, PullRequest};
+use crate::pull::{
+    FetchedPayload, HttpValidators, PayloadFetchOutcome, PullError, PullRequest, PullSchedule,
+};
 use crate::registry::{PreparedPipeline, RegistryError, SourceConfirmation};
-use crate::schedule::PullSchedule;
-use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::handle::CommitDecision;
 use actors_platform::caller::run_as_current_caller;
-use actors_platform::in_flight::InFlight;
+use actors_platform::work::InFlight;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;

@@ -1,9 +1,9 @@
 //! Builds the answer to one query.
 
 use super::entry::format_versions;
-use super::freshness::tier_of;
-use super::{QueryCursor, QueryError, cursor_of};
-use crate::queries::{LOOKUP, QueryService, SourceScan, freshness};
+use super::{QueryCursor, QueryError, cursor_of, tier_of};
+use crate::queries;
+use crate::queries::{LOOKUP, QueryService, SourceScan};
 use domain_base::moment::{check_not_future, find_past_time};
 use domain_ground::freshness::{AnswerFreshness, age_s};
 use domain_ground::id::SourceId;
@@ -460,7 +460,7 @@ impl IngestedSourceLookup {
         let paths: Vec<_> = question.paths.iter().map(String::as_str).collect();
         let past = find_past_time(question.point_in_time, question.known_at, *now);
         let freshness =
-            freshness::evaluate_freshness(view, &paths, Some(last_seen.as_of()), past, *now, self.scope());
+            queries::evaluate_freshness(view, &paths, Some(last_seen.as_of()), past, *now, self.scope());
         let stated = |path: &String| {
             let (value, definition) =
                 (content.axes.get(path)?.clone(), content.definitions.get(path).cloned());

@@ -1,6 +1,7 @@
 //! Reads one record by its id, even if it is no longer in force.
 
-use super::{OpenReadEntry, QueryService, StaleDataError, freshness};
+use super::{OpenReadEntry, QueryService, StaleDataError};
+use crate::queries;
 use actors_audit::logger::CommitError;
 use domain_base::digest::Sha256Hex;
 use domain_base::wording::excerpt;
@@ -123,7 +124,7 @@ impl QueryService {
             },
             standing,
             pruned,
-            oracle_tier: freshness::tier_of(&view, &freshness.policy),
+            oracle_tier: queries::tier_of(&view, &freshness.policy),
             freshness,
             warnings,
             superseded_by: found.superseded_by.and_then(|(run, position)| view.record_id(run, position)),
@@ -226,7 +227,7 @@ fn freshness_of(
     let as_of = view.state.run(fresh_as).map(|run| run.release.as_of());
     let scope =
         ReleaseScope { known_at: None, released_by: Some(past.unwrap_or_else(|| view.state.present(now))) };
-    let policy = freshness::evaluate_freshness(view, &axes, as_of, past, now, scope);
+    let policy = queries::evaluate_freshness(view, &axes, as_of, past, now, scope);
     QueryFreshness { data_as_of: as_of, staleness_seconds: as_of.map(|as_of| age_s(as_of, now)), policy }
 }
 

@@ -4,7 +4,7 @@ use super::{
     CommitContext, DerivedRows, DocumentChecks, DocumentRegistry, RegistryError, SourceAmendment,
     SourceDependents, StatusReader, list_axis_bounds, policy_of,
 };
-use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::handle::CommitDecision;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
 use domain_ground::event::{

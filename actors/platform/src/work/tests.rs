@@ -149,3 +149,26 @@ fn amount_is_unknown_before_the_first_survey() {
     queue.replace(WorkQueue::new(&LIMITS));
     assert_eq!(queue.amount_of(|_| true), Some(0));
 }
+
+#[test]
+fn item_is_taken_by_one_holder_until_dropped() {
+    let in_flight = InFlight::default();
+    let taken = in_flight.claim("1").expect("the item is free");
+    assert!(in_flight.claim("1").is_none());
+    assert!(in_flight.claim("2").is_some(), "another is free");
+    assert_eq!(in_flight.count(|_| true), 1);
+    assert!(in_flight.claim_below("2", 1).is_none() && in_flight.claim_below("2", 2).is_some());
+    drop(taken);
+    assert!(in_flight.claim("1").is_some());
+}
+
+#[tokio::test]
+async fn wait_until_empty_ends_when_the_last_claim_is_dropped() {
+    let in_flight = InFlight::default();
+    let taken = in_flight.claim("1").expect("the item is free");
+    let waiting = tokio::spawn(in_flight.clone().wait_until_empty());
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    drop(taken);
+    waiting.await.expect("the wait ends");
+}

@@ -1,6 +1,6 @@
 use crate::testing::{TestSystem, id, logged_events, with_system};
-use actors_audit::commit_loop::*;
 use actors_audit::logger::CommitError;
+use actors_audit::logger::handle::*;
 use domain_audit::event::ServiceStopped;
 use domain_base::event::AuditEvent;
 use domain_verdict::session::SessionRecord;

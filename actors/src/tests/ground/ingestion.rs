@@ -14,7 +14,7 @@ use domain_ground::event::InvalidationCause;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::query::{OracleQuery, QueryRequest};
 use domain_ground::run::{IngestionRun, RunState};
-use domain_ground::upkeep::{PruneReport, RebuildOutcome};
+use domain_ground::source_state::{PruneReport, RebuildOutcome};
 use domain_ground::value::AxisValue;
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::ground::view::{FoundVersion, SourceView};

@@ -1,7 +1,6 @@
 use crate::testing::{TestSystem, id, logged_events, with_system};
 use actors_verdict::cache::{RegisterSession, RegisterSessionOutcome};
-use actors_verdict::erasure::ErasureError;
-use actors_verdict::erasure::retention::*;
+use actors_verdict::erasure::{ErasureError, *};
 use domain_audit::checkpoint::{LogKey, LogSigner};
 use domain_audit::event::{DueData, RetentionStartEntry, RetentionStarted};
 use domain_base::event::AuditEvent;

@@ -8,7 +8,7 @@ use super::upstream::{
 use crate::system::ActorSystem;
 use actors_platform::actor_handle::StartedActor;
 use actors_verification::VerifyError;
-use actors_verification::pending::PENDING_DECISIONS_MAX;
+use actors_verification::upkeep::PENDING_DECISIONS_MAX;
 use domain_verification::{DecisionInputs, DecisionStage, Envelope, EnvelopeKind};
 use oracled_store::{LogQuery, RowWrite};
 use serde_json::{Value as Json, json};

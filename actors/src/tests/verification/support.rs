@@ -13,7 +13,7 @@ use domain_ground::source::SourceRegistration;
 use domain_verification::event::VerificationEntry;
 use domain_verification::replay::LoggedVerification;
 use domain_verification::{Envelope, VerifyRequest, Workflow};
-use oracled_domain::documents::event::{DocumentEntry, DocumentRegistered};
+use oracled_domain::documents::{DocumentEntry, DocumentRegistered};
 use oracled_store::{JournalRecord, LogQuery, RowWrite};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;

@@ -32,7 +32,6 @@ use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

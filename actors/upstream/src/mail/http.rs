@@ -5,7 +5,7 @@ use crate::http::HttpHeadReply;
 use crate::oracle_health::OracleProbe;
 use crate::{BoxFuture, RequestFailure, RequestFailureKind, UpstreamEndpoint, UpstreamEndpointError};
 use actors_platform::clock::Clock;
-use domain_base::application::ApplicationName;
+use domain_base::session_id::ApplicationName;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_verdict::divergence::{NoteLanguage, OriginalLabel};
 use domain_verdict::label::ProductTier;

@@ -1,7 +1,6 @@
 //! Queries of live sources over HTTP, by their adapters, with retries until the timeout.
 
-use super::verified::LiveHttpAnswer;
-use super::{LiveAnswer, LiveOracle, LiveQuery};
+use super::{LiveAnswer, LiveHttpAnswer, LiveOracle, LiveQuery};
 use crate::http::read;
 use crate::model_call::{RETRIES_MAX, retry_pauses, retry_wait};
 use crate::web::{

@@ -7,7 +7,6 @@ use super::*;
 use crate::web::BoundCredential;
 use actors_platform::clock::Clock;
 use actors_testing::server::{ScriptedServer, ServerStep, complete_reply, send_text, status};
-use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;

@@ -2,8 +2,8 @@
 //! allows. The endpoint of a source, or a redirect, must not make the daemon send requests to systems that
 //! only the daemon can reach.
 
-use super::error::{URL_MAX_BYTES, WebAddressError};
-use domain_base::json_members::is_key_name;
+use super::{URL_MAX_BYTES, WebAddressError};
+use domain_base::payload::is_key_name;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};

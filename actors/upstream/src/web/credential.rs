@@ -1,9 +1,8 @@
 //! Credentials for outbound requests, and the origins that they may be sent to. They come from the configuration, never
 //! from a document: anyone who registers a pipeline chooses its endpoint, and must not get a secret sent there.
 
-use super::WebClient;
 use super::address::origin_of;
-use super::error::WebError;
+use super::{WebClient, WebError};
 use crate::http::{client, root_cause};
 use crate::{HeaderKey, RequestFailure, RequestFailureKind, UpstreamEndpointError, http};
 use domain_ground::pipeline::SourceAuthentication;

@@ -5,7 +5,7 @@ use crate::http::requested_wait;
 use actors_platform::clock::{Clock, monotonic};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use domain_base::application::ApplicationName;
+use domain_base::session_id::ApplicationName;
 use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookSendFailure};
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};

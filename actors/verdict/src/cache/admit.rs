@@ -1,16 +1,16 @@
 //! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
 
 use super::find::{find_session, mail_queued_event, queue_mail};
-use super::rejecting_checks::{find_check_in_force, remove_rejecting_check};
-use super::session_record::{address_change_event, deliver_order};
-use super::{FindSessionOutcome, VerdictCache, VerdictCacheError};
-use crate::cache::session_record::attempt_end;
+use super::{
+    FindSessionOutcome, VerdictCache, VerdictCacheError, address_change_event, attempt_end, deliver_order,
+};
+use crate::cache::find::{find_check_in_force, remove_rejecting_check};
 use crate::cache::{AdmitVerdict, DeliveryListeners, VerdictRelease};
 use crate::held_key::HeldVerdictKey;
+use crate::notifier::find_prompt_language;
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
-use crate::templates::find_prompt_language;
 use actix::{Context, Handler, ResponseFuture};
-use actors_audit::commit_loop::CommitDecision;
+use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::Clock;
 use domain_base::caller::DecidingUser;
@@ -23,11 +23,10 @@ use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, NoteLanguage,
 use domain_verdict::event::{
     OrderPlaced, OrderReleased, OrderStopped, PolicyApplied, RegenDivergenceCheck, VerdictCached,
 };
-use domain_verdict::generation_outcome::GenerationOutcome;
-use domain_verdict::held::HeldVerdict;
+use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::mail::MailKind;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
-use domain_verdict::policy::{AppliedPolicy, DeliveryPolicies, PolicyAction};
+use domain_verdict::policy::{AppliedPolicy, DeliveryPolicies, HeldVerdict, PolicyAction};
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::session::{OriginalVerdict, SessionRecord};
 use jiff::Timestamp;

@@ -1,12 +1,11 @@
 //! Changes that administrators make to a session. Each change and its log entry are one commit.
 
-use super::session_record::address_change_event;
-use super::{VerdictCache, VerdictCacheError, evict_verdict};
+use super::{VerdictCache, VerdictCacheError, address_change_event, evict_verdict};
 use crate::cache::admit::remove_held_verdict;
 use crate::notifier::{HeldMessages, queued_mails};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use actors_audit::commit_loop::CommitDecision;
 use actors_audit::logger::LoggerHandle;
+use actors_audit::logger::handle::CommitDecision;
 use actors_platform::clock::Clock;
 use domain_audit::event::{ErasureStartEntry, ErasureStarted};
 use domain_base::caller::PeerCredentials;

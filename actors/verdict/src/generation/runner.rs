@@ -18,24 +18,21 @@ use actors_upstream::oracle_health::{
     RequestFirstPermit,
 };
 use actors_upstream::{ModelCallPurpose, ModelCallResult, ModelCaller, ModelError, ModelHealthEffect};
-use domain_base::application::ApplicationName;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_upstream::event::{InteractionStatus, PERMANENT_STATUSES};
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthLevel};
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::event::OracleInteraction;
-use domain_verdict::generation::{GenerationSettings, ModelTokenUsage, VerdictGeneration};
-use domain_verdict::generation_outcome::GenerationOutcome;
+use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::{Order, OrderAttemptStart};
-use domain_verdict::prompt::{ModelPrompt, build_prompt_after_rejection};
+use domain_verdict::prompt::{ModelPrompt, TemplateName, build_prompt_after_rejection};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::rejection::{AnswerRejection, RejectedClaim};
-use domain_verdict::template_name::TemplateName;
 use jiff::SignedDuration;
 use oracled_store::Store;
 use prometheus_client::encoding::EncodeLabelSet;

@@ -9,9 +9,8 @@ use crate::cache::{
 use crate::generation::{FirstCallDenial, FirstCallPermits, GenerationError, PromptError, QueueLimit};
 use crate::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
-use actors_audit::commit_loop::CommitDecision;
-use actors_platform::in_flight::InFlightClaim;
-use actors_platform::work::Work;
+use actors_audit::logger::handle::CommitDecision;
+use actors_platform::work::{InFlightClaim, Work};
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_verdict::event::OrderPlaced;

@@ -1,7 +1,7 @@
 //! Remarks on guesses that can be wrong. The documents have them as comments.
 
 use crate::base::output::shorten_line;
-use domain_base::count::format_count;
+use domain_base::wording::format_count;
 use domain_ground::format::TextEncoding;
 use std::fmt;
 use strum::IntoStaticStr;

@@ -1,9 +1,9 @@
 //! The beginning of a payload: its compression, its encoding, its format, and its first records.
 
 use super::columns::SampleColumn;
-use super::identity::find_columns;
 use super::remark::SourceRemark;
 use super::table::{find_table, unpivot_measured};
+use crate::ground::new_source::columns::find_columns;
 use crate::ground::parquet::{omitted_columns, open_payload};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::is_blank;

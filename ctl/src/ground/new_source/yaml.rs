@@ -1,10 +1,10 @@
 //! The documents of a new source as YAML, with a comment at each line that its author must check.
 
 use super::columns::SampleColumn;
-use super::identity::FoundColumns;
 use super::notation::ValueForm;
 use super::remark::{RemarkPlace, SourceRemark};
 use super::sample::Sample;
+use crate::ground::new_source::columns::FoundColumns;
 use domain_base::moment::PeriodLength;
 use domain_ground::freshness::FreshnessPolicy;
 use domain_ground::id::SourceId;

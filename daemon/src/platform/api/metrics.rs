@@ -1,15 +1,14 @@
-//! `/metrics`: the metrics for Prometheus.
+//! `/metrics`: the metrics for Prometheus, and those whose values are read at each scrape. Each feature has its own.
 
 use crate::platform::config::StorageSection;
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
-use crate::platform::scraped_metrics::{MetricsReader, MetricsText, ScrapedMetrics};
 use crate::platform::service::{DaemonService, request_panics, run_blocking};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use domain_base::actor_report::ActorReport;
 use domain_base::problem::INTERNAL_ERROR;
+use domain_base::service::ActorReport;
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
@@ -18,6 +17,7 @@ use nix::time::{ClockId, clock_gettime};
 use prometheus_client::encoding::text;
 use std::fmt::{self, Display, Write};
 use std::fs;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -201,6 +201,67 @@ fn read_start_time(now: Timestamp) -> Option<f64> {
     let after_name = process.rsplit_once(") ")?.1;
     let ticks: f64 = after_name.split(' ').nth(19)?.parse().ok()?;
     Some(booted_at + ticks / TICKS_PER_S)
+}
+
+/// Reads the metrics of a feature.
+pub(crate) type MetricsReader =
+    fn(&Arc<DaemonService>) -> Pin<Box<dyn Future<Output = Result<MetricsText, Problem>> + Send + '_>>;
+
+/// The readers of the features, with the names of these.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScrapedMetrics(pub(crate) &'static [(&'static str, MetricsReader)]);
+
+/// Metrics as OpenMetrics text, without its end.
+#[derive(Debug, Default)]
+pub(crate) struct MetricsText(String);
+
+impl MetricsText {
+    /// Adds a gauge without labels.
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.gauges(name, help, [("", value)]);
+    }
+
+    /// Adds the samples of a gauge, each with its labels (`oracle="model"`).
+    pub(crate) fn gauges<L: Display, V: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, V)>,
+    ) {
+        self.family(name, "gauge", help, samples);
+    }
+
+    /// Adds the samples of a counter, each with its labels.
+    pub(crate) fn counters<L: Display, V: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, V)>,
+    ) {
+        self.family(name, "counter", help, samples);
+    }
+
+    fn family<L: Display, V: Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, V)>,
+    ) {
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        let mut text = format!("# HELP oracled_{name} {help}.\n# TYPE oracled_{name} {kind}\n");
+        for (labels, value) in samples {
+            let labels = labels.to_string();
+            let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
+            writeln!(text, "oracled_{name}{suffix}{labels} {value}").expect("a text can be extended");
+        }
+        self.0.push_str(&text);
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 #[cfg(test)]

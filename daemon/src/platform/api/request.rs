@@ -11,13 +11,13 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::document::AnyDocument;
-use domain_base::json_members::DuplicateKeyCheck;
-use domain_base::problem::ProblemCode;
-use domain_base::problem::{APPLICATION_UNKNOWN, INVALID_DOCUMENT, INVALID_REQUEST, INVALID_SESSION_ID};
-use domain_base::session_id::SessionId;
+use domain_base::payload::DuplicateKeyCheck;
+use domain_base::problem::{
+    APPLICATION_UNKNOWN, INVALID_DOCUMENT, INVALID_REQUEST, INVALID_SESSION_ID, ProblemCode,
+};
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::wording::{excerpt, reword_serde_error};
 use http_body_util::BodyExt;
 use hyper::header::CONTENT_TYPE;

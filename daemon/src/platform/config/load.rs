@@ -6,7 +6,7 @@
 use super::{CONFIG_VARIABLE, ConfigError, Configuration, DaemonFlags, not_allowed_error};
 use crate::platform::schema_check::{check_value, read_text, type_of, words};
 use config::{Environment, File, FileFormat};
-use domain_base::schema::json_schema;
+use domain_base::document::json_schema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -1,14 +1,13 @@
 //! Orders on the routes' socket: placing one by `POST /v1/verdicts/{session_id}`, and reading, listing and cancelling them.
 
+use super::RequestSessionCaller;
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::{PathSessionId, QueryParams};
-use crate::platform::openapi::problems;
-use crate::platform::openapi::{SESSION, STORE};
+use crate::platform::openapi::{SESSION, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::service::DaemonService;
+use crate::verdict::OWNER;
 use crate::verdict::config::models::{ModelProvider, ModelSection};
-use crate::verdict::problem::OWNER;
-use crate::verdict::request::RequestSessionCaller;
 use actors_platform::clock::stopwatch;
 use actors_verdict::generation::GenerationError;
 use actors_verdict::orders::{CancelOrder, PlaceOrder, PlacedOrder};
@@ -17,11 +16,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
-use domain_base::application::ApplicationName;
 use domain_base::caller::PeerCredentials;
 use domain_base::page::ListPage;
 use domain_base::problem::INVALID_REQUEST;
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::wording::ParseTextError;
 use domain_verdict::order::{Order, OrderPosition, OrderState};
 use domain_verdict::problem::{MODEL_UNAVAILABLE, ORDER_STATE_REFUSED, ORDER_UNKNOWN};

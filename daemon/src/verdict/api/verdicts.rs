@@ -1,43 +1,42 @@
-//! `/v1/verdicts/{session_id}`: submits a verdict for delivery, and reads it back.
+//! `/v1/verdicts/{session_id}`: submits a verdict for delivery, and reads it back. `POST /v1/crosscheck` judges a
+//! verdict and logs the judgment, without delivery.
 //!
-//! `/cache/{session_id}` is the same cache under the paths of the service that oracled replaces. Writes pass the gate like all
-//! other verdicts.
+//! `/cache/{session_id}` is the same cache under the paths of the service that oracled replaces. Writes pass the gate
+//! like all other verdicts.
 
 use super::orders::{self, replayed_response};
-use super::sessions::parse_prompt;
-use crate::ground::problem::QUERY;
+use super::{
+    RequestSessionCaller, parse_email, parse_model_query, parse_payload, parse_prompt, parse_query,
+    parse_tier, take_check,
+};
+use crate::ground::QUERY;
 use crate::platform::api::body::json_response;
-use crate::platform::api::request::{JsonBody, PathSessionId, QueryParams};
-use crate::platform::openapi::problems;
-use crate::platform::openapi::{JSON_BODY, SESSION, STORE};
+use crate::platform::api::request::{self, JsonBody, PathSessionId, QueryParams};
+use crate::platform::openapi::{JSON_BODY, SESSION, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
-use crate::rules::problem::CHECK;
-use crate::rules::sourced_check::{RequestedCheck, SourcedCheck};
+use crate::rules::{CHECK, RequestedCheck, SourcedCheck};
 use crate::verdict::config::CommonContact;
 use crate::verdict::config::applications::ApplicationSections;
-use crate::verdict::problem::{MODEL, OWNER, SUBMISSION};
-use crate::verdict::request::{
-    RequestSessionCaller, parse_email, parse_model_query, parse_payload, parse_query, parse_tier, take_check,
-};
-use crate::verification::problem::VERIFY;
+use crate::verdict::{MODEL, OWNER, SUBMISSION};
+use crate::verification::VERIFY;
 use actors_platform::clock::stopwatch;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_verdict::cache::ReadVerdict;
-use actors_verdict::crosscheck::DeliverVerdict;
+use actors_verdict::crosscheck::{DeliverVerdict, JudgeVerdict};
 use actors_verdict::generation::GenerationError;
 use actors_verdict::regen;
 use actors_verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use axum::extract::State;
 use axum::response::Response;
+use axum::{Extension, Json};
 use bytes::Bytes;
 use domain_audit::problem::ENTRY_DROPPED;
 use domain_audit::wire::{LogBundle, LogProof, ProvedEntry};
 use domain_base::digest::Sha256Hex;
 use domain_base::gate_path::GatePath;
-use domain_base::problem::ProblemCode;
-use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
-use domain_base::session_id::SessionId;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemCode};
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_rules::RulesEvaluation;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::policy::{PolicyCause, join_causes};
@@ -46,10 +45,10 @@ use domain_verdict::problem::{
     ORDER_CANCELLED, ORDER_FAILED, POLICY_REJECTED, REGEN_RATE_LIMITED, RULES_REJECTED, SESSION_MISMATCH,
     SESSION_UNKNOWN, VERDICT_NOT_CACHED, VerdictProblem,
 };
-use domain_verdict::session::{SessionMismatch, SessionRecord};
+use domain_verdict::session::{SessionCaller, SessionMismatch, SessionRecord};
 use domain_verdict::wire::{
-    CacheResult, CacheVerdictRequest, OrderReport, SubmitVerdictRequest, VerdictParams, VerdictProof,
-    VerdictResponse,
+    CacheResult, CacheVerdictRequest, CrosscheckRequest, OrderReport, SubmitVerdictRequest, VerdictParams,
+    VerdictProof, VerdictResponse,
 };
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -556,5 +555,51 @@ pub async fn read_cached_verdict(
     match read_cached(&service, &session_id).await? {
         Some(cached) => Ok(json_response(StatusCode::OK, cached.body.clone())),
         None => Err(Problem::verdict_not_cached(session_id.local())),
+    }
+}
+
+problems!(CheckProblems: JSON_BODY SUBMISSION STORE);
+
+/// Check a verdict without delivery.
+///
+/// The check is logged. Nothing is delivered.
+#[utoipa::path(
+    post,
+    path = "/v1/crosscheck",
+    operation_id = "check_verdict",
+    tag = "verdict",
+    request_body = CrosscheckRequest,
+    responses(
+        CheckProblems,
+        (status = 200, description = "The decision, approved or not", body = CrosscheckDecision),
+    ),
+)]
+pub async fn crosscheck(
+    State(service): State<Arc<DaemonService>>,
+    Extension(application): Extension<ApplicationName>,
+    body: JsonBody,
+) -> Result<Json<CrosscheckDecision>, Problem> {
+    let CrosscheckRequest { session_id, tier, query, verdict, raw } = body.parse()?;
+    let limits = &service.limits;
+    let submission = Submission {
+        session_id: request::parse_session_id(session_id, Some(&application), limits)?,
+        // a check changes no session
+        caller: SessionCaller::Daemon,
+        tier: parse_tier(&tier)?,
+        query: parse_query(query, limits)?,
+        payload: Some(parse_payload(verdict.as_deref(), raw.as_deref())?),
+        customer_email: None,
+        path: GatePath::Check,
+        prompt: None,
+        generation_trace: None,
+        check: None,
+    };
+    let crosscheck = service.system.crosscheck.clone();
+    let outcome =
+        service.run_work(async move { Ok(crosscheck.ask(JudgeVerdict(submission)).await??) }).await?;
+    match outcome {
+        SubmissionOutcome::Checked(decision) => Ok(Json(decision)),
+        // the outcome has the verdict, which a problem does not quote
+        _ => Err(Problem::new(INTERNAL_ERROR, "a check ended with the outcome of a delivery")),
     }
 }

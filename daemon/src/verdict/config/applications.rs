@@ -5,11 +5,11 @@ use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_e
 use crate::platform::service::{ApplicationProcesses, Applications};
 use actors_platform::per_application::PerApplication;
 use actors_upstream::mail::MailHeading;
-use domain_base::application::ApplicationName;
+use domain_base::session_id::ApplicationName;
 use domain_rules::{RuleId, RuleIds};
 use domain_verdict::label::ProductTier;
 use domain_verdict::policy::FlagSelector;
-use domain_verdict::template_name::TemplateName;
+use domain_verdict::prompt::TemplateName;
 use domain_verdict::tmm::OMEGA;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@ use crate::platform::config::{
 };
 use actors_upstream::mail::{MailHeading, SmtpSettingsError, SmtpTls};
 use domain_base::text_form::is_blank;
-use domain_verdict::template_name::TemplateName;
+use domain_verdict::prompt::TemplateName;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use utoipa::ToSchema;

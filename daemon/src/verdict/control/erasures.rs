@@ -1,32 +1,34 @@
-//! `/v1/erasures`: erases the data of sessions.
+//! `/v1/erasures` erases the data of sessions, and `/v1/retention` the data that are older than configured.
 
 use crate::platform::api::request::JsonBody;
-use crate::platform::control::control_request::check_reason;
-use crate::platform::openapi::problems;
-use crate::platform::openapi::{JSON_BODY, STORE};
+use crate::platform::control::check_reason;
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
-use crate::verdict::request::parse_email;
-use actors_verdict::erasure::ErasureReport;
+use crate::verdict::api::parse_email;
+use crate::verdict::retention::{RetentionSection, prune_old_content};
+use actors_verdict::erasure::{ErasureReport, RetentionReport};
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
-use domain_base::problem::INVALID_REQUEST;
+use domain_base::problem::{INVALID_REQUEST, SOURCE_DAMAGED};
 use domain_base::session_id::SessionId;
 use domain_verdict::problem::{MAIL_IN_FLIGHT, SESSION_UNKNOWN};
 use domain_verdict::session::CustomerEmail;
-use domain_verdict::wire::{ErasedSession, ErasureRequest, ErasureResponse};
+use domain_verdict::wire::{ErasedSession, ErasureRequest, ErasureResponse, RetentionResponse};
 use hyper::{Method, Request};
 use oracled_store::{LogQuery, SessionsWithAddress, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The path, for the time limit.
-const PATH: &str = "/v1/erasures";
+/// The paths, for the time limit.
+const ERASURES: &str = "/v1/erasures";
+const RETENTION: &str = "/v1/retention";
 
-/// Whether a request has no time limit, because it is an erasure.
+/// Whether a request has no time limit, because it erases data, or reads all sessions and the log.
 pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
-    request.method() == Method::POST && request.uri().path() == PATH
+    let path = request.uri().path();
+    path == RETENTION || path == ERASURES && request.method() == Method::POST
 }
 
 /// The sessions of a request.
@@ -57,7 +59,7 @@ problems!(EraseProblems: JSON_BODY STORE; SESSION_UNKNOWN MAIL_IN_FLIGHT);
         (status = 200, description = "The erased sessions", body = ErasureResponse),
     ),
 )]
-pub async fn post(
+pub async fn erase_sessions(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     body: JsonBody,
@@ -119,4 +121,58 @@ fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions
             Ok((erased, corrected))
         }
     }
+}
+
+problems!(RetentionProblems: STORE; SOURCE_DAMAGED);
+
+/// Read which data are older than configured, without removing them.
+#[utoipa::path(
+    get,
+    path = "/v1/retention",
+    operation_id = "read_due_data",
+    tag = "verdict",
+    responses(
+        RetentionProblems,
+        (status = 200, description = "The data that are due", body = RetentionResponse),
+    ),
+)]
+pub async fn read_due_data(
+    State(service): State<Arc<DaemonService>>,
+) -> Result<Json<RetentionResponse>, Problem> {
+    let due = service.system.erasure.due_data(service.section::<RetentionSection>().to_days()).await?;
+    let payloads = prune_old_content(&service, None, true).await?;
+    Ok(Json(RetentionResponse { due, unread_files: Vec::new(), payloads }))
+}
+
+/// Remove the data that are older than configured from all files of the state directory.
+///
+/// The daemon responds when the data are removed. It reads all segments and rebuilds the database, and serves other requests
+/// meanwhile. If the connection breaks or the daemon stops before the end, the removal continues.
+#[utoipa::path(
+    post,
+    path = "/v1/retention",
+    operation_id = "apply_retention",
+    tag = "verdict",
+    responses(
+        RetentionProblems,
+        (status = 200, description = "The removed data", body = RetentionResponse),
+    ),
+)]
+pub async fn apply_retention(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+) -> Result<Json<RetentionResponse>, Problem> {
+    run_to_end(async move {
+        let erasure = &service.system.erasure;
+        let turn = erasure.wait_for_turn().await;
+        let log_key = service.log_signer.key();
+        let days = service.section::<RetentionSection>().to_days();
+        let RetentionReport { due, unread_files } =
+            erasure.apply_retention(turn, days, Some(peer), log_key).await?;
+        let unread_files = unread_files.iter().filter_map(|path| path.file_name());
+        let unread_files = unread_files.map(|name| name.to_string_lossy().into_owned()).collect();
+        let payloads = prune_old_content(&service, Some(peer), false).await?;
+        Ok(Json(RetentionResponse { due, unread_files, payloads }))
+    })
+    .await
 }

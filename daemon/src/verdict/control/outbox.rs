@@ -1,9 +1,8 @@
 //! `/v1/outbox`, `/v1/webhooks`: queued mails and webhooks, and dead letters.
 
 use crate::platform::api::request::{JsonBody, QueryParams};
-use crate::platform::control::control_request::{parse_name, require_application};
-use crate::platform::openapi::problems;
-use crate::platform::openapi::{JSON_BODY, STORE};
+use crate::platform::control::{parse_name, require_application};
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use actors_verdict::notifier::{ChangeMessage, OutboxAction, TestWebhook};

@@ -2,12 +2,11 @@
 
 use super::orders::held_report;
 use crate::platform::api::request::{JsonBody, PathSessionId};
-use crate::platform::openapi::problems;
-use crate::platform::openapi::{JSON_BODY, SESSION, STORE};
+use crate::platform::openapi::{JSON_BODY, SESSION, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verdict::api::orders::report_of;
-use crate::verdict::request::{parse_email, parse_label};
+use crate::verdict::api::{parse_email, parse_label};
 use actors_verdict::cache::{CorrectSession, CorrectSessionOutcome, PurgeVerdict, RemoveSession};
 use actors_verdict::notifier::{HoldMessages, queued_mails};
 use actors_verdict::orders::ReadHeldVerdict;
@@ -21,8 +20,8 @@ use domain_base::session_id::SessionId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::SessionExported;
-use domain_verdict::held::HeldVerdict;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
+use domain_verdict::policy::HeldVerdict;
 use domain_verdict::problem::{
     HELD_VERDICT_UNREADABLE, MAIL_IN_FLIGHT, SESSION_MISMATCH, SESSION_UNKNOWN, VERDICT_NOT_CACHED,
 };

@@ -1,8 +1,9 @@
-//! A parser of UCUM codes, from left to right (The Unified Code for Units of Measure, sections 1 to 13).
+//! A parser of UCUM codes, from left to right (The Unified Code for Units of Measure, sections 1 to 13), with the
+//! prefixes and common units, as in version 2.2 of UCUM, without units that depend on pi or on a measured constant.
 
-use super::table::{ATOMS, PREFIXES, UnitAtom, UnitDefinition};
 use super::{CODE_MAX_BYTES, UnitError, UnitMeasure};
 use crate::decimal::Decimal;
+use UnitDefinition::{Base, Of, Scale};
 use num::BigInt;
 
 /// The maximum nesting of parentheses.
@@ -219,12 +220,238 @@ fn atom(code: &str) -> Option<&'static UnitAtom> {
 /// The value of `atom`. A scale keeps `name`, which includes its prefix.
 fn defined(atom: &UnitAtom, name: &str) -> Result<UnitMeasure, UnitError> {
     match atom.definition {
-        UnitDefinition::Base => Ok(UnitMeasure::of_base(atom.code)),
-        UnitDefinition::Of(value, unit) => Ok(number(value).times(&measure(unit)?)),
-        UnitDefinition::Scale => Ok(UnitMeasure::of_scale(name.to_owned())),
+        Base => Ok(UnitMeasure::of_base(atom.code)),
+        Of(value, unit) => Ok(number(value).times(&measure(unit)?)),
+        Scale => Ok(UnitMeasure::of_scale(name.to_owned())),
     }
 }
 
 fn number(text: &str) -> UnitMeasure {
     UnitMeasure::of(&text.parse::<Decimal>().expect("a test reads the table's numbers"))
 }
+
+/// A unit without its prefix.
+#[derive(Debug)]
+pub(super) struct UnitAtom {
+    pub(super) code: &'static str,
+    /// Whether it takes a prefix.
+    pub(super) is_metric: bool,
+    pub(super) definition: UnitDefinition,
+}
+
+#[derive(Debug)]
+pub(super) enum UnitDefinition {
+    /// A dimension of its own: one of UCUM's seven base units, or one of its arbitrary units.
+    Base,
+    /// A decimal number times another unit.
+    Of(&'static str, &'static str),
+    /// A scale whose zero, or whose steps, are not multiples of another unit.
+    Scale,
+}
+
+const fn metric(code: &'static str, definition: UnitDefinition) -> UnitAtom {
+    UnitAtom { code, is_metric: true, definition }
+}
+
+const fn plain(code: &'static str, definition: UnitDefinition) -> UnitAtom {
+    UnitAtom { code, is_metric: false, definition }
+}
+
+/// Prefixes with their values; the longer ones first.
+pub(super) const PREFIXES: [(&str, &str); 24] = [
+    ("da", "1e1"),
+    ("Ki", "1024"),
+    ("Mi", "1048576"),
+    ("Gi", "1073741824"),
+    ("Ti", "1099511627776"),
+    ("Y", "1e24"),
+    ("Z", "1e21"),
+    ("E", "1e18"),
+    ("P", "1e15"),
+    ("T", "1e12"),
+    ("G", "1e9"),
+    ("M", "1e6"),
+    ("k", "1e3"),
+    ("h", "1e2"),
+    ("d", "1e-1"),
+    ("c", "1e-2"),
+    ("m", "1e-3"),
+    ("u", "1e-6"),
+    ("n", "1e-9"),
+    ("p", "1e-12"),
+    ("f", "1e-15"),
+    ("a", "1e-18"),
+    ("z", "1e-21"),
+    ("y", "1e-24"),
+];
+
+pub(super) const ATOMS: &[UnitAtom] = &[
+    // UCUM's seven dimensions
+    metric("m", Base),
+    metric("s", Base),
+    metric("g", Base),
+    metric("rad", Base),
+    metric("K", Base),
+    metric("C", Base),
+    metric("cd", Base),
+    // numbers
+    plain("10*", Of("10", "1")),
+    plain("10^", Of("10", "1")),
+    plain("%", Of("1", "10*-2")),
+    plain("[ppth]", Of("1", "10*-3")),
+    plain("[ppm]", Of("1", "10*-6")),
+    plain("[ppb]", Of("1", "10*-9")),
+    plain("[pptr]", Of("1", "10*-12")),
+    metric("mol", Of("6.02214076", "10*23")),
+    metric("eq", Of("1", "mol")),
+    metric("osm", Of("1", "mol")),
+    // SI
+    metric("sr", Of("1", "rad2")),
+    metric("Hz", Of("1", "s-1")),
+    metric("N", Of("1", "kg.m/s2")),
+    metric("Pa", Of("1", "N/m2")),
+    metric("J", Of("1", "N.m")),
+    metric("W", Of("1", "J/s")),
+    metric("A", Of("1", "C/s")),
+    metric("V", Of("1", "J/C")),
+    metric("F", Of("1", "C/V")),
+    metric("Ohm", Of("1", "V/A")),
+    metric("S", Of("1", "Ohm-1")),
+    metric("Wb", Of("1", "V.s")),
+    metric("T", Of("1", "Wb/m2")),
+    metric("H", Of("1", "Wb/A")),
+    metric("lm", Of("1", "cd.sr")),
+    metric("lx", Of("1", "lm/m2")),
+    metric("Bq", Of("1", "s-1")),
+    metric("Gy", Of("1", "J/kg")),
+    metric("Sv", Of("1", "J/kg")),
+    metric("kat", Of("1", "mol/s")),
+    metric("U", Of("1", "umol/min")),
+    // units outside SI: volume, area, mass, pressure, energy, acceleration
+    metric("l", Of("1", "dm3")),
+    metric("L", Of("1", "l")),
+    metric("st", Of("1", "m3")),
+    metric("ar", Of("100", "m2")),
+    metric("t", Of("1e3", "kg")),
+    metric("bar", Of("1e5", "Pa")),
+    plain("atm", Of("101325", "Pa")),
+    plain("att", Of("1", "kgf/cm2")),
+    metric("[g]", Of("980665e-5", "m/s2")),
+    metric("gf", Of("1", "g.[g]")),
+    metric("Gal", Of("1", "cm/s2")),
+    metric("dyn", Of("1", "g.cm/s2")),
+    metric("erg", Of("1", "dyn.cm")),
+    // time
+    plain("min", Of("60", "s")),
+    plain("h", Of("60", "min")),
+    plain("d", Of("24", "h")),
+    plain("wk", Of("7", "d")),
+    plain("a_t", Of("365.24219", "d")),
+    plain("a_j", Of("365.25", "d")),
+    plain("a_g", Of("365.2425", "d")),
+    plain("a", Of("1", "a_j")),
+    plain("mo_s", Of("29.53059", "d")),
+    plain("mo_j", Of("1", "a_j/12")),
+    plain("mo_g", Of("1", "a_g/12")),
+    plain("mo", Of("1", "mo_j")),
+    // CGS, and radioactivity
+    metric("P", Of("1", "dyn.s/cm2")),
+    metric("St", Of("1", "cm2/s")),
+    metric("G", Of("1e-4", "T")),
+    metric("Ci", Of("37e9", "Bq")),
+    metric("R", Of("2.58e-4", "C/kg")),
+    metric("RAD", Of("100", "erg/g")),
+    metric("REM", Of("1", "RAD")),
+    // columns
+    metric("m[Hg]", Of("133.3220", "kPa")),
+    metric("m[H2O]", Of("980665e-5", "kPa")),
+    plain("[in_i'Hg]", Of("1", "m[Hg].[in_i]/m")),
+    // heat
+    metric("cal_[15]", Of("4.18580", "J")),
+    metric("cal_[20]", Of("4.18190", "J")),
+    metric("cal_m", Of("4.19002", "J")),
+    metric("cal_IT", Of("4.1868", "J")),
+    metric("cal_th", Of("4.184", "J")),
+    metric("cal", Of("1", "cal_th")),
+    plain("[Cal]", Of("1", "kcal_th")),
+    plain("[Btu_IT]", Of("1.05505585262", "kJ")),
+    plain("[Btu_th]", Of("1.054350", "kJ")),
+    plain("[Btu]", Of("1", "[Btu_th]")),
+    // international customary units
+    plain("[in_i]", Of("254e-2", "cm")),
+    plain("[ft_i]", Of("12", "[in_i]")),
+    plain("[yd_i]", Of("3", "[ft_i]")),
+    plain("[mi_i]", Of("5280", "[ft_i]")),
+    plain("[fth_i]", Of("6", "[ft_i]")),
+    plain("[nmi_i]", Of("1852", "m")),
+    plain("[kn_i]", Of("1", "[nmi_i]/h")),
+    plain("[sin_i]", Of("1", "[in_i]2")),
+    plain("[sft_i]", Of("1", "[ft_i]2")),
+    plain("[syd_i]", Of("1", "[yd_i]2")),
+    plain("[cin_i]", Of("1", "[in_i]3")),
+    plain("[cft_i]", Of("1", "[ft_i]3")),
+    plain("[cyd_i]", Of("1", "[yd_i]3")),
+    // survey and volume in the United States
+    plain("[ft_us]", Of("1200", "m/3937")),
+    plain("[rd_us]", Of("16.5", "[ft_us]")),
+    plain("[fur_us]", Of("40", "[rd_us]")),
+    plain("[mi_us]", Of("8", "[fur_us]")),
+    plain("[acr_us]", Of("160", "[rd_us]2")),
+    plain("[gal_us]", Of("231", "[in_i]3")),
+    plain("[bbl_us]", Of("42", "[gal_us]")),
+    plain("[qt_us]", Of("1", "[gal_us]/4")),
+    plain("[pt_us]", Of("1", "[qt_us]/2")),
+    plain("[gil_us]", Of("1", "[pt_us]/4")),
+    plain("[foz_us]", Of("1", "[gil_us]/4")),
+    plain("[fdr_us]", Of("1", "[foz_us]/8")),
+    plain("[tbs_us]", Of("1", "[foz_us]/2")),
+    plain("[tsp_us]", Of("1", "[tbs_us]/3")),
+    plain("[cup_us]", Of("16", "[tbs_us]")),
+    plain("[bu_us]", Of("2150.42", "[in_i]3")),
+    plain("[foz_m]", Of("30", "mL")),
+    plain("[cup_m]", Of("240", "mL")),
+    plain("[tsp_m]", Of("5", "mL")),
+    plain("[tbs_m]", Of("15", "mL")),
+    // imperial volume
+    plain("[gal_br]", Of("4.54609", "l")),
+    plain("[qt_br]", Of("1", "[gal_br]/4")),
+    plain("[pt_br]", Of("1", "[qt_br]/2")),
+    plain("[gil_br]", Of("1", "[pt_br]/4")),
+    plain("[foz_br]", Of("1", "[gil_br]/5")),
+    // avoirdupois and troy
+    plain("[gr]", Of("64.79891", "mg")),
+    plain("[lb_av]", Of("7000", "[gr]")),
+    plain("[oz_av]", Of("1", "[lb_av]/16")),
+    plain("[dr_av]", Of("1", "[oz_av]/16")),
+    plain("[scwt_av]", Of("100", "[lb_av]")),
+    plain("[lcwt_av]", Of("112", "[lb_av]")),
+    plain("[ston_av]", Of("20", "[scwt_av]")),
+    plain("[lton_av]", Of("20", "[lcwt_av]")),
+    plain("[stone_av]", Of("14", "[lb_av]")),
+    plain("[pwt_tr]", Of("24", "[gr]")),
+    plain("[oz_tr]", Of("20", "[pwt_tr]")),
+    plain("[lb_tr]", Of("12", "[oz_tr]")),
+    // force and power from these
+    plain("[lbf_av]", Of("1", "[lb_av].[g]")),
+    plain("[psi]", Of("1", "[lbf_av]/[in_i]2")),
+    plain("[HP]", Of("550", "[ft_i].[lbf_av]/s")),
+    // temperature
+    plain("[degR]", Of("5", "K/9")),
+    metric("Cel", Scale),
+    plain("[degF]", Scale),
+    // scales
+    plain("[pH]", Scale),
+    metric("B", Scale),
+    metric("Np", Scale),
+    // information
+    metric("bit", Of("1", "1")),
+    metric("By", Of("8", "bit")),
+    metric("Bd", Of("1", "/s")),
+    // arbitrary units
+    metric("[iU]", Base),
+    metric("[IU]", Of("1", "[iU]")),
+    plain("[arb'U]", Base),
+    plain("[USP'U]", Base),
+    plain("[CFU]", Base),
+    plain("[PFU]", Base),
+];

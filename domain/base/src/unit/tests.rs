@@ -1,6 +1,6 @@
-use super::table::{ATOMS, PREFIXES, UnitDefinition};
 use super::*;
 use crate::decimal::{DecimalError, Rounding};
+use crate::unit::parser::{ATOMS, PREFIXES, UnitDefinition};
 use num::BigInt;
 use num::rational::Ratio;
 use proptest::prelude::*;

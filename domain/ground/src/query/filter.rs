@@ -3,7 +3,7 @@
 use super::InvalidQueryError;
 use crate::axis::{Axis, AxisType};
 use crate::query::{WrittenValue, as_written, typed};
-use crate::row::ContentRow;
+use crate::record::ContentRow;
 use crate::value::TypedValue;
 use domain_base::text_form::to_nfc;
 use domain_base::wording::reword_pattern_error;

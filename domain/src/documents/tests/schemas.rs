@@ -1,4 +1,4 @@
-use domain_base::schema::json_schema;
+use domain_base::document::json_schema;
 use domain_ground::freshness::FreshnessPolicy;
 use domain_ground::ontology::Ontology;
 use domain_ground::pipeline::PipelineDefinition;

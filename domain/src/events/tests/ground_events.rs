@@ -1,5 +1,5 @@
 use super::*;
-use crate::documents::event::{DocumentEntry, DocumentRegistered};
+use crate::documents::{DocumentEntry, DocumentRegistered};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::EventKind;

@@ -1,8 +1,8 @@
 //! Reads an answer, or rejects it with a reason.
 
 use super::UnsupportedQuestionError;
-use super::locations::{AnswerMetadata, check_replay};
 use super::validate::ValidatedAdapter;
+use crate::adapter::validate::{AnswerMetadata, check_replay};
 use crate::oracle_call::AnswerFault;
 use crate::stored_state::CachedAnswer;
 use crate::verification_record::StatedValue;

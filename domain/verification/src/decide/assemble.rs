@@ -3,17 +3,19 @@
 
 use super::CombinedDecision;
 use crate::axis_settlement::{AxisSettlement, AxisStatus, ValueOrigin};
-use crate::collected_answers::{CollectedAnswers, MissingSource, MissingSourceReason, UsableAnswer};
 use crate::envelope::{
     AxisEvidence, AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, EnvelopeVerificationStatus,
     RetryAdvice, Reverification,
 };
 use crate::inputs::DecisionInputs;
-use crate::lock::oracle_id;
 use crate::oracle_call::{CallFailure, CallOutcome, OracleReply};
 use crate::reason::AxisReason;
 use crate::request::ValidatedClaim;
-use crate::statements::{AxisStatement, axis_ttl_s, counted_tier, ttl_s};
+use crate::statements::{
+    AxisStatement, CollectedAnswers, MissingSource, MissingSourceReason, UsableAnswer, axis_ttl_s,
+    counted_tier, ttl_s,
+};
+use crate::stored_state::oracle_id;
 use crate::verification_record::{OracleVerificationRecord, VerificationTier};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::moment::format_span;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::ground::testing::*;
-use domain_ground::row::ContentRow;
+use domain_ground::record::ContentRow;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 

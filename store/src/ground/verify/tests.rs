@@ -1,6 +1,6 @@
 use super::*;
 use crate::ground::testing::*;
-use domain_ground::upkeep::SourceCheck;
+use domain_ground::source_state::SourceCheck;
 use std::fs;
 use std::os::unix::fs::FileExt;
 

@@ -5,7 +5,7 @@ use crate::testing::model::{configured, lose_verdict};
 use crate::testing::{TestClock, TestServices, test_model_id, with_services};
 use actors_upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses, RequestCallPermit};
 use actors_verdict::rate_limiter::{CallLimitError, RequestFirstCall};
-use domain_base::application::ApplicationName;
+use domain_base::session_id::ApplicationName;
 use domain_upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthLevel};
 use domain_upstream::upstream_id::UpstreamId;
 

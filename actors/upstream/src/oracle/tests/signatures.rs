@@ -1,7 +1,7 @@
 //! Valid signatures, and each kind of invalid one.
 
 use super::*;
-use crate::oracle::verified::{SignedContent, verify};
+use crate::oracle::{SignedContent, verify};
 use domain_verification::adapter::{KeyMaterial, PublicKey, SignatureAlgorithm, SignaturePolicy};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};

@@ -5,7 +5,7 @@ use domain_base::text_form::to_nfc;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn ontology() -> Ontology {
     let axis = |(name, kind): (&str, &str)| {
@@ -112,4 +112,13 @@ fn damaged_row_or_unknown_axis_gives_no_content() {
     let mut older = ontology();
     older.axes.truncate(3);
     assert!(read(&row, &older).is_none());
+}
+
+#[test]
+fn source_record_ids_of_different_parts_differ() {
+    let parts: [&[&str]; 7] =
+        [&["a", "b"], &["a/b"], &["a%2Fb"], &["a", "", "b"], &["", "a", "b"], &["a", "b", ""], &["a\nb"]];
+    let ids: BTreeSet<_> = parts.iter().map(|parts| source_record_id(parts.iter().copied())).collect();
+    assert_eq!(ids.len(), parts.len(), "{ids:?}");
+    assert_eq!(source_record_id(["ABW", "1960"]), "ABW/1960");
 }
