@@ -257,7 +257,7 @@ impl RunningDaemon {
         tracing::info!("oracled is stopping");
         let Self {
             service,
-            servers: SocketServers { routes, control, review, threads: _threads },
+            servers: SocketServers { routes, control, review, threads },
             bound,
             checking,
             checkpoints,
@@ -319,6 +319,8 @@ impl RunningDaemon {
         if closed.await.is_err() {
             tracing::error!("could not close the log in time; acknowledged entries are on the disk");
         }
+        // before the actors: a request that was cut off gets no answer
+        threads.stop();
     }
 
     async fn reload(&self) {

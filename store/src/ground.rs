@@ -13,8 +13,7 @@ mod places;
 pub mod prune;
 pub mod query;
 pub mod rebuild;
-pub mod run_changes;
-mod run_pages;
+pub mod run_pages;
 pub mod staging;
 pub mod statement;
 #[cfg(test)]

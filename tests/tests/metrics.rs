@@ -116,7 +116,7 @@ async fn metrics_are_valid_openmetrics_and_count_requests() {
         ("oracled_verdicts_in_flight".into(), 0.0),
         ("oracled_connections".into(), 1.0),
         ("oracled_actor_restarts_total{actor=\"crosscheck\"}".into(), 0.0),
-        ("oracled_actor_messages_total{actor=\"crosscheck\"}".into(), 3.0),
+        ("oracled_actor_messages_total{actor=\"crosscheck\"}".into(), 4.0),
     ] {
         assert_eq!(samples.get(&sample), Some(&value), "{sample} in {samples:#?}");
     }

@@ -27,8 +27,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{env, fs, io, process, thread};
@@ -268,14 +268,19 @@ pub struct SocketLimits {
 pub struct ServingThreads {
     runtimes: Vec<Handle>,
     next: AtomicUsize,
-    /// When it is dropped, the threads end, and with them their tasks.
-    _running: Option<watch::Sender<()>>,
+    /// Ends the threads, if they were started.
+    stop: watch::Sender<()>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 impl ServingThreads {
     /// The current thread.
     pub fn current() -> Self {
-        Self { runtimes: vec![Handle::current()], next: AtomicUsize::new(0), _running: None }
+        Self::new(vec![Handle::current()], watch::channel(()).0, Vec::new())
+    }
+
+    fn new(runtimes: Vec<Handle>, stop: watch::Sender<()>, threads: Vec<thread::JoinHandle<()>>) -> Self {
+        Self { runtimes, next: AtomicUsize::new(0), stop, threads: Mutex::new(threads) }
     }
 
     /// Starts a thread for each processor.
@@ -283,7 +288,7 @@ impl ServingThreads {
     /// # Errors
     /// The system starts no thread.
     pub fn start() -> io::Result<Self> {
-        let (running, ended) = watch::channel(());
+        let (stop, ended) = watch::channel(());
         let start_thread = |_| {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             let (handle, mut ended) = (runtime.handle().clone(), ended.clone());
@@ -296,16 +301,27 @@ impl ServingThreads {
                     }
                 }
             };
-            thread::Builder::new().name("routes".into()).spawn(move || {
+            let thread = thread::Builder::new().name("routes".into()).spawn(move || {
                 runtime.block_on(run);
                 // a blocking task that is cut off must not keep the thread
                 runtime.shutdown_background();
             })?;
-            Ok(handle)
+            Ok((handle, thread))
         };
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let runtimes = (0..processors).map(start_thread).collect::<io::Result<_>>()?;
-        Ok(Self { runtimes, next: AtomicUsize::new(0), _running: Some(running) })
+        let started = (0..processors).map(start_thread).collect::<io::Result<Vec<_>>>()?;
+        let (runtimes, threads) = started.into_iter().unzip();
+        Ok(Self::new(runtimes, stop, threads))
+    }
+
+    /// Ends the threads that were started, and with them all requests, which get no answer.
+    pub fn stop(&self) {
+        self.stop.send_replace(());
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the routes panicked");
+            }
+        }
     }
 
     fn next(&self) -> &Handle {

@@ -2,7 +2,7 @@
 
 use super::check::CandidateCheck;
 use super::claims::{CandidateClaim, CandidateRange, split_claims};
-use super::fact_set::FactSet;
+use super::facts::FactSet;
 use super::facts::{FactSupport, SearchableFacts};
 use super::normalization::{OriginOffsets, normalize};
 use super::opposite_pairs::RequestedPairs;

@@ -7,8 +7,8 @@ mod read;
 
 use super::candidate::RuleContext;
 use super::contradiction::{negations, note_unknown, requested_pairs};
-use super::findings::{FullViolation, RuleError, RuleFindings, quoted};
 use super::result::{EvidenceFinding, EvidenceOutput};
+use super::result::{FullViolation, RuleError, RuleFindings, quoted};
 use domain_base::digest::Sha256Hex;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeReference, NodeIndex};

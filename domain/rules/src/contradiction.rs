@@ -3,10 +3,10 @@
 
 use super::candidate::RuleContext;
 use super::claims::{CandidateRange, sentence_around};
-use super::findings::{FullViolation, RuleFindings};
 use super::normalization::normalize;
 use super::opposite_pairs::{OppositePair, PAIRS, RequestedPairs};
 use super::result::{EvidenceFinding, EvidenceOutput};
+use super::result::{FullViolation, RuleFindings};
 use std::ops::Range;
 
 /// The requested pairs: those named by ids, in their order, then the check's own; with the places of their terms as

@@ -2,8 +2,7 @@
 //!
 //! [`evaluate`] applies rules to a [`CandidateText`] and reports the findings of each rule with their
 //! evidence. The same input gives the same bytes: rules do not sample, and do not guess meanings. Each family
-//! of rules has its own file. [`precision`] checks where claims come from, [`patterns`] checks required and
-//! forbidden text, [`contradiction`] and [`comparison`] check whether the text is consistent;
+//! of rules has its own file. [`precision`] checks where claims come from, and required and forbidden text, [`contradiction`] and [`comparison`] check whether the text is consistent;
 //! [`supported`] compares the parts of claims with those of facts.
 
 mod candidate;
@@ -12,14 +11,10 @@ mod claims;
 mod comparison;
 mod contradiction;
 pub mod event;
-mod fact_set;
 mod facts;
-mod findings;
 mod needles;
 mod normalization;
-mod number;
 mod opposite_pairs;
-mod patterns;
 mod plain_text;
 mod precision;
 pub mod problem;
@@ -31,14 +26,13 @@ mod supported;
 mod table;
 pub mod wire;
 pub mod wordlist;
-mod words;
 
 pub use candidate::{CandidatePart, CandidateText};
 pub use check::{
     CandidateCheck, CandidateExpectations, InvalidCheckError, RuleSettings, UNSUPPORTED_MAX,
     UnsupportedClaimLimit,
 };
-pub use fact_set::FactSet;
+pub use facts::FactSet;
 pub use registry::{RuleDefinition, RuleId, RuleIds, RuleInvariant};
 pub use result::{
     CandidateSpan, ClaimAspect, ClaimComparison, ComparisonResult, EvaluationMetrics, EvidenceFinding,
@@ -52,7 +46,8 @@ use crate::sourced::FactSource;
 use crate::wordlist::Wordlist;
 use candidate::RuleContext;
 use domain_base::digest::Sha256Hex;
-use findings::{RuleError, RuleFindings};
+use domain_ground::version_name::WordlistRef;
+use result::{RuleError, RuleFindings};
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -125,7 +120,61 @@ pub fn evaluate(
     };
     let candidate_sha256 = subject.candidate_sha256().clone();
     let digests = [Sha256Hex::of_json(&whole), candidate_sha256, facts.sha256().clone()];
-    RulesEvaluation::of(check, digests, subject.metrics(&results), results)
+    evaluation_of(check, digests, subject.metrics(&results), results)
+}
+
+/// The evaluation of `check` with the digests of its input, its candidate and its facts.
+fn evaluation_of(
+    check: &CandidateCheck,
+    [input_sha256, candidate_sha256, facts_sha256]: [Sha256Hex; 3],
+    metrics: EvaluationMetrics,
+    rules: Vec<RuleResult>,
+) -> RulesEvaluation {
+    #[derive(Serialize)]
+    struct UnsignedEvaluation<'a> {
+        candidate_sha256: &'a Sha256Hex,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        derive: bool,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        facts_from: &'a [FactSource],
+        facts_sha256: &'a Sha256Hex,
+        input_sha256: &'a Sha256Hex,
+        #[serde(skip_serializing_if = "TextLanguage::is_default")]
+        language: TextLanguage,
+        metrics: &'a EvaluationMetrics,
+        rules: &'a [RuleResult],
+        verdict: RuleVerdict,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        wordlist: Option<&'a WordlistRef>,
+    }
+    let CandidateCheck { facts_from, language, derive, .. } = check;
+    let verdict = RuleVerdict::combine(rules.iter().map(|rule| rule.verdict));
+    let wordlist = check.wordlist.as_ref().map(|list| list.document().reference());
+    let sha256 = Sha256Hex::of_json(&UnsignedEvaluation {
+        candidate_sha256: &candidate_sha256,
+        derive: *derive,
+        facts_from,
+        facts_sha256: &facts_sha256,
+        input_sha256: &input_sha256,
+        language: *language,
+        metrics: &metrics,
+        rules: &rules,
+        verdict,
+        wordlist: wordlist.as_ref(),
+    });
+    RulesEvaluation {
+        candidate_sha256,
+        derive: *derive,
+        facts_from: facts_from.clone(),
+        facts_sha256,
+        input_sha256,
+        language: *language,
+        metrics,
+        rules,
+        sha256,
+        verdict,
+        wordlist,
+    }
 }
 
 /// The result of `rule`, also if it fails or panics.
@@ -142,8 +191,8 @@ fn applied(rule: RuleId, subject: &RuleContext<'_>) -> RuleResult {
 fn apply(rule: RuleId, subject: &RuleContext<'_>, findings: &mut RuleFindings) -> Result<(), RuleError> {
     match rule {
         RuleId::Prec001 => precision::unsupported_claims(subject, findings),
-        RuleId::Prec002 => return patterns::must_find(subject, findings),
-        RuleId::Prec003 => return patterns::must_not_find(subject, findings),
+        RuleId::Prec002 => return precision::must_find(subject, findings),
+        RuleId::Prec003 => return precision::must_not_find(subject, findings),
         RuleId::Prec004 => precision::fact_sourcing(subject, findings),
         RuleId::Prec013 => return supported::supported_claims(subject, findings),
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),

@@ -1,7 +1,6 @@
 //! Statements of texts and of facts in the form in which RULE-PREC-013 compares them: parts with their subject, words,
 //! quantities, polarity and conditions.
 
-mod adverbial;
 mod derivation;
 mod fact_parts;
 mod form;
@@ -16,7 +15,6 @@ mod stem;
 mod tokens;
 mod unit;
 mod verb;
-mod vocabulary;
 
 pub(crate) use derivation::Derivation;
 pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};

@@ -9,8 +9,8 @@ mod tests;
 
 use crate::candidate::RuleContext;
 use crate::claims::CandidateRange;
-use crate::findings::{FullViolation, RuleError, RuleFindings};
 use crate::result::{ClaimComparison, EvidenceFinding, EvidenceOutput};
+use crate::result::{FullViolation, RuleError, RuleFindings};
 use crate::statements::{Derivation, EXAMINED_MAX, FactParts, Part, Sentence, read_text};
 
 use std::iter;

@@ -2,7 +2,6 @@
 
 pub(crate) mod erasure;
 pub(crate) mod log;
-pub(crate) mod log_state;
 pub(crate) mod logged_rows;
 pub(crate) mod mirror;
 pub(crate) mod removal;

@@ -2,6 +2,7 @@
 
 use crate::audit::log::{self, LogTip, RecordCallers};
 use crate::audit::mirror::{LogMirror, MirrorFault, MirrorSnapshot};
+use crate::audit::segment_log::{LogState, SegmentLog};
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
 use crate::base::meta;
 use crate::base::row_write::{RowExpectation, RowName, RowWrite};
@@ -10,7 +11,6 @@ use crate::journal::check::{check_database, check_segments};
 use crate::journal::opening::{OpenedDatabase, continue_with_database, open_database, open_segments};
 use crate::journal::salvage::continue_with_salvage;
 use crate::journal::staged::StagedGroup;
-use crate::journal::state_files::StateFiles;
 use crate::journal::upgrade::upgrade;
 use crate::segments::Segments;
 use domain_audit::event::LostRow;
@@ -18,9 +18,12 @@ use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
+use store_base::disk::FreeSpace;
 use store_base::error::StoreError;
 
 /// The size of an ordinary group, in bytes. While there is space for one, the journal accepts writes.
@@ -352,11 +355,9 @@ pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod erasure;
 pub(crate) mod healing;
-mod new_database;
 pub(crate) mod opening;
 mod salvage;
 pub(crate) mod staged;
-pub(crate) mod state_files;
 mod upgrade;
 
 impl Journal {
@@ -664,3 +665,59 @@ impl Journal {
 pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// The files that rows name, in folders of their own. The journal tells them what it commits; it does not know what they hold.
+pub trait StateFiles: Debug + Send + Sync + 'static {
+    /// The first file in the state directory `dir` that belongs to an earlier store; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Io` if a folder cannot be read.
+    fn find_existing(dir: &Path) -> Result<Option<PathBuf>, StoreError>
+    where
+        Self: Sized;
+
+    /// Opens the folders, and removes incomplete files of an earlier process. `free` is the free space of their disk.
+    ///
+    /// # Errors
+    /// `Io` if the folders cannot be created or emptied.
+    fn open(options: &StoreOptions, free: &FreeSpace) -> Result<Self, StoreError>
+    where
+        Self: Sized;
+
+    /// Removes the files that no row names, since a kill has interrupted the work that made them. The tables must have the rows
+    /// that `expected` counts.
+    ///
+    /// # Errors
+    /// `Short` if rows are missing, or if this store did not make a file. No file is removed then.
+    fn remove_unnamed(&self, tables: &TableReader, expected: &StoreCounts) -> Result<(), StoreError>;
+
+    /// Closes the files that readers have opened by the rows that `writes` change. While the lock exists, no reader opens one: a
+    /// reader that already sees the changed rows must not get the earlier files. `None` if no such row is changed.
+    fn lock_views<'f>(&'f self, writes: &mut dyn Iterator<Item = &RowWrite>) -> Option<Box<dyn Debug + 'f>>;
+
+    /// Closes all files that readers have opened.
+    fn forget_views(&self);
+
+    /// Notes that `writes` are committed: they name files.
+    fn note_committed(&self, writes: &mut dyn Iterator<Item = &RowWrite>);
+
+    /// The folder of temporary files, which [`Self::open`] empties.
+    fn work_dir(&self) -> PathBuf;
+
+    /// Links the files that rows name into the state directory `dir`.
+    ///
+    /// # Errors
+    /// The rows cannot be read, or `Io` if a file cannot be linked.
+    fn link_to(&self, tables: &TableReader, dir: &Path) -> Result<(), StoreError>;
+
+    /// Reads the whole log of a copy of the state directory, passes its end to `check_end`, and then compares the files of the copy
+    /// with the rows in the log.
+    ///
+    /// # Errors
+    /// The log is damaged, the error of `check_end`, or `SourceFile` if a file is missing or differs.
+    fn verify_copy(
+        &self,
+        log: &SegmentLog,
+        check_end: &dyn Fn(&LogState) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
+}

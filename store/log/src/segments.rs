@@ -9,7 +9,7 @@ mod group;
 mod reading;
 mod snapshot;
 
-use crate::base::random::random_bytes;
+use crate::base::meta::random_bytes;
 use crate::base::row_batch::RowBatch;
 use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};

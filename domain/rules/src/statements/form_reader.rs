@@ -1,9 +1,9 @@
 //! Reads the form of a part from its tokens.
 
-use super::adverbial::{DEFINITE, OF_TIME, calendar_length, is_day};
 use super::form::{Form, Item, OF, PlacedQuantity, TIME};
 use super::language::{LanguageTables, WordClass};
 use super::quantity::Quantity;
+use super::tokens::{DEFINITE, OF_TIME, calendar_length, is_day};
 use super::tokens::{Token, TokenKind, Voice, Word, without_limits};
 use super::verb::split_auxiliaries;
 

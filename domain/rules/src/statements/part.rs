@@ -1,9 +1,9 @@
 //! Reads a part of a sentence that can be true or false by itself.
 
-use super::adverbial::{calendar_length, is_like_preposition};
 use super::form::Form;
 use super::language::{LanguageTables, Tense, WordClass};
 use super::tokens::{Token, TokenKind, Voice, without_limits};
+use super::tokens::{calendar_length, is_like_preposition};
 use super::verb::{is_finite, is_introduction, is_sure_verb, tense, verb_at, verb_word_at, voice};
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! Reads a sentence: its conditions and attributions, and its parts.
 
-use super::adverbial::DEFINITE;
 use super::language::{LanguageTables, WordClass};
 use super::listed_words::replace_listed;
 use super::part::{Frame, Part, PartReader, Subject};
+use super::tokens::DEFINITE;
 use super::tokens::{TOKENS_MAX, Token, TokenKind, tokens};
 use super::verb::{is_introduction, noun_end, put_subject_first, verb_at};
 use std::borrow::Cow;

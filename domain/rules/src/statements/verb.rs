@@ -1,8 +1,8 @@
 //! The verb of a part: its place, its voice and its tense.
 
-use super::adverbial::{calendar_length, is_like_preposition};
 use super::language::{LanguageTables, Tense, WordClass};
 use super::tokens::{Token, TokenKind, Voice};
+use super::tokens::{calendar_length, is_like_preposition};
 use std::ops::Range;
 
 /// The index of the verb: an auxiliary or a known verb, or a word with the ending of a past form after another word; without

@@ -164,7 +164,7 @@ proptest! {
         }
         let rest: Vec<_> = archived.iter().flatten().collect();
         remove(&dir, &rest);
-        let marks = |name: &std::ffi::OsStr| is_unfinished(Path::new(name));
+        let marks = |name: &OsStr| is_unfinished(Path::new(name));
         let left = fs::read_dir(dir.path()).expect("readable").map(|entry| entry.expect("an entry").file_name());
         prop_assert_eq!(left.filter(|name| !marks(name)).count(), 0, "no chunk outlives its last payload");
     }

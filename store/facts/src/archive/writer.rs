@@ -3,7 +3,7 @@
 use super::file::{ArchiveFile, ChunkTable, ListedChunk, UNFINISHED, create_unfinished, seal};
 use super::path;
 use super::reader::{ArchivedPayload, OtherFiles};
-use super::removal::remove_payloads;
+use super::remove_payloads;
 use crate::archive::{CHUNK_MAX_BYTES, ChunkDigest, digest, first_chunk};
 use crate::file_end::FileOwner;
 use domain_base::digest::{Sha256Hex, Sha256Stream};

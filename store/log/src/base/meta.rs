@@ -2,7 +2,6 @@
 
 use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader};
-use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::key;
 use crate::base::schema::{self, schema};
@@ -171,4 +170,15 @@ pub(crate) fn read(engine: &StoreEngine) -> Result<Option<(StoreCounts, LogTree)
         return Err(corrupt("the Merkle tree of its log has another number of entries"));
     }
     Ok(Some((counts, tree)))
+}
+
+/// Random bytes.
+///
+/// # Errors
+/// `Unavailable` if the system has none.
+pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| StoreError::Unavailable { cause: format!("no random numbers: {error}") })?;
+    Ok(bytes)
 }

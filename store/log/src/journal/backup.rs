@@ -6,7 +6,7 @@
 //! [`StoreBackup::verify`] reads every byte of it.
 
 use super::Journal;
-use super::state_files::StateFiles;
+use super::StateFiles;
 use crate::audit::segment_log::SegmentLog;
 use crate::base::engine::remove_dir;
 use crate::base::watermark::{WATERMARK_FILE, Watermark};

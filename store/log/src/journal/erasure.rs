@@ -5,8 +5,8 @@
 //! commit in between.
 
 use super::Journal;
-use super::new_database::create_database;
 use super::opening::apply_groups;
+use super::opening::create_database;
 use crate::audit::erasure::DataEraser;
 use crate::audit::mirror::MirrorSnapshot;
 use crate::audit::mirror::erasure::{MirrorCopy, erase_from_renamed};

@@ -4,7 +4,7 @@
 //! Every entry must be found. Its line names the rows that were set with it, with their digests. A row that no copy has with its digest
 //! is lost: an empty row takes its place, which is no JSON, and [`LOST`] has its name. It is no longer lost when it is set again.
 
-use super::new_database::{adopt_database, create_database, index_and_count};
+use super::opening::{adopt_database, create_database, index_and_count};
 use super::opening::{begin_segments, or_damage};
 use crate::audit::log::{self, LogQuery, put_line};
 use crate::audit::logged_rows::RecoveryMembers;

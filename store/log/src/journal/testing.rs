@@ -1,8 +1,8 @@
 //! A store without files beside the segments and the database, for tests.
 
 use super::Journal;
-use super::state_files::StateFiles;
-use crate::audit::log_state::LogState;
+use super::StateFiles;
+use crate::audit::segment_log::LogState;
 use crate::audit::segment_log::SegmentLog;
 use crate::base::engine::{StoreOptions, TableReader};
 use crate::base::row_write::RowWrite;

@@ -5,7 +5,7 @@ use crate::base::log_hashes::TILES;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowExpectation, RowName, RowWrite};
 use crate::base::rows::{self, stored_in};
-use crate::base::snapshot::snapshot_in;
+use crate::base::watermark::snapshot_in;
 use crate::journal::REPAIR_PAUSE_CALLS;
 use crate::journal::opening::RESTORING_FILE;
 use crate::journal::testing::open_with;
@@ -1700,7 +1700,7 @@ fn log_pages_of_long_entries_are_complete_for_every_query() {
 
 /// The path of sled's snapshot in the store in `dir`.
 fn snapshot(dir: &Path) -> PathBuf {
-    let found = crate::base::snapshot::snapshots(&dir.join("store")).expect("the read succeeds").pop();
+    let found = crate::base::watermark::snapshots(&dir.join("store")).expect("the read succeeds").pop();
     found.expect("a value is present")
 }
 

@@ -5,15 +5,15 @@
 
 use super::Journal;
 use super::healing::write_snapshot;
-use super::new_database::{adopt_database, create_database, index_and_count};
 use super::opening::{START_EARLIER, apply_groups};
+use super::opening::{adopt_database, create_database, index_and_count};
 use crate::audit::log::{BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG, LogQuery};
+use crate::base::bundle::upgrade_stored;
 use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader, remove_dir};
 use crate::base::log_hashes::TILES;
 use crate::base::meta::{self, META};
 use crate::base::row_batch::RowBatch;
-use crate::base::row_upgrades::upgrade_stored;
 use crate::base::rows::{self, LOST, stored_tables, tables_in};
 use crate::base::schema::{self, schema};
 use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};

@@ -14,7 +14,7 @@ fn cut(payload: &[u8]) -> Vec<&[u8]> {
 fn inserted_bytes_change_few_chunks() {
     let mut rng = fastrand::Rng::with_seed(7);
     let mut payload: Vec<u8> = std::iter::repeat_with(|| rng.u8(..)).take(2 << 20).collect();
-    let before: std::collections::HashSet<_> = cut(&payload).into_iter().map(digest).collect();
+    let before: HashSet<_> = cut(&payload).into_iter().map(digest).collect();
     assert!(before.len() > 60, "{} chunks", before.len());
     payload.splice(1000..1000, *b"a row");
     payload.splice(1_500_000..1_500_000, *b"another row");

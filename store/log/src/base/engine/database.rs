@@ -2,7 +2,7 @@
 
 use super::{DATABASE_DIR, DATABASE_FILE, SETTINGS_FILE, StoreOptions};
 use crate::base::database_error::{catch_panic, database_error};
-use crate::base::snapshot::{SnapshotId, snapshot_in};
+use crate::base::watermark::{SnapshotId, snapshot_in};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 use super::*;
 use crate::audit::log::LogLine;
 use crate::base::row_write::RowWrite;
-use crate::base::snapshot::SnapshotId;
+use crate::base::watermark::SnapshotId;
 use crate::journal::JournalRecord;
 use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
 use crate::{RemovableEntries, TableReader};
