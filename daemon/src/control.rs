@@ -38,7 +38,7 @@ use domain_verdict::prompt::TemplateName;
 use domain_verdict::session::SessionRecord;
 use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
-use oracled_domain::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
+use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_store::{Store, StoreError};
 use std::process;
 use std::sync::atomic::Ordering;
@@ -281,6 +281,7 @@ pub async fn read_status(
         lost_rows: journal.lost_rows,
         model: describe_model(&service, &start.config),
         prompt: describe_prompts(&service, &start.config),
+        generation: generation_readiness(&service, &start.config),
         mail: start.config.mail.describe(),
         mails: webhooks.map(|webhooks| journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks)),
         webhooks,
@@ -311,6 +312,28 @@ fn read_held_runs(store: &Store) -> Result<Vec<HeldRun>, StoreError> {
 fn report_of(WitnessStatus { name, cosigned, failure }: WitnessStatus) -> WitnessReport {
     let (cosigned_entries, cosigned_at) = cosigned.unzip();
     WitnessReport { name, cosigned_entries, cosigned_at, failure }
+}
+
+fn generation_readiness(service: &DaemonService, config: &DaemonConfig) -> GenerationReadiness {
+    let DaemonConfig { model, models: further, .. } = config;
+    let has_model =
+        model_entries(config).iter().any(|model| service.system.models.contains(&model.oracle_id));
+    let prompts = config.prompt_template.templates(&config.applications);
+    match () {
+        () if has_model => {
+            let is_missing = |name: &TemplateName| find_prompt_template(&service.system.store, name).is_err();
+            if prompts.iter().any(|(_, name)| is_missing(name)) {
+                GenerationReadiness::NoPrompt
+            } else {
+                GenerationReadiness::Ready
+            }
+        }
+        () if model.provider == ModelProvider::None => GenerationReadiness::NotWanted,
+        () if *model == ModelSection::default() && further.is_empty() => {
+            GenerationReadiness::DefaultWithoutKey
+        }
+        () => GenerationReadiness::NoKey,
+    }
 }
 
 fn describe_model(service: &DaemonService, config: &DaemonConfig) -> String {

@@ -11,6 +11,22 @@ use domain_verdict::divergence::RegenVariance;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// Whether verdicts can be generated, and what is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GenerationReadiness {
+    /// A model and a prompt are there.
+    Ready,
+    /// The configuration wants no model.
+    NotWanted,
+    /// The configuration names no model, and the default one has no key.
+    DefaultWithoutKey,
+    /// The configured model has no key.
+    NoKey,
+    /// No prompt template is found, so orders wait.
+    NoPrompt,
+}
+
 /// The state of the daemon.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct StatusReport {
@@ -54,6 +70,8 @@ pub struct StatusReport {
     pub model: String,
     /// The version of the prompt template that prompts are built from; or why there is none.
     pub prompt: String,
+    /// Whether verdicts can be generated.
+    pub generation: GenerationReadiness,
     /// The mail transport.
     pub mail: String,
     /// Mails in the outbox, dead letters among them; null if they cannot be read.

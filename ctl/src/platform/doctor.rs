@@ -15,7 +15,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Gid, Group, geteuid};
-use oracled_domain::status::{HeldRun, StatusReport};
+use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::Metadata;
@@ -477,21 +477,22 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
 
 fn check_model(status: &StatusReport) -> CheckResult {
     let value = format!("model: {}; prompt: {}", status.model, status.prompt);
-    if status.model.ends_with("so no verdicts are generated") {
-        let remedy = "set `model.api_key_file` or systemd's credential, and restart the daemon";
-        return CheckResult::fault("model", value, remedy);
+    match status.generation {
+        GenerationReadiness::NoKey => {
+            let remedy = "set `model.api_key_file` or systemd's credential, and restart the daemon";
+            CheckResult::fault("model", value, remedy)
+        }
+        GenerationReadiness::DefaultWithoutKey => {
+            let remedy = "for generated verdicts, set `model.api_key_file` or systemd's credential, and restart the daemon; \
+                          otherwise set `model.provider = \"none\"`";
+            CheckResult::warning("model", value, remedy)
+        }
+        GenerationReadiness::NoPrompt => {
+            let remedy = "register the template with `oraclectl apply`, or correct `prompt_template`";
+            CheckResult::fault("model", value, remedy)
+        }
+        GenerationReadiness::Ready | GenerationReadiness::NotWanted => CheckResult::pass("model", value),
     }
-    if status.model.starts_with("none:") && status.model.contains("it has no key") {
-        let remedy = "for generated verdicts, set `model.api_key_file` or systemd's credential, and restart the daemon; \
-                      otherwise set `model.provider = \"none\"`";
-        return CheckResult::warning("model", value, remedy);
-    }
-    // a daemon without a model needs no prompt
-    if !status.model.starts_with("none:") && status.prompt.contains("none, so orders wait") {
-        let remedy = "register the template with `oraclectl apply`, or correct `prompt_template`";
-        return CheckResult::fault("model", value, remedy);
-    }
-    CheckResult::pass("model", value)
 }
 
 fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {

@@ -2,8 +2,9 @@
 
 use super::normalization::normalize;
 use super::registry::{RuleCheckType, RuleId};
+use crate::result::TextLanguage;
 use crate::sourced::{FactSource, FactsFrom};
-use crate::statements::{LanguageTables, TextLanguage};
+use crate::statements::LanguageTables;
 use crate::wordlist::{CompiledWordlist, WordlistError};
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::is_blank;

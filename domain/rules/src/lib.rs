@@ -37,10 +37,10 @@ pub use registry::{RuleDefinition, RuleId, RuleIds, RuleInvariant};
 pub use result::{
     CandidateSpan, ClaimAspect, ClaimComparison, ComparisonResult, EvaluationMetrics, EvidenceFinding,
     EvidenceInput, EvidenceOutput, RuleEvidence, RuleResult, RuleVerdict, RuleViolation, RulesEvaluation,
-    SupportDirection,
+    SupportDirection, TextLanguage,
 };
 
-pub use statements::{ReservedUse, TextLanguage};
+pub use statements::ReservedUse;
 
 use crate::sourced::FactSource;
 use crate::wordlist::Wordlist;

@@ -3,12 +3,44 @@
 
 use super::registry::{RuleId, RuleInvariant};
 use crate::sourced::FactSource;
-use crate::statements::TextLanguage;
 use domain_base::digest::Sha256Hex;
 use domain_ground::version_name::WordlistRef;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
+
+/// The language of a text and its facts.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum TextLanguage {
+    /// English.
+    #[default]
+    En,
+    /// German.
+    De,
+}
+
+impl TextLanguage {
+    /// Whether it is the default.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// The verdict of one rule, or of all rules together.
 #[derive(

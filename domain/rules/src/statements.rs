@@ -19,7 +19,6 @@ mod verb;
 pub(crate) use derivation::Derivation;
 pub(crate) use fact_parts::{EXAMINED_MAX, FactParts};
 pub(crate) use language::LanguageTables;
-pub use language::TextLanguage;
 pub(crate) use layout::read_text;
 pub use listed_words::ReservedUse;
 pub(crate) use listed_words::{is_read_after_number, read_entry, read_unit};

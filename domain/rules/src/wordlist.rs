@@ -4,9 +4,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::statements::{
-    LanguageTables, ReservedUse, TextLanguage, is_read_after_number, read_entry, read_unit,
-};
+use crate::result::TextLanguage;
+use crate::statements::{LanguageTables, ReservedUse, is_read_after_number, read_entry, read_unit};
 use domain_base::decimal::{Decimal, DecimalText};
 use domain_base::digest::Sha256Hex;
 use domain_base::document::{Document, DocumentVersions};

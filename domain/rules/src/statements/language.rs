@@ -2,36 +2,11 @@
 //! inflection of its other words.
 
 use super::stem;
+use crate::result::TextLanguage;
 use domain_base::decimal::Decimal;
-use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::LazyLock;
-
-/// The language of a text and its facts.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    Default,
-    PartialEq,
-    Eq,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-    utoipa::ToSchema,
-)]
-#[serde(rename_all = "lowercase")]
-#[strum(serialize_all = "lowercase")]
-pub enum TextLanguage {
-    /// English.
-    #[default]
-    En,
-    /// German.
-    De,
-}
 
 impl TextLanguage {
     pub(crate) fn tables(self) -> &'static LanguageTables {
@@ -39,12 +14,6 @@ impl TextLanguage {
             Self::En => &ENGLISH,
             Self::De => &GERMAN,
         }
-    }
-
-    /// Whether it is the default.
-    #[must_use]
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

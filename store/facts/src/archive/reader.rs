@@ -87,7 +87,12 @@ impl ArchivedPayload {
             let found = found.and_then(|(file, chunk)| Some((file, chunk, file.chunk(chunk)?)));
             let Some((file, chunk, stored)) = found else {
                 let fault = files.and_then(|files| files.fault.as_ref());
-                let why = fault.map_or_else(|| "it is not in its file".to_owned(), ToString::to_string);
+                let why = match fault {
+                    // the error itself has the remedy
+                    Some(StoreError::SourceFile { path, fault, .. }) => format!("{} {fault}", path.display()),
+                    Some(other) => other.to_string(),
+                    None => "it is not in its file".to_owned(),
+                };
                 return Err(own.file.damage_error_at(0, &format!("a chunk of it is missing: {why}")));
             };
             end += u64::from(stored.len_bytes);
