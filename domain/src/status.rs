@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationReadiness {
-    /// A model and a prompt are there.
+    /// A model and a prompt exist.
     Ready,
-    /// The configuration wants no model.
+    /// The configuration turns models off.
     NotWanted,
     /// The configuration names no model, and the default one has no key.
     DefaultWithoutKey,

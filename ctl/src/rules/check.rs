@@ -100,7 +100,7 @@ pub(crate) fn show_verdict_evaluation(out: &mut dyn Write, evaluation: &Value) -
     show(out, &evaluated, &sourced, CheckedText::default(), OutputStyle::for_stdout())
 }
 
-/// What was checked, if it is at hand.
+/// The checked text and its facts, as far as they are known.
 #[derive(Debug, Default, Clone, Copy)]
 struct CheckedText<'t> {
     text: &'t str,

@@ -66,7 +66,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
     Ok(())
 }
 
-/// The highest share of the busiest thread: two processors then serve 1.7 times as much as one.
+/// The highest share of the busiest thread: two processors then serve 1.7 times the rate of one.
 const BUSIEST_AIM: f64 = 0.59;
 
 /// The row of the share of the busiest thread in the processor time of a request.

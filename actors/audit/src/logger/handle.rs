@@ -242,7 +242,7 @@ impl LoggerHandle {
             let due = sleep(GROUP_WAIT);
             tokio::pin!(due);
             while !is_complete(&group) && !is_due {
-                // entries wake no one until then
+                // until then, entries wake no thread
                 tokio::select! {
                     () = urgent.notified() => {}
                     () = &mut due => is_due = true,

@@ -131,7 +131,7 @@ impl<'p> Calculation<'p> {
         {
             return None;
         }
-        // what two have run together need not add up
+        // "ran 5 km together" is no sum
         let is_added = |item: &Item| matches!(item, Item::Verb(verb) if matches!(&*verb.text, "cost" | "costs" | "kosten" | "kostet" | "weigh" | "weighs" | "wiegen" | "wiegt"));
         if !form.verb.iter().any(is_added) {
             return None;

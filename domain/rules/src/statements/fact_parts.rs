@@ -205,7 +205,7 @@ fn compare(part: &Part, fact: &Part) -> Vec<ClaimComparison> {
     }
     let text = |frames: &[Frame]| frames.iter().map(|frame| &*frame.shown).collect::<Vec<_>>().join("; ");
     if !part.frames.is_empty() || !fact.frames.is_empty() {
-        // "It is open, and it is free only if you pay" says nothing of when it is open
+        // a condition at the end need not hold for the parts before it
         let is_equal = !fact.is_freely_framed && part.frames == fact.frames
             || part.is_freely_framed && fact.frames.is_empty();
         note(ClaimAspect::Condition, text(&part.frames), text(&fact.frames), ComparisonResult::of(is_equal));
