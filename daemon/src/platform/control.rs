@@ -17,6 +17,7 @@ use domain_base::problem::{INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST};
 use domain_base::service::{ActorReport, DrainRequest, DrainResponse, LogLevel};
 use domain_base::session_id::ApplicationName;
 use domain_base::text_form::is_blank;
+#[cfg(debug_assertions)]
 use hyper::StatusCode;
 use hyper::http::request::Parts;
 use nix::unistd::{Uid, User};
