@@ -18,7 +18,7 @@ const PORT: &str = "5432";
 const READY: &[u8] = b"Z\0\0\0\x05I";
 /// The beginning of the answer to an insertion: its parameters are bound.
 const BOUND: &str = "2";
-/// The length of the field that a list of arguments has in place of formats: all are text.
+/// A list of no formats: all arguments, or all results, are text.
 const ALL_TEXT: [u8; 2] = [0, 0];
 
 /// A running server.

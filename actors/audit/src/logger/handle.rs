@@ -247,10 +247,14 @@ impl LoggerHandle {
                     () = urgent.notified() => {}
                     () = &mut due => is_due = true,
                 }
-                while !is_complete(&group)
+                while group.len() < GROUP_MAX
                     && let Ok(queued) = waiting.try_recv()
                 {
+                    let is_flush = matches!(queued, EntryQueueMessage::Flush(_));
                     group.push(queued);
+                    if is_flush {
+                        break;
+                    }
                 }
             }
             self.write_group(mem::take(&mut group)).await;

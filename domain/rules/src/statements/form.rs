@@ -27,14 +27,9 @@ impl PlacedQuantity {
         // "the 2020 lamps" are no 2,020 lamps
         let is_grouped =
             |written: &str| written.contains([',', '.', '\u{a0}', '\u{2009}', '\u{202f}', '\'', '’']);
-        let is_other_year =
-            self.quantity.as_year().is_some() && is_grouped(&self.written) != is_grouped(&fact.written);
-        let is_other_years =
-            self.quantity.as_years().is_some() && is_grouped(&self.written) != is_grouped(&fact.written);
-        let fits = self.bound == fact.bound
-            && (self.is_about || !fact.is_about)
-            && !is_other_year
-            && !is_other_years;
+        let can_be_year = self.quantity.as_year().is_some() || self.quantity.as_years().is_some();
+        let is_other = can_be_year && is_grouped(&self.written) != is_grouped(&fact.written);
+        let fits = self.bound == fact.bound && (self.is_about || !fact.is_about) && !is_other;
         match self.quantity.compare(&fact.quantity, self.is_about) {
             QuantityMatch::Equal if fits => Some(ComparisonResult::Equal),
             QuantityMatch::Rounded if fits => Some(ComparisonResult::Rounded),

@@ -479,14 +479,14 @@ impl StoreEngine {
 
     /// Makes the entries and the rows of `counts` visible to readers.
     pub(crate) fn set_committed(&self, counts: &StoreCounts) {
-        self.counts.write().unwrap_or_else(PoisonError::into_inner).clone_from(&Some(counts.clone()));
+        *self.counts.write().unwrap_or_else(PoisonError::into_inner) = Some(counts.clone());
         self.set_durable_seq(counts.entries);
     }
 
     /// Whether a table has no durable row, so that its rows need not be looked up.
     pub(crate) fn is_empty_table(&self, table: &Table) -> bool {
         let counts = self.counts.read().unwrap_or_else(PoisonError::into_inner);
-        table.bundle.is_none() && counts.as_ref().is_some_and(|counts| counts.of(table.name) == 0)
+        counts.as_ref().is_some_and(|counts| counts.is_empty(table.name))
     }
 
     /// Makes all entries up to `seq` visible to readers.

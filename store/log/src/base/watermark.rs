@@ -56,6 +56,11 @@ impl StoreCounts {
         self.rows.get(table).copied().unwrap_or_default()
     }
 
+    /// Whether `table`, a table of the database, has no row. Bundles are counted by the tables in them, so theirs is unknown.
+    pub(crate) fn is_empty(&self, table: &str) -> bool {
+        self.of(table) == 0 && tables::table(table).is_some_and(|table| table.bundle.is_none())
+    }
+
     /// Adds `change` to the number of rows of a table or an index.
     pub(crate) fn change(&mut self, table: &'static str, change: i64) {
         debug_assert!(Self::tables().any(|known| known == table), "{table} is in the tables of its feature");

@@ -16,7 +16,6 @@ use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_base::row::{IndexEntry, SumWrite, Table};
 use domain_base::session_id::SessionId;
-use oracled_domain::tables;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -316,7 +315,7 @@ impl<'a> StagedGroup<'a> {
             return Ok(*staged);
         }
         // the counts have the rows staged so far, too
-        if self.counts.of(table) == 0 && tables::table(table).is_some_and(|table| table.bundle.is_none()) {
+        if self.counts.is_empty(table) {
             return Ok(None);
         }
         self.engine.with(|db| rows::head(db, self.engine.dir(), table, name.as_bytes()))
