@@ -326,7 +326,7 @@ impl TestSystem {
     pub(crate) async fn restarted(self, outside: TestServices) -> Self {
         self.system.log.close().await;
         let again = self.dir.join("again");
-        for dir in ["", "segments", "store", "store/blobs", "ground/facts", "ground/raw"] {
+        for dir in ["", "segments", "segments.copy", "store", "store/blobs", "ground/facts", "ground/raw"] {
             let (from, to) = (self.dir.join(dir), again.join(dir));
             fs::create_dir_all(&to).expect("the directory is created");
             let entries = fs::read_dir(from).into_iter().flatten().map(|entry| entry.expect("an entry"));

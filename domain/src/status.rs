@@ -62,7 +62,7 @@ pub struct StatusReport {
     pub fallback_entries: u64,
     /// The reason why `oracle_log.jsonl` lacks entries of the log.
     pub mirror_lag: Option<String>,
-    /// The damage of the segments that was found, and that the daemon repairs from the database.
+    /// The damage of the segments that was found, and that the daemon repairs from their copies.
     pub segment_damage: Option<String>,
     /// The rows that every copy has lost, since a segment and the database were damaged. A read of one fails with `record_damaged`.
     pub lost_rows: Vec<LostRow>,

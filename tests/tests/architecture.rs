@@ -1,5 +1,6 @@
 //! Architecture rules that a program can check, each with its reason.
 
+use oracled_tests::program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -167,6 +168,15 @@ fn sled_is_named_only_by_the_crate_of_the_log() {
         }
         assert!(!read(&root().join(folder).join("Cargo.toml")).contains("sled"), "{folder} depends on sled");
     }
+}
+
+/// The random numbers of a store come from the operating system only. The unit tests of the log have a generator with a seed, and check
+/// that a program with it has this text.
+#[test]
+fn daemon_has_no_generator_with_a_seed() {
+    let daemon = fs::read(program("oracled")).expect("the program was built");
+    let text = b"the random numbers of a store come from a seed";
+    assert!(memchr::memmem::find(&daemon, text).is_none());
 }
 
 /// Decisions are the same in the daemon, offline and in a test, because they have no side effects.

@@ -381,6 +381,8 @@ async fn row_that_no_copy_has_is_reported_and_everything_else_is_served() {
     let at =
         content.windows(12).position(|bytes| bytes == b"verdicts/cs_").expect("an entry names a verdict");
     flip_bit(&segment, at as u64);
+    let copy = active_segment(&world).replace("segments/", "segments.copy/");
+    flip_bit(&world.state().join(copy), at as u64);
 
     // the first entry that names a verdict is that of cs_0
     let check = async |daemon: &DaemonProcess<'_>| {

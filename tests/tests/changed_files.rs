@@ -228,7 +228,8 @@ fn is_mirror(name: &str) -> bool {
 
 /// Whether a file is recreated from others, so that its content is not verified.
 fn is_derived(name: &str) -> bool {
-    name.starts_with("store/") || ["checks.json", "segments/spare", "space_reserve"].contains(&name)
+    ["store/", "segments.copy/"].iter().any(|folder| name.starts_with(folder))
+        || ["checks.json", "segments/spare", "space_reserve"].contains(&name)
 }
 
 /// The kind of a file: its folder, and its name without digits of hashes and numbers.

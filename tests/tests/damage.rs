@@ -243,7 +243,7 @@ use ExpectedStart::{Refuses, Serves, ServesOrRefuses};
 type TamperFn = fn(&DaemonWorld, &DaemonWorld);
 
 /// The cases: name, change and expected result.
-const TAMPERED: [(&str, TamperFn, ExpectedStart); 26] = [
+const TAMPERED: [(&str, TamperFn, ExpectedStart); 29] = [
     ("nothing", |_, _| {}, Serves),
     ("no database", |now, _| remove(now, "store/db"), Serves),
     ("an empty database", |now, _| write(now, "store/db", ""), Serves),
@@ -286,15 +286,21 @@ const TAMPERED: [(&str, TamperFn, ExpectedStart); 26] = [
             remove(now, "store");
             copy_dir(&before.state().join("store"), &now.state().join("store"));
         },
-        Refuses("its head is damaged"),
+        Serves,
     ),
     (
-        "an empty segment and no store",
+        "an empty segment with an empty copy",
         |now, _| {
             write(now, &last_segment(now), "");
-            remove(now, "store");
+            write(now, &last_segment(now).replace("segments/", "segments.copy/"), "");
         },
         Refuses("its head is damaged"),
+    ),
+    ("no copies of segments", |now, _| remove(now, "segments.copy"), Serves),
+    (
+        "an empty copy",
+        |now, _| write(now, &last_segment(now).replace("segments/", "segments.copy/"), ""),
+        Serves,
     ),
     (
         "an older store and its mark",
@@ -314,6 +320,13 @@ const TAMPERED: [(&str, TamperFn, ExpectedStart); 26] = [
         |now, _| {
             remove(now, "watermark");
             remove(now, "segments");
+        },
+        Serves,
+    ),
+    (
+        "no mark, no segments and no copies",
+        |now, _| {
+            ["watermark", "segments", "segments.copy"].iter().for_each(|part| remove(now, part));
         },
         Refuses("its segments are missing"),
     ),

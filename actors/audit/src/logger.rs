@@ -552,18 +552,18 @@ impl LoggerHandle {
     }
 }
 
-/// Begins to write damaged segments again from the database.
+/// Begins to write damaged segments again from their copies.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<SegmentHealing, StoreError>")]
 struct BeginHealing;
 
-/// Replaces the segments, which had this damage, by those of a repair that is written.
+/// Notes that a repair of the segments, which had this damage, is complete.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), StoreError>")]
 struct FinishHealing(SegmentHealing, String);
 
 impl LoggerHandle {
-    /// Begins to write damaged segments again from the database.
+    /// Begins to write damaged segments again from their copies.
     ///
     /// # Errors
     /// As for `Journal::begin_healing`.
@@ -572,10 +572,10 @@ impl LoggerHandle {
         begun.unwrap_or_else(|error| Err(unavailable(&error)))
     }
 
-    /// Replaces the segments, which had the damage `damage`, by those of `healing`, and logs that.
+    /// Logs that `healing` has repaired the segments, which had the damage `damage`.
     ///
     /// # Errors
-    /// As for `Journal::finish_healing`.
+    /// `Unavailable` if the daemon is stopping.
     pub async fn finish_healing(&self, healing: SegmentHealing, damage: String) -> Result<(), StoreError> {
         let finished = self.handle.ask(FinishHealing(healing, damage)).await;
         finished.unwrap_or_else(|error| Err(unavailable(&error)))
@@ -598,9 +598,9 @@ impl Handler<FinishHealing> for Logger {
         FinishHealing(healing, damage): FinishHealing,
         _: &mut Context<Self>,
     ) -> Self::Result {
-        self.journal.as_mut().ok_or_else(stopping)?.finish_healing(healing)?;
+        self.journal.as_mut().ok_or_else(stopping)?.finish_healing(healing);
         self.log_recovery(
-            format!("the segments were written again from the database: {damage}"),
+            format!("the segments were written again from their copies: {damage}"),
             self.clock.now(),
         );
         self.publish();

@@ -333,9 +333,10 @@ fn store_error(error: StoreError) -> CtlError {
 }
 
 /// Folders and files that the daemon recreates from others. Names of folders end with `/`.
-const DERIVED: [&str; 7] = [
+const DERIVED: [&str; 8] = [
     "checks.json",
     "ground/work/",
+    "segments.copy/",
     "segments/spare",
     "space_reserve",
     "store.new/",

@@ -98,7 +98,7 @@ fn render_readiness(status: &StatusReport) -> Markup {
             p.alert { strong { "Not ready: " } (status.reasons.join("; ")) }
         }
         @if let Some(failure) = &status.journal_failure { p.alert { "The journal rejects entries: " (failure) } }
-        @if let Some(damage) = &status.segment_damage { p.alert { "The segments are damaged, and are written again from the database: " (damage) } }
+        @if let Some(damage) = &status.segment_damage { p.alert { "The segments are damaged, and are written again from their copies: " (damage) } }
         @if !status.lost_rows.is_empty() { p.alert { "Lost: " (list_lost_rows(&status.lost_rows)) } }
         @if let Some(lag) = &status.mirror_lag { p.alert { "oracle_log.jsonl lags behind the log: " (lag) } }
         @if status.variance.escalated { p.alert { "Regenerated verdicts differ too often from the delivered ones." } }

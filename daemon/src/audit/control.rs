@@ -380,7 +380,7 @@ fn damage_problem(error: &StoreError) -> Problem {
             STATE_DAMAGED,
             format!(
                 "no backup was made, since it could not be restored: {detail}. Keep the earlier backups. oracled writes the segments \
-                 again from the database; back up again when `oraclectl status` shows no damage"
+                 again from their copies; back up again when `oraclectl status` shows no damage"
             ),
         ),
         error => error.into(),

@@ -121,15 +121,23 @@ async fn check_mirror(service: &Arc<DaemonService>, stopped: &watch::Receiver<bo
     }
 }
 
-/// Writes the segments again from the database whenever damage of them was found, until the daemon stops.
+/// Writes the segments again from their copies whenever damage of them was found, until the daemon stops. If a segment is damaged like its
+/// copy, the store is rebuilt from what is left, and the rows that are lost are logged.
 async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Receiver<bool>) {
     loop {
         let mut pause = RETRY_PAUSE;
         if let Some(damage) = service.system.store.segment_damage() {
-            tracing::warn!(damage, "the segments are written again from the database");
+            tracing::warn!(damage, "the segments are written again from their copies");
             match heal_segments(&service, damage, &stopped).await {
-                Ok(()) => tracing::info!("the segments were written again from the database"),
+                Ok(()) => tracing::info!("the segments are whole"),
                 Err(_) if *stopped.borrow() => return,
+                Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+                    tracing::error!(%damage, "a segment is damaged like its copy; the store is rebuilt from what is left");
+                    if let Err(error) = service.system.log.rebuild_database(damage.to_string()).await {
+                        tracing::error!(error, "could not rebuild the store");
+                    }
+                    pause = HEALING_PAUSE;
+                }
                 Err(error) => {
                     tracing::error!(%error, "could not write the segments again; it is tried again");
                     pause = HEALING_PAUSE;
@@ -157,7 +165,7 @@ async fn heal_segments(
     service.system.log.finish_healing(healing, damage).await
 }
 
-/// Reads the segments from which the database can be rebuilt. The store notes a damaged one, which is then written again.
+/// Reads the segments and their copies. The store notes a damaged one, which is then written again.
 async fn check_segments(service: &Arc<DaemonService>, stopped: &watch::Receiver<bool>) {
     let (store, pace) = (service.system.store.clone(), CheckPace::new(stopped.clone()));
     match spawn_blocking(move || store.check_segments(|| pace.proceed())).await {

@@ -39,13 +39,6 @@ impl FileIdentity {
     }
 }
 
-/// Syncs the directory `dir`, so that the names in it are durable.
-pub fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    File::open(dir)
-        .and_then(|handle| handle.sync_all())
-        .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
-}
-
 /// Gives the file `from` the second name `to`, or the file to which it is a symbolic link. Returns whether `from` exists.
 pub fn link_if_exists(from: &Path, to: &Path) -> Result<bool, StoreError> {
     match fs::canonicalize(from).and_then(|from| fs::hard_link(from, to)) {

@@ -1,2 +1,3 @@
 pub mod disk;
 pub mod error;
+pub mod files;

@@ -23,8 +23,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use store_base::disk::sync_dir;
 use store_base::error::{SourceFileKind, StoreError};
+use store_base::files::sync_dir;
 
 pub use reader::{ArchiveReader, ArchivedPayload, MAX_SLICE_BYTES};
 pub use writer::{ArchiveWriter, MAX_PAYLOAD_BYTES, PayloadRef, is_unfinished, mark_path};

@@ -21,8 +21,8 @@ use std::io::{BufWriter, Write};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use store_base::disk::sync_dir;
 use store_base::error::StoreError;
+use store_base::files::sync_dir;
 use tempfile::TempPath;
 
 pub(crate) use block::check_row;

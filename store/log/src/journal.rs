@@ -8,11 +8,11 @@ use crate::base::meta;
 use crate::base::row_write::{RowExpectation, RowName, RowWrite};
 use crate::base::watermark::{StoreCounts, Watermark};
 use crate::journal::check::{check_database, check_segments};
-use crate::journal::opening::{OpenedDatabase, continue_with_database, open_database, open_segments};
+use crate::journal::opening::{OpenedDatabase, open_database, open_segments};
 use crate::journal::salvage::continue_with_salvage;
 use crate::journal::staged::StagedGroup;
 use crate::journal::upgrade::upgrade;
-use crate::segments::Segments;
+use crate::segments::{SegmentFiles, Segments};
 use domain_audit::event::LostRow;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
@@ -81,8 +81,9 @@ impl Journal {
         let lock = lock_state(&dir)?;
         tracing::debug!("the store is being opened");
         Self::remove_new_database(&dir)?;
-        let (segments, mut mark) = open_segments(&dir, F::find_existing)?;
-        let engine = Arc::new(StoreEngine::new(options, lock));
+        let segment_files = SegmentFiles::new(&dir);
+        let (segments, mut mark) = open_segments(&dir, &segment_files, F::find_existing)?;
+        let engine = Arc::new(StoreEngine::new(options, lock, Arc::new(segment_files.clone())));
         let mut mirror =
             LogMirror::open(&dir, mark.now.mirrored, mark.now.mirror_first, engine.checks().mirror())?;
         let mirrored = mirror.last_plausible(mark.now.counts.entries)?;
@@ -93,12 +94,11 @@ impl Journal {
         let open = |segments, mark: &mut _| {
             open_database(&engine, &segments, mark, false).map(|opened| (segments, opened))
         };
-        let opened = segments
-            .or_else(|damage| continue_with_database(&engine, &mut mark, mirrored, damage))
-            .and_then(|segments| open(segments, &mut mark));
+        let opened = segments.and_then(|segments| open(segments, &mut mark));
         let (segments, mut opened) = match opened {
             Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
-                open(continue_with_salvage(&engine, &mut mark, mirrored, damage)?, &mut mark)?
+                let salvaged = continue_with_salvage(&engine, &segment_files, &mut mark, mirrored, damage)?;
+                open(salvaged, &mut mark)?
             }
             opened => opened?,
         };
@@ -184,7 +184,8 @@ impl Journal {
         }
         let first_seq = self.mark.now.counts.entries + 1;
         let (bytes, last_seq) = (staged.bytes() as u64, staged.counts.entries);
-        let StagedGroup { mut batch, counts, tip, hashes, lines, replaced, .. } = staged;
+        let StagedGroup { mut batch, counts, mut tip, hashes, lines, replaced, .. } = staged;
+        tip.put_row(&mut batch);
         meta::put_counts(&mut batch, &counts, &hashes.tree);
         if let Err(error) = engine.reserve_write_space(bytes) {
             // a group that is too large for the remaining space must not block smaller ones
@@ -195,7 +196,7 @@ impl Journal {
                 self.fail(error, RecoveryCondition::OrdinaryGroupSpace)
             });
         }
-        let appended = self.segments.append(counts.entries, &batch);
+        let appended = self.segments.append(counts.entries, &mut batch);
         appended.map_err(|error| self.fail(error, RecoveryCondition::OrdinaryGroupSpace))?;
         // the group is committed, even if the database fails now: its reopening applies the group
         engine.note_replaced(&replaced);
@@ -270,6 +271,7 @@ impl Journal {
             }
             self.sync_database();
         }
+        self.segments.sync_copy();
         self.mirror.repair(&self.tables, self.mark.now.counts.entries);
         self.engine.reserve_space();
         let mirrored = self.mirror.sync().and_then(|mirrored| {
@@ -546,7 +548,14 @@ impl Journal {
             tracing::error!(damage, "a read has found damage; the database is rebuilt");
             self.note_damage();
         }
-        let opened = open_database(&self.engine, &self.segments, &mut self.mark, true)?;
+        let opened = match open_database(&self.engine, &self.segments, &mut self.mark, true) {
+            Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+                let (files, entries) = (self.segments.files().clone(), self.mark.now.counts.entries);
+                self.segments = continue_with_salvage(&self.engine, &files, &mut self.mark, entries, damage)?;
+                open_database(&self.engine, &self.segments, &mut self.mark, true)
+            }
+            opened => opened,
+        }?;
         let counts = opened.counts;
         self.snapshot_at = counts.entries;
         self.tip =

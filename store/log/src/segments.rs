@@ -1,26 +1,29 @@
 //! The segments: files to which the journal appends each group of records, and the origin of the database.
 //!
 //! A group is committed when its segment is synced. The database is brought up to date afterwards, and can be rebuilt from the
-//! segments at any time. The space of a segment is written with zeros ahead: a sync of overwritten bytes is 3 to 5 times as
-//! fast as one that also commits a new length of the file. A full segment is sealed, and compressed in the background.
+//! segments at any time; it has the positions of long values in them. The space of a segment is written with zeros ahead: a sync of
+//! overwritten bytes is 3 to 5 times as fast as one that also commits a new length of the file. A full segment is sealed, and compressed
+//! in the background.
+//!
+//! Each segment has a copy in another folder. The copy of the last one is written with each group and synced about once a second: a
+//! power cut can cost its last groups, which the segment then has.
 
 mod files;
+mod frames;
 mod group;
+mod open_segments;
 mod reading;
 mod snapshot;
 
-use crate::base::meta::random_bytes;
+use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
-use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode};
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode, place};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::{fs, io, thread};
-use store_base::disk::sync_dir;
 use store_base::error::StoreError;
+use store_base::files::{StateFile, create_dir_all, rename, sync_dir};
 
 pub(crate) use files::{ReadableGroup, SegmentFiles, SegmentHead, is_segment_name};
 pub use reading::visit_rows;
@@ -46,7 +49,7 @@ pub(crate) struct Segments {
 #[derive(Debug)]
 struct LastSegment {
     number: u64,
-    file: File,
+    file: StateFile,
     /// The length up to the end of the last group, in bytes.
     len: u64,
     /// The length at which the next segment begins, in bytes.
@@ -54,38 +57,45 @@ struct LastSegment {
     end: GroupEnd,
     /// Whether the keeper prepares the next segment.
     is_next_prepared: bool,
+    /// The file of its copy; `None` if it could not be written.
+    copy: Option<Arc<StateFile>>,
+    /// Whether the copy has groups that are not synced.
+    is_copy_behind: bool,
 }
 
 impl Segments {
     /// Creates the segments of a new store with its first rows, which belong to no log entry.
-    pub(crate) fn create(state_dir: &Path, store_id: u64, rows: &RowBatch) -> Result<Self, StoreError> {
-        let files = SegmentFiles::new(state_dir);
+    pub(crate) fn create(files: SegmentFiles, store_id: u64, mut rows: RowBatch) -> Result<Self, StoreError> {
         // an interrupted creation has left nothing that a store could depend on
         files.remove_all()?;
-        fs::create_dir_all(files.dir()).map_err(|source| files.io(source))?;
-        sync_dir(state_dir)?;
+        create_dir_all(files.dir()).map_err(|source| files.io(source))?;
+        files.dir().parent().map_or(Ok(()), sync_dir)?;
         let keeper = SegmentKeeper::start(files.clone());
         let head = SegmentHead::new(store_id, 1, GroupEnd::default());
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
         let mut segments = Self { files, store_id, last, keeper, has_failed: false };
-        segments.append(0, rows)?;
+        segments.append(0, &mut rows)?;
         Ok(segments)
     }
 
-    /// Opens the segments; `None` if the store has none, or was not completely created.
-    pub(crate) fn open(state_dir: &Path) -> Result<Option<Self>, StoreError> {
-        let files = SegmentFiles::new(state_dir);
+    /// Opens the segments; `None` if the store has none, or was not completely created. What only the copies have is written again.
+    pub(crate) fn open(files: SegmentFiles) -> Result<Option<Self>, StoreError> {
+        if files.restore_missing()? {
+            files.segment_damage().note(&files.missing_files());
+        }
         let Some(number) = files.check_names()? else { return Ok(None) };
         files.remove_incomplete()?;
+        if let Some(damage) = files.restore_last(number)? {
+            files.segment_damage().note(&damage);
+        }
         let path = files.path(number);
         let io = |source| StoreError::Io { path: path.clone(), source };
-        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(io)?;
+        let file = StateFile::open(&path).map_err(io)?;
         // a kill may have left the file's name, or its last group, in memory only. After a failed sync, the page cache can differ
         // from the disk
         sync_dir(files.dir())?;
         file.sync_data().map_err(io)?;
-        posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
-            .map_err(|errno| io(errno.into()))?;
+        file.drop_cache().map_err(io)?;
         let size = file.metadata().map_err(io)?.len();
         let groups = files.groups(number)?;
         let store_id = groups.head().store_id;
@@ -100,38 +110,45 @@ impl Segments {
             limit: size.max(SEGMENT_MIN_BYTES),
             end: end.group,
             is_next_prepared: false,
+            copy: files.open_copy(number, end.len),
+            is_copy_behind: true,
         };
         let keeper = SegmentKeeper::start(files.clone());
         for sealed in files.uncompressed()?.into_iter().filter(|sealed| *sealed < number) {
             keeper.compress(sealed, None);
         }
+        keeper.send(KeeperTask::PutMissingCopies(number));
         Ok(Some(Self { files, store_id, last, keeper, has_failed: false }))
     }
 
     /// Begins a segment after all others of a store whose segments are damaged. Its database has all entries up to `entries`, and
     /// is to replace them as a snapshot with `parts` files or more.
     pub(crate) fn begin_after_damage(
-        state_dir: &Path,
+        files: SegmentFiles,
         store_id: u64,
         entries: u64,
         parts: u64,
     ) -> Result<Self, StoreError> {
-        let files = SegmentFiles::new(state_dir);
-        fs::create_dir_all(files.dir()).map_err(|source| files.io(source))?;
+        create_dir_all(files.dir()).map_err(|source| files.io(source))?;
         if let Err(error) = files.check_names() {
             tracing::warn!(%error, "a new segment begins after the damaged ones");
         }
         files.remove_incomplete()?;
         // a snapshot has at most as many files as the segments that it replaces
         let replaced = files.snapshot().map_or(0, |snapshot| snapshot.replaces);
-        let existing = files.existing_numbers()?.last().copied().unwrap_or_default();
-        let last = existing.max(replaced).max(parts).max(1);
+        let existing = &files.existing_numbers()? | &files.copy().existing_numbers()?;
+        let last = existing.last().copied().unwrap_or_default().max(replaced).max(parts).max(1);
         // the snapshot ends with the same checksum, whichever it is
         let previous = GroupEnd { checksum: u32::from_be_bytes(random_bytes()?), entries };
         let keeper = SegmentKeeper::start(files.clone());
         let head = SegmentHead::new(store_id, last + 1, previous);
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
         Ok(Self { files, store_id, last, keeper, has_failed: false })
+    }
+
+    /// The folder of the segments.
+    pub(crate) const fn files(&self) -> &SegmentFiles {
+        &self.files
     }
 
     /// The id of the store that the segments belong to.
@@ -144,12 +161,12 @@ impl Segments {
         self.last.end.entries
     }
 
-    /// Appends a group, and syncs it; the log has `entries` entries then.
+    /// Appends a group, and syncs it; the log has `entries` entries then. The rows have their positions in the segment then.
     ///
     /// # Errors
     /// The segment cannot be written. The group is not committed, and [`Segments::discard_failed`] must succeed before the next
     /// group. This method calls it once, since the process can end before the caller does.
-    pub(crate) fn append(&mut self, entries: u64, rows: &RowBatch) -> Result<(), StoreError> {
+    pub(crate) fn append(&mut self, entries: u64, rows: &mut RowBatch) -> Result<(), StoreError> {
         let too_large = |length| StoreError::Unavailable {
             cause: format!("a group of {length} bytes is too large for a segment"),
         };
@@ -170,6 +187,8 @@ impl Segments {
             }
             return Err(error);
         }
+        place(rows, self.last.number, self.last.len);
+        self.write_copy(&bytes);
         self.last.len += len;
         self.last.end = end;
         if !self.last.is_next_prepared && self.last.len > self.last.limit / 2 {
@@ -177,6 +196,24 @@ impl Segments {
             self.keeper.prepare(next_limit(self.last.limit));
         }
         Ok(())
+    }
+
+    /// Writes a group that is committed to the copy, too. If that fails, the segment has no copy until it is sealed.
+    fn write_copy(&mut self, bytes: &[u8]) {
+        let Some(copy) = &self.last.copy else { return };
+        if let Err(error) = copy.write_all_at(bytes, self.last.len) {
+            tracing::warn!(%error, segment = self.last.number, "the segment has no copy until it is sealed");
+            self.last.copy = None;
+        }
+        self.last.is_copy_behind = true;
+    }
+
+    /// Has the copy of the last segment synced, if it has new groups.
+    pub(crate) fn sync_copy(&mut self) {
+        if let Some(copy) = self.last.copy.as_ref().filter(|_| self.last.is_copy_behind) {
+            self.keeper.send(KeeperTask::Sync(Arc::clone(copy)));
+            self.last.is_copy_behind = false;
+        }
     }
 
     /// Begins the next segment if the last one has no room for `len` bytes.
@@ -200,7 +237,7 @@ impl Segments {
             }
             file.sync_all()?;
             // after a failed sync, the page cache can differ from the disk
-            Ok(posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
+            file.drop_cache()
         })();
         discarded.map_err(|source: io::Error| {
             StoreError::write_error(&self.files.path(self.last.number), source)
@@ -224,6 +261,15 @@ impl Segments {
     /// The number of the last log entry that is only in a snapshot; 0 without one.
     pub(crate) fn snapshot_entries(&self) -> Result<u64, StoreError> {
         self.files.snapshot_entries()
+    }
+
+    /// Writes sealed segments that are damaged again from their copies, and the copies from them. Calls `proceed` before each. Returns
+    /// whether there was damage.
+    ///
+    /// # Errors
+    /// A segment and its copy are both damaged.
+    pub(crate) fn heal(&self, proceed: &dyn Fn() -> bool) -> Result<bool, StoreError> {
+        self.up_to_now().heal(proceed)
     }
 
     /// The segments up to their present end.
@@ -264,35 +310,6 @@ impl Segments {
     }
 }
 
-/// Reads all segments but the last one, to which the journal may append. Calls `proceed` after each; returns false if `proceed`
-/// stopped the check.
-///
-/// # Errors
-/// `Corrupt` if a segment is damaged, `Short` if one is missing.
-pub(crate) fn check_sealed(state_dir: &Path, mut proceed: impl FnMut() -> bool) -> Result<bool, StoreError> {
-    loop {
-        let files = SegmentFiles::new(state_dir);
-        let checked = check_sealed_files(&files, &mut proceed);
-        // a snapshot has replaced segments meanwhile
-        let is_replaced =
-            checked.is_err() && SegmentFiles::new(state_dir).find_snapshot()? != files.snapshot();
-        if !is_replaced {
-            return checked;
-        }
-    }
-}
-
-fn check_sealed_files(files: &SegmentFiles, proceed: &mut impl FnMut() -> bool) -> Result<bool, StoreError> {
-    let last = files.check_names()?.unwrap_or_default();
-    for number in files.numbers_up_to(last.saturating_sub(1)) {
-        files.check(number)?;
-        if !proceed() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
 /// Begins the segment `head`, with the space that the keeper has prepared if there is some.
 fn begin(
     files: &SegmentFiles,
@@ -305,39 +322,52 @@ fn begin(
     let (file, path) = created.map_err(|source| StoreError::write_error(files.dir(), source))?;
     let error = |source| StoreError::write_error(&path, source);
     let written = file.write_all_at(&head.to_bytes(), 0).and_then(|()| file.sync_all());
-    if let Err(source) = written.and_then(|()| fs::rename(&path, files.path(head.number))) {
+    if let Err(source) = written.and_then(|()| rename(&path, &files.path(head.number))) {
         files.remove_unused(&path);
         return Err(error(source));
     }
     sync_dir(files.dir())?;
     let SegmentHead { number, previous: end, .. } = head;
-    Ok(LastSegment { number, file, len: SegmentHead::BYTES, limit, end, is_next_prepared: false })
+    Ok(LastSegment {
+        number,
+        file,
+        len: SegmentHead::BYTES,
+        limit,
+        end,
+        is_next_prepared: false,
+        copy: files.begin_copy(head).map(Arc::new),
+        is_copy_behind: true,
+    })
 }
 
 fn next_limit(limit: u64) -> u64 {
     (2 * limit).min(SEGMENT_MAX_BYTES)
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum KeeperTask {
     /// Prepares the next segment with a size in bytes.
     Prepare(u64),
     /// Compresses the segment with this number, whose groups end at this byte, if that is known.
     Compress(u64, Option<u64>),
+    /// Syncs the copy of the last segment.
+    Sync(Arc<StateFile>),
+    /// Writes the copies that the sealed segments before this one lack.
+    PutMissingCopies(u64),
 }
 
 /// The handle of the thread. When it is dropped, the thread ends after its current task.
 #[derive(Debug)]
 pub(crate) struct SegmentKeeper {
     tasks: Option<mpsc::Sender<KeeperTask>>,
-    prepared: Arc<Mutex<Option<File>>>,
+    prepared: Arc<Mutex<Option<StateFile>>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SegmentKeeper {
     pub(crate) fn start(files: SegmentFiles) -> Self {
         let (tasks, queue) = mpsc::channel();
-        let prepared = Arc::<Mutex<Option<File>>>::default();
+        let prepared = Arc::<Mutex<Option<StateFile>>>::default();
         let slot = Arc::clone(&prepared);
         let thread = thread::spawn(move || {
             for task in queue {
@@ -356,7 +386,7 @@ impl SegmentKeeper {
     }
 
     /// The file of the next segment, if it is prepared.
-    pub(crate) fn take_prepared(&self) -> Option<File> {
+    pub(crate) fn take_prepared(&self) -> Option<StateFile> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -370,13 +400,23 @@ impl SegmentKeeper {
     }
 }
 
-fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<File>>) {
+fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<StateFile>>) {
     match task {
         KeeperTask::Prepare(size) => match files.prepare(size) {
             Ok(Some(file)) => *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(file),
             // the journal has not needed it yet, or has just taken it
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "could not prepare the next segment; commits are slower"),
+        },
+        KeeperTask::Sync(copy) => {
+            if let Err(error) = copy.sync_data() {
+                tracing::warn!(%error, "could not sync the copy of the last segment");
+            }
+        }
+        KeeperTask::PutMissingCopies(last) => match files.put_missing_copies(last) {
+            Ok(0) => {}
+            Ok(copies) => tracing::info!(copies, "copies of segments were written"),
+            Err(error) => tracing::warn!(%error, "could not write the copy of a segment"),
         },
         KeeperTask::Compress(number, len) => {
             compress(files, number, len);
@@ -406,6 +446,7 @@ impl Drop for SegmentKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
 
     fn rows(value: &[u8]) -> RowBatch {
         let mut rows = RowBatch::default();
@@ -424,11 +465,11 @@ mod tests {
     }
 
     fn created(dir: &Path) -> Segments {
-        Segments::create(dir, 7, &rows(b"first")).expect("the segments are created")
+        Segments::create(SegmentFiles::new(dir), 7, rows(b"first")).expect("the segments are created")
     }
 
     fn opened(dir: &Path) -> Segments {
-        Segments::open(dir).expect("the segments are readable").expect("they exist")
+        Segments::open(SegmentFiles::new(dir)).expect("the segments are readable").expect("they exist")
     }
 
     #[test]
@@ -436,7 +477,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut segments = created(dir.path());
         for n in 1..=300 {
-            segments.append(2 * n, &rows(&vec![n as u8; 500])).expect("the append succeeds");
+            segments.append(2 * n, &mut rows(&vec![n as u8; 500])).expect("the append succeeds");
             if n % 50 == 0 {
                 drop(segments);
                 segments = opened(dir.path());
@@ -456,7 +497,7 @@ mod tests {
     fn group_whose_sync_failed_is_not_found_later() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut segments = created(dir.path());
-        segments.append(1, &rows(b"one")).expect("the append succeeds");
+        segments.append(1, &mut rows(b"one")).expect("the append succeeds");
         // the sync fails after the whole group was written
         let (bytes, _) = encode(segments.last.end, 2, &rows(b"two")).expect("a small group");
         segments.last.file.write_all_at(&bytes, segments.last.len).expect("the write succeeds");
@@ -465,7 +506,7 @@ mod tests {
         drop(segments);
         let mut segments = opened(dir.path());
         assert_eq!(entries_of(&segments, None), [0, 1]);
-        segments.append(5, &rows(b"another")).expect("the append succeeds");
+        segments.append(5, &mut rows(b"another")).expect("the append succeeds");
         drop(segments);
         assert_eq!(entries_of(&opened(dir.path()), None), [0, 1, 5]);
     }
@@ -482,7 +523,7 @@ mod tests {
             drop(segments);
             segments = opened(dir.path());
             assert_eq!(segments.entries(), before);
-            segments.append(before + 1, &rows(b"x")).expect("the append succeeds");
+            segments.append(before + 1, &mut rows(b"x")).expect("the append succeeds");
         }
         assert_eq!(entries_of(&segments, None), [0, 1, 2, 3, 4]);
     }
@@ -491,8 +532,8 @@ mod tests {
     fn damaged_segment_is_not_replaced_by_its_compressed_form() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut segments = created(dir.path());
-        segments.append(1, &rows(&[1; 3000])).expect("the append succeeds");
-        segments.append(2, &rows(&[2; 3000])).expect("the append succeeds");
+        segments.append(1, &mut rows(&[1; 3000])).expect("the append succeeds");
+        segments.append(2, &mut rows(&[2; 3000])).expect("the append succeeds");
         let files = segments.files.clone();
         // ends the thread that compresses the first segment
         drop(segments);
@@ -515,17 +556,17 @@ mod tests {
     fn failed_roll_over_is_repeated_before_any_further_group() {
         let dir = tempfile::tempdir().expect("a directory");
         let mut segments = created(dir.path());
-        segments.append(1, &rows(&[1; 3000])).expect("the append succeeds");
+        segments.append(1, &mut rows(&[1; 3000])).expect("the append succeeds");
         // a folder with the name of the next segment
         let blocked = dir.path().join("segments/0000000002");
         fs::create_dir(&blocked).expect("the directory is created");
-        segments.append(2, &rows(&[2; 3000])).expect_err("the next segment cannot be created");
+        segments.append(2, &mut rows(&[2; 3000])).expect_err("the next segment cannot be created");
         assert!(!segments.files.path(2).with_extension("new").exists());
         segments.discard_failed().expect("the segment is writable");
-        segments.append(2, &rows(b"small")).expect_err("the group has room only in the next segment");
+        segments.append(2, &mut rows(b"small")).expect_err("the group has room only in the next segment");
         fs::remove_dir(&blocked).expect("the removal succeeds");
         segments.discard_failed().expect("the segment is writable");
-        segments.append(2, &rows(b"small")).expect("the append succeeds");
+        segments.append(2, &mut rows(b"small")).expect("the append succeeds");
         drop(segments);
         let segments = opened(dir.path());
         assert_eq!((segments.last.number, entries_of(&segments, None)), (2, vec![0, 1, 2]));
@@ -546,7 +587,9 @@ mod tests {
         let first = dir.path().join("segments/0000000001");
         let bytes = fs::read(&first).expect("the file is readable");
         fs::write(&first, &bytes[..SegmentHead::BYTES as usize + 3]).expect("the write succeeds");
-        assert!(Segments::open(dir.path()).expect("the segments are readable").is_none());
+        // the copy is written after the segment
+        fs::remove_dir_all(dir.path().join("segments.copy")).expect("the removal succeeds");
+        assert!(Segments::open(SegmentFiles::new(dir.path())).expect("the segments are readable").is_none());
         assert_eq!(created(dir.path()).entries(), 0);
     }
 
@@ -558,15 +601,15 @@ mod tests {
         #[test]
         fn segment_whose_compression_failed_is_compressed_with_a_later_one() {
             let dir = tempfile::tempdir().expect("a directory");
-            let mut segments =
-                Segments::create(dir.path(), 7, &RowBatch::default()).expect("they are created");
+            let mut segments = Segments::create(SegmentFiles::new(dir.path()), 7, RowBatch::default())
+                .expect("they are created");
             // a folder with the name of the incomplete file
             let blocked = dir.path().join("segments/0000000001.new");
             fs::create_dir(&blocked).expect("the directory is created");
             for entry in 1..=6 {
                 let mut rows = RowBatch::default();
                 rows.insert(b"key".to_vec(), vec![1; 3000].as_slice());
-                segments.append(entry, &rows).expect("the append succeeds");
+                segments.append(entry, &mut rows).expect("the append succeeds");
             }
             // ends the thread that compresses sealed segments
             drop(segments);

@@ -546,7 +546,7 @@ fn whole_but_wrong_file_is_an_error_when_opened() {
 
 /// Copies the database, the mark and the log of a closed store.
 fn copy_database(from: &std::path::Path, to: &std::path::Path) {
-    for dir in ["store", "segments"] {
+    for dir in ["store", "segments", "segments.copy"] {
         fs::create_dir_all(to.join(dir)).unwrap();
         for entry in fs::read_dir(from.join(dir)).unwrap().map(Result::unwrap) {
             if entry.path().is_file() {
@@ -560,7 +560,7 @@ fn copy_database(from: &std::path::Path, to: &std::path::Path) {
 }
 
 fn remove_database(dir: &std::path::Path) {
-    for removed in ["store", "segments"] {
+    for removed in ["store", "segments", "segments.copy"] {
         fs::remove_dir_all(dir.join(removed)).unwrap();
     }
     for file in ["watermark", "oracle_log.jsonl"] {

@@ -11,6 +11,8 @@ use hyper::Method;
 use jiff::Timestamp;
 use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, get};
 use serde_json::{Value, json};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -35,6 +37,11 @@ const PROOFS: usize = 101;
 const VERIFIED_AIM: f64 = 200_000.0;
 /// The longest acceptable time of a rebuild, in seconds.
 const REBUILD_MAX: Duration = Duration::from_secs(600);
+/// The parts of a state directory, with the starts of the paths of their files.
+const DISK_PARTS: [(&str, &[&str]); 3] =
+    [("segments", &["segments"]), ("database", &["store/"]), ("mirror", &["oracle_log"])];
+/// The largest acceptable space for a verdict, in bytes.
+const DISK_AIM: f64 = 3000.0;
 /// The longest acceptable time of a proof, in milliseconds.
 const PROOF_AIM_MS: f64 = 5.0;
 
@@ -84,6 +91,8 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
     let phases = phases(&mut full, effort)?;
     let proof_and_erasure = proof_and_erasure(&full)?;
     let verified = verify_log(&full)?;
+    let stored = (case.stored + 2 * case.new) as f64;
+    let parts = DISK_PARTS.map(|(part, folders)| (part, disk_bytes(&full.state(), folders) as f64 / stored));
     let rebuilt_s = rebuild(&full)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
@@ -110,7 +119,39 @@ fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -
         ..BenchRow::default()
     });
     show_log_rows(proof_and_erasure, verified, rebuilt_s, table);
+    show_disk(&parts, table);
     Ok(())
+}
+
+/// Adds the bytes on the disk for each verdict to the table.
+fn show_disk(parts: &[(&str, f64)], table: &mut BenchTable) {
+    let total: f64 = parts.iter().map(|(_, bytes)| bytes).sum();
+    let list: Vec<_> = parts.iter().map(|(part, bytes)| format!("{part} {:.2}", bytes / 1000.0)).collect();
+    table.row(BenchRow {
+        what: "disk for a verdict".into(),
+        measured: format!("{:.2} KB", total / 1000.0),
+        baseline: list.join(", "),
+        verdict: at_most(total, DISK_AIM, &format!(": {:.0} KB", DISK_AIM / 1000.0)),
+        ..BenchRow::default()
+    });
+}
+
+/// The bytes that the files in the state directory take whose paths begin with one of `starts`.
+fn disk_bytes(state: &Path, starts: &[&str]) -> u64 {
+    let mut folders = vec![state.to_owned()];
+    let mut bytes = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, Ok(found)) = (entry.path(), entry.metadata()) else { continue };
+            let name = path.strip_prefix(state).unwrap_or(&path).to_string_lossy().into_owned();
+            if found.is_dir() {
+                folders.push(path);
+            } else if starts.iter().any(|start| name.starts_with(start)) {
+                bytes += 512 * found.blocks();
+            }
+        }
+    }
+    bytes
 }
 
 /// Adds the times of proofs, of an erasure, of a rebuild and of `oraclectl verify-log` to the table.

@@ -13,8 +13,9 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store_base::disk::{FreeSpace, sync_dir};
+use store_base::disk::FreeSpace;
 use store_base::error::StoreError;
+use store_base::files::sync_dir;
 use tempfile::NamedTempFile;
 use zstd::bulk::Compressor;
 

@@ -3,6 +3,7 @@
 use crate::audit::log::{LOG, damaged_line, row, seq_of_line};
 use crate::audit::removal::{EntryHead, RemovalPlan, SessionKey, session_in_key};
 use crate::base::bundle::Bundle;
+use crate::base::database::Database;
 use crate::base::engine::TableReader;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, stored_in, stored_tables, tables_in};
@@ -17,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use store_base::disk::sync_dir;
 use store_base::error::StoreError;
+use store_base::files::sync_dir;
 
 /// Maximum number of sessions whose ids are searched in a content before it is parsed.
 const SEARCHED_MAX: usize = 64;
@@ -73,7 +74,7 @@ impl DataEraser {
     ///
     /// # Errors
     /// `Unavailable` if it has one.
-    pub(crate) fn check_removed(&self, db: &sled::Db) -> Result<(), StoreError> {
+    pub(crate) fn check_removed(&self, db: Database<'_>) -> Result<(), StoreError> {
         for table in tables() {
             let RowData::Session { owner, .. } = &table.data else { continue };
             let left = match owner {
@@ -89,7 +90,7 @@ impl DataEraser {
     }
 
     /// A session that is erased and has a row in this table, whose rows are named by sessions.
-    fn named_row(&self, db: &sled::Db, table: &str) -> Result<Option<SessionId>, StoreError> {
+    fn named_row(&self, db: Database<'_>, table: &str) -> Result<Option<SessionId>, StoreError> {
         for session_id in self.plan.sessions.keys() {
             let head = rows::head(db, &self.dir, table, session_id.as_str().as_bytes())?;
             if head.is_some_and(|(revision, _)| self.is_erased(session_id, revision)) {
@@ -100,7 +101,7 @@ impl DataEraser {
     }
 
     /// A session that is erased and has a row in this table.
-    fn row_with_owner(&self, db: &sled::Db, table: &str) -> Result<Option<SessionId>, StoreError> {
+    fn row_with_owner(&self, db: Database<'_>, table: &str) -> Result<Option<SessionId>, StoreError> {
         for head in rows::heads(db, &self.dir, rows::all(table)) {
             let rows::StoredRowHead { key, revision, .. } = head?;
             let name = rows::name(&key).unwrap_or_default();
@@ -161,7 +162,7 @@ impl DataEraser {
             let table = rows::split_key(&key).map(|(table, _)| table);
             let table = table.filter(|table| *table == LOG || is_personal(table));
             let (Some(table), Some(first), Some(name)) = (table, &value, rows::name(&key)) else {
-                put(&mut kept, key, value);
+                kept.set(key, value);
                 continue;
             };
             let (revision, _, start) = rows::split_head(&self.dir, first)?;
@@ -185,8 +186,8 @@ impl DataEraser {
             };
             match erasure {
                 RowErasure::None => {
-                    put(&mut kept, key, value);
-                    chunks.into_iter().for_each(|(key, chunk)| put(&mut kept, key, chunk));
+                    kept.set(key, value);
+                    chunks.into_iter().for_each(|(key, chunk)| kept.set(key, chunk));
                 }
                 RowErasure::Whole => is_changed = true,
                 RowErasure::Lines(row) => {
@@ -295,13 +296,6 @@ fn personal_tables() -> impl Iterator<Item = &'static str> {
 
 fn is_personal(stored_in: &str) -> bool {
     tables_in(stored_in).any(|table| !matches!(table.data, RowData::Impersonal))
-}
-
-fn put(rows: &mut RowBatch, key: Vec<u8>, value: Option<Vec<u8>>) {
-    match value {
-        Some(value) => rows.insert(key, value),
-        None => rows.remove(key),
-    }
 }
 
 const FILE: &str = "erasures.json";

@@ -18,7 +18,7 @@
 mod append;
 pub(crate) mod row;
 
-use crate::base::database_error::database_error;
+use crate::base::database::Database;
 use crate::base::engine::TableReader;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::key;
@@ -187,7 +187,7 @@ struct NewestLogMatches {
 
 struct LogReader<'a> {
     store: &'a TableReader,
-    db: &'a sled::Db,
+    db: Database<'a>,
     durable_seq: u64,
 }
 
@@ -252,10 +252,10 @@ impl LogReader<'_> {
     ) -> impl DoubleEndedIterator<Item = Result<u64, StoreError>> + use<'_> {
         let bound = |seq: u64| [prefix, &seq.to_be_bytes()].concat();
         let at = prefix.len();
-        self.db.range(bound(range.start)..bound(range.end)).keys().filter_map(move |entry| {
+        self.db.range(bound(range.start)..bound(range.end)).filter_map(move |entry| {
             let key = match entry {
-                Ok(key) => key,
-                Err(error) => return Some(Err(database_error(self.store.dir(), &error))),
+                Ok((key, _)) => key,
+                Err(error) => return Some(Err(error)),
             };
             let seq = key.get(at..at + 8).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
             seq.filter(|_| is_included(&key)).map(Ok)
@@ -357,7 +357,7 @@ impl LogReader<'_> {
         if seq > self.durable_seq {
             return Ok(seq);
         }
-        match row_at(self.db, self.store.dir(), seq)? {
+        match row_at(self.db, seq)? {
             Some(row) => Ok(row),
             None => meta::first_seq(self.db, self.store.dir()),
         }
@@ -390,7 +390,11 @@ fn by_event(kind: &str) -> Vec<u8> {
 }
 
 /// The latest timestamp in the log, in microseconds; `i64::MIN` for an empty log.
-pub(crate) fn latest_time_us(db: &sled::Db, store: &TableReader, last_seq: u64) -> Result<i64, StoreError> {
+pub(crate) fn latest_time_us(
+    db: Database<'_>,
+    store: &TableReader,
+    last_seq: u64,
+) -> Result<i64, StoreError> {
     if last_seq == 0 {
         return Ok(i64::MIN);
     }
@@ -421,10 +425,10 @@ pub(crate) fn seq_of_line(line: &[u8]) -> Option<u64> {
 }
 
 /// The first number of the last row that begins at or before `seq`.
-pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>, StoreError> {
+pub(crate) fn row_at(db: Database<'_>, seq: u64) -> Result<Option<u64>, StoreError> {
     let up_to = key(LOG, &[&seq.to_be_bytes(), &[u8::MAX]]);
-    let last = db.range(key(LOG, &[])..=up_to).next_back().transpose();
-    Ok(last.map_err(|error| database_error(dir, &error))?.and_then(|(key, _)| first_seq_of(&key)))
+    let last = db.range(key(LOG, &[])..=up_to).next_back().transpose()?;
+    Ok(last.and_then(|(key, _)| first_seq_of(&key)))
 }
 
 /// The number of a row's first entry, from the key of one of its chunks.
@@ -435,7 +439,11 @@ pub(crate) fn first_seq_of(key: &[u8]) -> Option<u64> {
 
 /// Walks the rows whose first number is in `range`. Returns the first and the last entry that they hold. A
 /// gap between two rows is an error.
-pub(crate) fn walk(db: &sled::Db, dir: &Path, range: Range<u64>) -> Result<Option<(u64, u64)>, StoreError> {
+pub(crate) fn walk(
+    db: Database<'_>,
+    dir: &Path,
+    range: Range<u64>,
+) -> Result<Option<(u64, u64)>, StoreError> {
     let bound = |seq: u64| key(LOG, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;
     for head in rows::heads(db, dir, bound(range.start)..bound(range.end)) {
@@ -547,7 +555,7 @@ impl TableReader {
         self.read(|db, durable_seq| {
             let in_full_tiles = durable_seq - durable_seq % TILE_HASHES as u64;
             let first = meta::first_seq(db, self.dir())?;
-            let kept = row_at(db, self.dir(), last.min(in_full_tiles) + 1)?.unwrap_or(first);
+            let kept = row_at(db, last.min(in_full_tiles) + 1)?.unwrap_or(first);
             Ok(kept.max(first) - 1)
         })
     }
@@ -573,12 +581,8 @@ pub(crate) fn without_dropped(rows: RowBatch, first: u64, dir: &Path) -> Result<
             rows::put(&mut kept, KEPT_ENTRIES, &seq.to_be_bytes(), seq, line.as_bytes(), 0);
         }
     }
-    for (key, value) in rows.into_rows() {
-        match value {
-            _ if is_dropped(&key, first) => {}
-            Some(value) => kept.insert(key, value),
-            None => kept.remove(key),
-        }
+    for (key, value) in rows.into_rows().filter(|(key, _)| !is_dropped(key, first)) {
+        kept.set(key, value);
     }
     Ok(kept)
 }

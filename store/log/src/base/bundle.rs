@@ -2,6 +2,7 @@
 //!
 //! These rows are read and written together, so sled has one row for them, and fewer keys. Each part keeps its own revision.
 
+use crate::base::database::Database;
 use crate::base::engine::TableReader;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, StoredValue, stored_in, tables_in};
@@ -110,7 +111,7 @@ impl TableReader {
 
     pub(crate) fn bundle_in(
         &self,
-        db: &sled::Db,
+        db: Database<'_>,
         table: &'static Table,
         name: &str,
     ) -> Result<Bundle, StoreError> {

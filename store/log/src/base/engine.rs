@@ -2,10 +2,11 @@
 
 mod database;
 
+use crate::base::database::{Database, SegmentValues};
 use crate::base::database_error::{catch_panic, database_error};
 use crate::base::log_hashes::LogHashes;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::StoredValue;
+use crate::base::rows::{StoredValue, is_counts_key, is_first_chunk};
 use crate::base::watermark::StoreCounts;
 use crate::base::watermark::{SnapshotId, snapshot_in, snapshots};
 use database::{OpenDatabase, spare_files, unavailable};
@@ -22,10 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 use std::{fs, thread};
-use store_base::disk::{
-    DATABASE_DIR, DATABASE_FILE, FileIdentity, FreeSpace, ReserveFile, ReservedSpace, sync_dir,
-};
+use store_base::disk::{DATABASE_DIR, DATABASE_FILE, FileIdentity, FreeSpace, ReserveFile, ReservedSpace};
 use store_base::error::StoreError;
+use store_base::files::{remove_dir_all, sync_dir};
 
 pub(crate) use database::lock_state;
 
@@ -98,7 +98,7 @@ impl TableReader {
     /// The damage of the segments that was found and not repaired yet: the segment, the byte and the fault.
     #[must_use]
     pub fn segment_damage(&self) -> Option<String> {
-        self.engine.segment_damage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.engine.values.damage().text()
     }
 
     /// Notes that a reader of the segments has returned `error`, if it is damage.
@@ -130,7 +130,7 @@ impl TableReader {
     /// Runs `read` on the open database and the number of the last durable entry.
     pub(crate) fn read<T>(
         &self,
-        read: impl FnOnce(&sled::Db, u64) -> Result<T, StoreError>,
+        read: impl FnOnce(Database<'_>, u64) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let read = self.engine.with(|db| {
             // checked under the lock: the database can be closed and reopened before this read has the lock
@@ -149,6 +149,8 @@ impl TableReader {
 pub(crate) struct StoreEngine {
     options: StoreOptions,
     db: RwLock<Option<OpenDatabase>>,
+    /// The segments, which have the long values.
+    values: Arc<dyn SegmentValues>,
     /// Whether the database has all groups of the segments. Until then, only the journal reads it.
     is_up_to_date: AtomicBool,
     /// Whether an undamaged database is being reopened. That is short, and readers wait for it.
@@ -163,8 +165,6 @@ pub(crate) struct StoreEngine {
     checks: CheckResults,
     /// The damage that the last failed read has found.
     damage: Mutex<Option<String>>,
-    /// The damage of the segments that was found and not repaired yet.
-    segment_damage: Mutex<Option<String>>,
     /// Whether the database has rows that every copy had lost.
     has_lost_rows: AtomicBool,
     opened: Mutex<OpenedCounts>,
@@ -178,12 +178,7 @@ pub(crate) struct StoreEngine {
 
 /// Removes a directory with its files, if it exists.
 pub(crate) fn remove_dir(dir: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(dir) {
-        Err(source) if source.kind() != ErrorKind::NotFound => {
-            Err(StoreError::Io { path: dir.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
+    remove_dir_all(dir).map_err(|source| StoreError::Io { path: dir.to_owned(), source })
 }
 
 fn reopening() -> StoreError {
@@ -202,8 +197,9 @@ pub(crate) struct OpenedCounts {
 
 impl StoreEngine {
     /// An engine without an open database.
-    pub(crate) fn new(options: StoreOptions, state_lock: File) -> Self {
+    pub(crate) fn new(options: StoreOptions, state_lock: File, values: Arc<dyn SegmentValues>) -> Self {
         Self {
+            values,
             spare_files: Mutex::new(spare_files()),
             db: RwLock::default(),
             is_up_to_date: AtomicBool::new(false),
@@ -213,7 +209,6 @@ impl StoreEngine {
             counts: RwLock::default(),
             checks: CheckResults::open(&options.dir),
             damage: Mutex::default(),
-            segment_damage: Mutex::default(),
             has_lost_rows: AtomicBool::default(),
             opened: Mutex::default(),
             log_hashes: Mutex::default(),
@@ -307,16 +302,19 @@ impl StoreEngine {
         self.damage.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Notes damage of the segments, which are then written again from the database.
+    /// Notes damage of the segments, which are then written again from their copies.
     pub(crate) fn note_segment_damage(&self, error: &StoreError) {
-        if let StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. } = error {
-            *self.segment_damage.lock().unwrap_or_else(PoisonError::into_inner) = Some(detail.clone());
-        }
+        self.values.damage().note(error);
     }
 
     /// Notes that the segments are whole.
     pub(crate) fn clear_segment_damage(&self) {
-        *self.segment_damage.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.values.damage().clear();
+    }
+
+    /// The segments, which have the long values.
+    pub(crate) fn values(&self) -> &dyn SegmentValues {
+        &*self.values
     }
 
     /// The results of the checks in the background.
@@ -336,9 +334,9 @@ impl StoreEngine {
     /// take long, and a waiting reader would block a thread that others need.
     pub(crate) fn with<T>(
         &self,
-        use_db: impl FnOnce(&sled::Db) -> Result<T, StoreError>,
+        use_db: impl FnOnce(Database<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.with_open(|open| use_db(&open.db))
+        self.with_open(|open| use_db(Database { sled: &open.db, values: &*self.values, dir: self.dir() }))
     }
 
     fn with_open<T>(
@@ -378,14 +376,19 @@ impl StoreEngine {
         self.reopen_with(|| Ok(()))
     }
 
-    /// Replaces the database by that of `other`, which is equal, and removes the previous one. Readers wait, as for
-    /// [`StoreEngine::renew`].
-    pub(crate) fn replace_database(&self, other: &Self) -> Result<bool, StoreError> {
+    /// Calls `change_segments`, replaces the database by that of `other`, which has the positions in the changed segments, and removes
+    /// the previous one. Readers wait, as for [`StoreEngine::renew`].
+    pub(crate) fn replace_database(
+        &self,
+        other: &Self,
+        change_segments: impl Fn() -> Result<(), StoreError>,
+    ) -> Result<bool, StoreError> {
         let (database, previous) = (self.dir().join(DATABASE_DIR), self.dir().join(PREVIOUS_DIR));
         remove_dir(&previous)?;
         let is_replaced = self.reopen_with(|| {
             let io = |source| StoreError::Io { path: database.clone(), source };
             other.close_database();
+            change_segments()?;
             if self.has_database() {
                 fs::rename(&database, &previous).map_err(io)?;
             }
@@ -534,10 +537,8 @@ impl StoreEngine {
 
     /// Applies the changes of a committed group. If that fails, the database is closed: no reader may find it without them.
     pub(crate) fn apply(&self, rows: RowBatch) -> Result<(), StoreError> {
-        let apply = |open: &OpenDatabase| {
-            open.db.apply_batch(rows.into()).map_err(|error| database_error(self.dir(), &error))
-        };
-        self.with_open(apply).inspect_err(|_| self.close_database())
+        let applied = self.with(|db| db.apply(rows.into_rows(), is_counts_key, is_first_chunk));
+        applied.inspect_err(|_| self.close_database())
     }
 }
 

@@ -1,9 +1,10 @@
 //! Metadata of the database: its schema, its ids and its row counts.
 
-use crate::base::database_error::database_error;
+use crate::base::database::{Database, ReadValue};
 use crate::base::engine::{StoreEngine, TableReader};
+use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::key;
+use crate::base::rows::{META, counts_key, key};
 use crate::base::schema::{self, schema};
 use crate::base::watermark::StoreCounts;
 use domain_audit::event::StoreUpgraded;
@@ -12,19 +13,12 @@ use domain_base::digest::Sha256Hex;
 use std::path::Path;
 use store_base::error::StoreError;
 
-/// The table of the metadata.
-pub(crate) const META: &str = "meta";
-
 fn schema_key() -> Vec<u8> {
     key(META, &[b"schema"])
 }
 
 fn upgrades_key() -> Vec<u8> {
     key(META, &[b"upgrades"])
-}
-
-fn counts_key() -> Vec<u8> {
-    key(META, &[b"counts"])
 }
 
 fn store_id_key() -> Vec<u8> {
@@ -60,10 +54,9 @@ pub(crate) fn put_upgrades(batch: &mut RowBatch, upgrades: &[StoreUpgraded]) {
 }
 
 /// The number of the first entry that was not dropped from the log.
-pub(crate) fn first_seq(db: &sled::Db, dir: &Path) -> Result<u64, StoreError> {
-    let stored = db.get(first_seq_key()).map_err(|error| database_error(dir, &error))?;
-    let Some(stored) = stored else { return Ok(1) };
-    let first = stored.as_ref().try_into().map(u64::from_be_bytes);
+pub(crate) fn first_seq(db: Database<'_>, dir: &Path) -> Result<u64, StoreError> {
+    let Some(stored) = db.get(first_seq_key())? else { return Ok(1) };
+    let first = (*stored).try_into().map(u64::from_be_bytes);
     first.map_err(|_| StoreError::Corrupt {
         dir: dir.to_owned(),
         detail: "the number of the first entry of its log is malformed".to_owned(),
@@ -78,11 +71,6 @@ pub(crate) fn put_first_seq(batch: &mut RowBatch, first: u64) {
 /// The number of the first entry that was not dropped, if `batch` is the first group of a snapshot.
 pub(crate) fn first_seq_in(batch: &RowBatch) -> Option<u64> {
     value_in(batch, first_seq_key())?.try_into().ok().map(u64::from_be_bytes)
-}
-
-/// Whether `key` is that of the counts. They are in the last group of a snapshot.
-pub(crate) fn is_counts_key(key: &[u8]) -> bool {
-    key == counts_key()
 }
 
 impl TableReader {
@@ -103,13 +91,13 @@ impl TableReader {
 /// The random number that identifies this store. It is chosen when the store is created.
 pub(crate) fn store_id(engine: &StoreEngine) -> Result<u64, StoreError> {
     let bytes = get(engine, store_id_key())?;
-    let store_id = bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
+    let store_id = bytes.and_then(|bytes| (*bytes).try_into().ok()).map(u64::from_be_bytes);
     let missing = || StoreError::Corrupt { dir: engine.dir().to_owned(), detail: "its id is missing".into() };
     store_id.ok_or_else(missing)
 }
 
-fn get(engine: &StoreEngine, key: Vec<u8>) -> Result<Option<sled::IVec>, StoreError> {
-    engine.with(|db| db.get(key).map_err(|error| database_error(engine.dir(), &error)))
+fn get(engine: &StoreEngine, key: Vec<u8>) -> Result<Option<ReadValue>, StoreError> {
+    engine.with(|db| db.get(key))
 }
 
 /// Adds the counts and the tree of the log after `batch` to `batch`.
@@ -152,10 +140,10 @@ pub(crate) fn first_rows() -> Result<(RowBatch, u64), StoreError> {
 pub(crate) fn read(engine: &StoreEngine) -> Result<Option<(StoreCounts, LogTree)>, StoreError> {
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
     let Some(found) = get(engine, schema_key())? else {
-        let is_empty = engine.with(|db| Ok(db.is_empty()))?;
+        let is_empty = engine.with(|db| Ok(db.range(Vec::new()..).next().is_none()))?;
         return if is_empty { Ok(None) } else { Err(corrupt("it has rows but no schema version")) };
     };
-    let found = found.as_ref().try_into().map(u32::from_be_bytes);
+    let found = (*found).try_into().map(u32::from_be_bytes);
     let found = found.map_err(|_| corrupt("its schema version is not a number"))?;
     schema::check(engine.dir(), found)?;
     if found < schema() {
@@ -170,15 +158,4 @@ pub(crate) fn read(engine: &StoreEngine) -> Result<Option<(StoreCounts, LogTree)
         return Err(corrupt("the Merkle tree of its log has another number of entries"));
     }
     Ok(Some((counts, tree)))
-}
-
-/// Random bytes.
-///
-/// # Errors
-/// `Unavailable` if the system has none.
-pub(crate) fn random_bytes<const N: usize>() -> Result<[u8; N], StoreError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| StoreError::Unavailable { cause: format!("no random numbers: {error}") })?;
-    Ok(bytes)
 }

@@ -6,7 +6,7 @@
 //! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a separate file, which it never syncs.
 //! Therefore no value here is longer than [`CHUNK_BYTES`]. A longer row continues under the next chunk number.
 
-use crate::base::database_error::database_error;
+use crate::base::database::{Database, START_BYTES, StoredForm};
 use crate::base::row_batch::RowBatch;
 use domain_base::row::{Row, Table};
 use oracled_domain::tables;
@@ -24,12 +24,15 @@ pub const CHUNK_BYTES: usize = 6 * 1024;
 pub(crate) const ROW_MAX_BYTES: usize = u16::MAX as usize * CHUNK_BYTES - HEAD_BYTES;
 /// Attempts to read a row that is replaced while it is read.
 const READ_ATTEMPTS: usize = 100;
-/// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian.
-const HEAD_BYTES: usize = 10;
+/// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian. sled has these bytes of
+/// each row.
+const HEAD_BYTES: usize = START_BYTES;
 
 /// The longest row of one chunk.
 pub(crate) const ONE_CHUNK_BYTES: usize = CHUNK_BYTES - HEAD_BYTES;
 
+/// The table of the metadata.
+pub(crate) const META: &str = "meta";
 /// The table of the rows that every copy has lost, by their paths.
 pub(crate) const LOST: &str = "lost";
 /// Ends the name of the table in a key. No table has it in its name.
@@ -75,6 +78,16 @@ pub fn key(table: &str, parts: &[&[u8]]) -> Vec<u8> {
         key.extend_from_slice(part);
     }
     key
+}
+
+/// The key of the counts.
+pub(crate) fn counts_key() -> Vec<u8> {
+    key(META, &[b"counts"])
+}
+
+/// Whether `key` is that of the counts. They are in the last group of a snapshot, and applied last of each group.
+pub(crate) fn is_counts_key(key: &[u8]) -> bool {
+    is_of(key, META) && key == counts_key()
 }
 
 /// The keys of all rows of a table.
@@ -163,13 +176,15 @@ fn remove_from(batch: &mut RowBatch, table: &str, name: &[u8], from: u16, chunks
 
 /// The revision and the number of chunks of the row called `name`.
 pub(crate) fn head(
-    db: &sled::Db,
+    db: Database<'_>,
     dir: &Path,
     table: &str,
     name: &[u8],
 ) -> Result<Option<(u64, u16)>, StoreError> {
-    let first = db.get(chunk_key(table, name, 0)).map_err(|error| database_error(dir, &error))?;
-    first.map(|first| split_head(dir, &first).map(|(revision, chunks, _)| (revision, chunks))).transpose()
+    let first = db.form(chunk_key(table, name, 0))?;
+    first
+        .map(|first| split_head(dir, first.start()).map(|(revision, chunks, _)| (revision, chunks)))
+        .transpose()
 }
 
 /// The row called `name` with all its chunks.
@@ -177,7 +192,7 @@ pub(crate) fn head(
 /// The chunks are read one by one, and a commit may replace them meanwhile. The head is therefore read again
 /// after the last chunk. If it has changed, the whole row is read again.
 pub(crate) fn get(
-    db: &sled::Db,
+    db: Database<'_>,
     dir: &Path,
     table: &str,
     name: &[u8],
@@ -212,7 +227,7 @@ pub fn changed<'b>(batch: &'b RowBatch, table: &str) -> impl Iterator<Item = (&'
 
 /// The row called `name`. If a chunk is missing, the value ends before it.
 pub(crate) fn get_readable(
-    db: &sled::Db,
+    db: Database<'_>,
     dir: &Path,
     table: &str,
     name: &[u8],
@@ -227,19 +242,20 @@ pub(crate) fn get_readable(
 
 /// The row called `name`, and the number of its first missing chunk.
 fn read(
-    db: &sled::Db,
+    db: Database<'_>,
     dir: &Path,
     table: &str,
     name: &[u8],
 ) -> Result<Option<(StoredRow, Option<u16>)>, StoreError> {
-    let read = |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| database_error(dir, &error));
+    let first_form = || db.form(chunk_key(table, name, 0));
     for _ in 0..READ_ATTEMPTS {
-        let Some(first) = read(0)? else { return Ok(None) };
+        let Some(form) = first_form()? else { return Ok(None) };
+        let first = db.read(form.clone())?;
         let (revision, chunks, start) = split_head(dir, &first)?;
         let mut value = start.to_vec();
         let mut missing = None;
         for chunk in 1..chunks {
-            match read(chunk)? {
+            match db.get(chunk_key(table, name, chunk))? {
                 Some(next) => value.extend_from_slice(&next),
                 None => {
                     missing = Some(chunk);
@@ -247,7 +263,7 @@ fn read(
                 }
             }
         }
-        if chunks > 1 && read(0)?.as_ref() != Some(&first) {
+        if chunks > 1 && first_form()?.as_ref() != Some(&form) {
             continue;
         }
         return Ok(Some((StoredRow { revision, chunks, value }, missing)));
@@ -259,14 +275,8 @@ fn read(
 pub(crate) struct StoredRowHead {
     pub(crate) key: sled::IVec,
     pub(crate) revision: u64,
-    first: sled::IVec,
-}
-
-impl StoredRowHead {
-    /// The start of the row's value.
-    pub(crate) fn start(&self) -> &[u8] {
-        self.first.get(HEAD_BYTES..).unwrap_or_default()
-    }
+    /// The stored form of the first chunk.
+    pub(crate) first: StoredForm,
 }
 
 /// The first chunk of each row among `keys`, in key order, for scans of large parts of the database.
@@ -275,21 +285,21 @@ impl StoredRowHead {
 /// reads each page once, so 16,000 pages (150 MB) would be in memory before sled evicts any. Each row is
 /// therefore looked up a few more times, which fills the queues while there are few pages to evict.
 pub(crate) fn heads<'d>(
-    db: &'d sled::Db,
+    db: Database<'d>,
     dir: &'d Path,
     keys: Range<Vec<u8>>,
 ) -> impl DoubleEndedIterator<Item = Result<StoredRowHead, StoreError>> + use<'d> {
     const LOOKUPS: usize = 4;
     db.range(keys).filter_map(move |entry| {
         let head = || {
-            let (key, first) = entry.map_err(|error| database_error(dir, &error))?;
+            let (key, first) = entry?;
             if !is_first_chunk(&key) {
                 return Ok(None);
             }
             for _ in 0..LOOKUPS {
-                db.get(&key).map_err(|error| database_error(dir, &error))?;
+                db.form(&key)?;
             }
-            let (revision, _, _) = split_head(dir, &first)?;
+            let (revision, _, _) = split_head(dir, first.start())?;
             Ok(Some(StoredRowHead { key, revision, first }))
         };
         head().transpose()
@@ -375,7 +385,6 @@ mod tests {
     use super::*;
     use crate::audit::log::{BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG};
     use crate::base::log_hashes::TILES;
-    use crate::base::meta::META;
     use crate::base::watermark::{COUNTS_BYTES, StoreCounts};
 
     #[test]

@@ -10,13 +10,14 @@ use crate::base::schema::{self, schema};
 use domain_audit::log_tree::LogTree;
 use oracled_domain::tables;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fmt, io, thread};
-use store_base::disk::{DATABASE_DIR, sync_dir};
+use store_base::disk::DATABASE_DIR;
 use store_base::error::StoreError;
+use store_base::files::{StateFile, rename, sync_dir};
 
 /// The file of the mark in the state directory.
 pub(crate) const WATERMARK_FILE: &str = "watermark";
@@ -116,7 +117,7 @@ impl fmt::Display for StoreCounts {
 /// The file of the mark.
 #[derive(Debug)]
 pub(crate) struct Watermark {
-    file: File,
+    file: StateFile,
     next_slot: u64,
     /// The number of the last write; the other slot has a lower one.
     generation: u64,
@@ -154,12 +155,12 @@ impl Watermark {
     pub(crate) fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(WATERMARK_FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
-        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+        let file = match StateFile::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
-        let MarkSlot { generation, schema, slot, values: now } = read_slots(dir, &file)?;
+        let MarkSlot { generation, schema, slot, values: now } = read_slots(dir, file.reader())?;
         Ok(Some(Self { file, next_slot: 1 - slot, generation, schema, now, dirty: false }))
     }
 
@@ -206,11 +207,10 @@ impl Watermark {
         let io = |source| StoreError::Io { path: path.clone(), source };
         // under another name until it is complete: a partial mark would look damaged
         let piece = dir.join(format!("{WATERMARK_FILE}.new"));
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
         let now = WatermarkValues::of_new(store_id, counts);
-        let file = opened.map_err(io)?;
+        let file = StateFile::create(&piece).map_err(io)?;
         let mut mark = Self { file, next_slot: 0, generation: 0, schema: schema(), now, dirty: true };
-        mark.write_synced().and_then(|()| fs::rename(&piece, &path)).map_err(io)?;
+        mark.write_synced().and_then(|()| rename(&piece, &path)).map_err(io)?;
         sync_dir(dir)?;
         Ok(mark)
     }

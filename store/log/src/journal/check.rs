@@ -7,7 +7,7 @@ use crate::base::engine::{OpenedCounts, StoreEngine, TableReader};
 use crate::base::meta;
 use crate::base::rows::{self, stored_in};
 use crate::base::watermark::{StoreCounts, WatermarkValues};
-use crate::segments::{Segments, check_sealed};
+use crate::segments::Segments;
 use domain_audit::leaf::is_erased_form;
 use domain_audit::log_tree::LogTree;
 use oracled_domain::tables;
@@ -99,7 +99,7 @@ fn walk_log(engine: &StoreEngine, from: u64, entries: u64) -> Result<Option<(u64
     let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
     engine.with(|db| {
         let walk = |range: Range<u64>| log::walk(db, engine.dir(), range);
-        let begin = log::row_at(db, engine.dir(), from)?.unwrap_or(from);
+        let begin = log::row_at(db, from)?.unwrap_or(from);
         let (lower, upper) = thread::scope(|scope| {
             let lower = scope.spawn(|| catch_panic(|| walk(begin..middle)));
             let upper = catch_panic(|| walk(middle..u64::MAX));
@@ -130,13 +130,14 @@ impl TableReader {
         }))
     }
 
-    /// Reads the segments, except the one that is written. Calls `proceed` after each; it returns whether to continue. Returns
-    /// false if `proceed` stopped the check.
+    /// Reads the segments and their copies, except the one that is written. Calls `proceed` after each; it returns whether to continue.
+    /// Returns false if `proceed` stopped the check.
     ///
     /// # Errors
-    /// `Corrupt` if a segment is damaged, `Short` if one is missing.
-    pub fn check_segments(&self, proceed: impl FnMut() -> bool) -> Result<bool, StoreError> {
-        check_sealed(self.dir(), proceed).inspect_err(|error| self.engine().note_segment_damage(error))
+    /// `Corrupt` if one is damaged, `Short` if one is missing.
+    pub fn check_segments(&self, mut proceed: impl FnMut() -> bool) -> Result<bool, StoreError> {
+        let checked = self.engine().values().check(&mut proceed);
+        checked.inspect_err(|error| self.engine().note_segment_damage(error))
     }
 
     /// Checks the whole store as it was at the opening, without pauses.
@@ -292,7 +293,11 @@ impl TableReader {
                 for head in rows::heads(db, self.dir(), keys.clone()).take(AUDITED_AT_ONCE as usize) {
                     let head = head?;
                     let revision = match bundled {
-                        Some(table) => Bundle::revision_in(self.dir(), table, head.start())?.unwrap_or(0),
+                        Some(table) => {
+                            let first = db.read(head.first)?;
+                            let (_, _, start) = rows::split_head(self.dir(), &first)?;
+                            Bundle::revision_in(self.dir(), table, start)?.unwrap_or(0)
+                        }
                         None => head.revision,
                     };
                     let is_of_opening = (1..=entries).contains(&revision);

@@ -35,6 +35,8 @@ const APPLIED_AT_END: u64 = if cfg!(test) { 8 } else { 4096 };
 #[derive(Debug)]
 pub struct Erasure {
     state_dir: PathBuf,
+    /// The segments that are rewritten.
+    rewritten: SegmentsUpTo,
     /// The groups that the new database must have.
     segments: SegmentsUpTo,
     eraser: DataEraser,
@@ -92,8 +94,11 @@ impl Journal {
         self.tip.end_row();
         self.segments.seal()?;
         let state_dir = self.engine.dir().to_owned();
+        let segments = self.segments.up_to_now();
+        segments.remove_erased();
         Ok(Erasure {
-            segments: self.segments.up_to_now(),
+            segments: segments.after_erasure(),
+            rewritten: segments,
             eraser,
             database: None,
             applied: None,
@@ -123,6 +128,7 @@ impl Journal {
         }
         let now = self.segments.up_to_now();
         let missing = now.entries() - erasure.applied.unwrap_or_default();
+        let now = erasure.segments.up_to(&now);
         if missing > APPLIED_AT_END {
             erasure.segments = now;
             return Ok(ErasureStep::ToPrepare);
@@ -135,13 +141,22 @@ impl Journal {
             return Err(StoreError::Corrupt { dir: self.engine.dir().to_owned(), detail: detail.to_owned() });
         }
         database.sync()?;
-        // a power cut during the replacement leaves a database that is not known to be whole
-        self.mark.now.synced = 0;
+        // a kill or a power cut during the replacement leaves segments and a database that do not belong together
+        (self.mark.now.synced, self.mark.now.walked) = (0, 0);
         self.mark.write_synced().map_err(|error| self.io_error(error))?;
-        let replaced = self
-            .engine
-            .replace_database(database)
+        let (rewritten, snapshot) = (&erasure.rewritten, &erasure.snapshot);
+        let replaced = self.engine.replace_database(database, || {
+            rewritten.put_erased()?;
+            snapshot.as_ref().map_or(Ok(()), |snapshot| self.segments.replace_by(snapshot))
+        });
+        self.mark.now.walked = self.mark.now.counts.entries.max(1);
+        let replaced = replaced
             .and_then(|replaced| if replaced { self.note_renewed().map(|()| true) } else { Ok(false) });
+        match &replaced {
+            Ok(true) => {}
+            Ok(false) => drop(self.mark.write()),
+            Err(_) => self.note_damage(),
+        }
         if !replaced.map_err(|error| self.fail(error, RecoveryCondition::Reopening))? {
             return Ok(ErasureStep::ToRepeat);
         }
@@ -153,9 +168,6 @@ impl Journal {
             // the copy has no lines before it
             self.mirror.first_seq = self.mirror.first_seq.max(first);
             self.note_mirror();
-        }
-        if let Some(snapshot) = erasure.snapshot.take() {
-            self.segments.replace_by(&snapshot)?;
         }
         Ok(ErasureStep::Finished)
     }
@@ -185,7 +197,7 @@ impl Erasure {
     pub fn rewrite_segments(&mut self, proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
         if self.eraser.needs_versions() {
             let mut noted = Ok(());
-            self.segments.replay(None, |_, group| {
+            self.rewritten.replay(None, |_, group| {
                 noted = self.eraser.note_versions(&group);
                 noted.is_ok() && proceed()
             })?;
@@ -193,7 +205,7 @@ impl Erasure {
             check_stop(proceed)?;
         }
         let eraser = std::cell::RefCell::new(&mut self.eraser);
-        let rewritten = self.segments.change_rows(
+        let rewritten = self.rewritten.change_rows(
             |after, content| eraser.borrow().is_concerned(after, content),
             |entries, rows| eraser.borrow_mut().erase_from_rows(entries, rows),
             proceed,
@@ -240,7 +252,7 @@ impl Erasure {
     }
 
     fn create_database(&mut self) -> Result<Arc<StoreEngine>, StoreError> {
-        let database = create_database(&self.options, self.eraser.log_from().is_some())?;
+        let database = create_database(&self.options, self.segments.files())?;
         self.database = Some(Arc::clone(&database));
         Ok(database)
     }
@@ -262,6 +274,7 @@ impl Drop for Erasure {
         if let Some(database) = self.database.take() {
             database.close_database();
         }
+        self.rewritten.remove_erased();
         if let Err(error) = remove_dir(&self.state_dir.join(NEW_DIR)) {
             tracing::warn!(%error, "could not remove the new database of an erasure; the next start removes it");
         }

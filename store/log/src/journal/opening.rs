@@ -1,7 +1,6 @@
 //! Opens the database of a store, and brings it up to date with the segments.
 
 use crate::audit::log::{self, LOG, first_seq_of, row, without_dropped};
-use crate::base::database_error::database_error;
 use crate::base::engine::{NEW_DIR, StoreEngine, StoreOptions, TableReader, lock_state, remove_dir};
 use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
@@ -9,7 +8,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, StoredValue, stored_in};
 use crate::base::schema::schema;
 use crate::base::watermark::{SnapshotId, StoreCounts, Watermark};
-use crate::journal::check::{WALKED_AGAIN_ENTRIES, check_database};
+use crate::journal::check::check_database;
 use crate::segments::{PART_BYTES, ReadableGroup, SegmentFiles, Segments, SegmentsUpTo};
 use domain_audit::log_tree::LogTree;
 use domain_base::row::IndexEntry;
@@ -17,12 +16,14 @@ use oracled_domain::tables::tables;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::{fs, io};
+use std::{fs, io, mem};
 use store_base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
 use store_base::error::StoreError;
 
 /// The remedy for a damaged store of an earlier schema version. Who wrote it knows all forms of its rows.
 pub(super) const START_EARLIER: &str = "start the oracled that wrote it, and upgrade after that";
+/// The keys of groups that are applied together.
+const APPLIED_KEYS: usize = if cfg!(test) { 64 } else { 4096 };
 /// The number of entries between two reports of the progress of a rebuild.
 const REPORTED_EVERY: u64 = 50_000;
 
@@ -44,6 +45,7 @@ pub const RESTORING_FILE: &str = "restoring";
 /// Both are damaged or missing, or the disk cannot be read or written.
 pub(super) fn open_segments(
     dir: &Path,
+    files: &SegmentFiles,
     find_existing: fn(&Path) -> Result<Option<PathBuf>, StoreError>,
 ) -> Result<(Result<Segments, StoreError>, Watermark), StoreError> {
     let short = |detail: String| StoreError::Short { dir: dir.to_owned(), detail };
@@ -57,14 +59,14 @@ pub(super) fn open_segments(
         }
         mark => mark?,
     };
-    match (Segments::open(dir), mark) {
+    match (Segments::open(files.clone()), mark) {
         (Ok(Some(segments)), Some(mark)) => Ok((Ok(segments), mark)),
         // with a mark that is lost, the database counts as one that may not be whole, and is rebuilt from the segments
         (Ok(Some(segments)), None) => {
             check_not_older(dir, segments.first_schema())?;
             let mark = Watermark::create(dir, segments.store_id(), StoreCounts::default())?;
             let (entries, mut later) = (segments.entries(), None);
-            SegmentFiles::new(dir).visit_groups_after(entries, |group| {
+            files.visit_groups_after(entries, |group| {
                 later = Some(group.entries);
                 Ok(true)
             })?;
@@ -81,7 +83,6 @@ pub(super) fn open_segments(
             Ok((Err(damage), mark))
         }
         (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), None) => {
-            let files = SegmentFiles::new(dir);
             let mut heads =
                 files.existing_numbers()?.into_iter().filter_map(|number| files.head(number).ok());
             let Some(head) = heads.next() else { return Err(damage) };
@@ -97,7 +98,7 @@ pub(super) fn open_segments(
                 return Err(short(format!("its segments are missing, and {} exists", existing.display())));
             }
             let (rows, store_id) = meta::first_rows()?;
-            let segments = Segments::create(dir, store_id, &rows)?;
+            let segments = Segments::create(files.clone(), store_id, rows)?;
             let mark = Watermark::create(dir, store_id, StoreCounts::default())?;
             Ok((Ok(segments), mark))
         }
@@ -115,93 +116,16 @@ fn check_not_older(dir: &Path, found: Result<u32, StoreError>) -> Result<(), Sto
     }
 }
 
-/// Continues a store whose segments have the damage `damage` with its database, if that has all entries of the mark, of the mirror
-/// up to entry `mirrored`, and of the segments that are readable. The segments can then be written again.
-///
-/// # Errors
-/// `damage` if the database does not have them, or is not known to be whole.
-pub(super) fn continue_with_database(
-    engine: &Arc<StoreEngine>,
-    mark: &mut Watermark,
-    mirrored: u64,
-    damage: StoreError,
+/// Begins a segment after the damaged ones, which the rows of the database `new` replace. The store has `entries` entries.
+pub(super) fn begin_segments(
+    files: &SegmentFiles,
+    new: &StoreEngine,
+    store_id: u64,
+    entries: u64,
 ) -> Result<Segments, StoreError> {
-    tracing::error!(%damage, "the segments are damaged; the database is checked, to continue with it");
-    let segments = begin_after_database(engine, mark, mirrored);
-    engine.close_database();
-    or_damage(engine, segments, damage)
-}
-
-/// `result` after a check of the database of a store whose segments have the damage `damage`; `damage` if the database is no
-/// replacement for them.
-pub(super) fn or_damage<T>(
-    engine: &StoreEngine,
-    result: Result<T, StoreError>,
-    damage: StoreError,
-) -> Result<T, StoreError> {
-    match result {
-        Ok(value) => {
-            engine.note_segment_damage(&damage);
-            Ok(value)
-        }
-        Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
-            tracing::error!(%error, "the database cannot replace the damaged segments");
-            Err(damage)
-        }
-        // another remedy helps, such as more space
-        Err(error) => Err(error),
-    }
-}
-
-fn begin_after_database(
-    engine: &Arc<StoreEngine>,
-    mark: &mut Watermark,
-    mirrored: u64,
-) -> Result<Segments, StoreError> {
-    let short = |detail: String| StoreError::Short { dir: engine.dir().to_owned(), detail };
-    let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
-    if !engine.has_database() {
-        return Err(short("the database is missing".to_owned()));
-    }
-    engine.open_database(Some(mark.now.snapshot))?;
-    mark.now.snapshot = engine.snapshot();
-    mark.write_synced().map_err(io)?;
-    let missing = || short("the database is empty".to_owned());
-    let (counts, mut tree) = meta::read(engine)?.ok_or_else(missing)?;
-    if let Some(doubt) = find_doubt(engine, counts.entries, mark) {
-        return Err(short(format!("the database may not be whole: {doubt}")));
-    }
-    SegmentFiles::new(engine.dir()).visit_groups_after(tree.size(), |group| {
-        let follows = group.after_entry == tree.size();
-        if follows {
-            tree = tree_after(engine.dir(), &tree, &group, |_| Ok(()))?;
-            engine.apply(group.rows)?;
-        }
-        Ok(follows)
-    })?;
-    let (counts, tree) = meta::read(engine)?.ok_or_else(missing)?;
-    let expected = mark.now.counts.entries.max(mirrored);
-    if counts.entries < expected {
-        return Err(short(format!(
-            "the database ends at entry {}, the log at entry {expected}",
-            counts.entries
-        )));
-    }
-    check_database(engine, &counts, &mark.now)?;
-    engine.sync()?;
-    engine.set_opened_counts(counts.clone(), tree.clone());
-    engine.set_up_to_date();
-    TableReader::new(Arc::clone(engine)).audit_all()?;
-    note_whole(engine, mark, &counts)?;
-    begin_segments(engine, mark)
-}
-
-/// Begins a segment after the damaged ones, which the database can replace.
-pub(super) fn begin_segments(engine: &StoreEngine, mark: &Watermark) -> Result<Segments, StoreError> {
-    let path = engine.dir().join(DATABASE_DIR).join(DATABASE_FILE);
+    let path = new.dir().join(DATABASE_DIR).join(DATABASE_FILE);
     let bytes = fs::metadata(&path).map_err(|source| StoreError::Io { path, source })?.len();
-    let entries = mark.now.counts.entries;
-    Segments::begin_after_damage(engine.dir(), mark.now.store_id, entries, bytes / PART_BYTES)
+    Segments::begin_after_damage(files.clone(), store_id, entries, bytes / PART_BYTES)
 }
 
 /// Opens the database, and applies the groups that it lacks. A database that is damaged, or not known to be whole, is removed
@@ -226,10 +150,7 @@ pub(super) fn open_database(
             tracing::warn!(cause, entries, "the database is being rebuilt from the segments");
         }
         if is_rebuilt {
-            if let Err(damage) = segments.up_to_now().replay(None, |_, _| true) {
-                // the database is the only copy of what a damaged segment has lost
-                return keep_database(engine, segments, mark, known, damage);
-            }
+            check_segments_for_rebuild(engine, segments)?;
             check_is_behind(engine, segments, mark)?;
             engine.remove_database()?;
         }
@@ -265,6 +186,24 @@ pub(super) fn open_database(
     }
 }
 
+/// Reads all segments before a rebuild of the database, which can have what a damaged one has lost. A damaged one is written again from
+/// its copy.
+///
+/// # Errors
+/// `Corrupt` or `Short` if both are damaged.
+fn check_segments_for_rebuild(engine: &StoreEngine, segments: &Segments) -> Result<(), StoreError> {
+    match segments.up_to_now().replay(None, |_, _| true) {
+        Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+            tracing::error!(%damage, "the segments are damaged, and are written again from their copies");
+            segments.heal(&|| true)?;
+            segments.up_to_now().replay(None, |_, _| true)?;
+            engine.note_segment_damage(&damage);
+            Ok(())
+        }
+        read => read,
+    }
+}
+
 /// Checks that a database which is to be rebuilt has no entries that the segments lack. A mark that existed knows the last entry.
 fn check_is_behind(
     engine: &Arc<StoreEngine>,
@@ -287,37 +226,6 @@ fn check_is_behind(
     }
 }
 
-/// Opens the database of a store whose segments have the damage `damage`, since it cannot be rebuilt. It must have all rows of the
-/// groups that it could have lost, and the whole log.
-///
-/// # Errors
-/// `damage` if it does not.
-fn keep_database(
-    engine: &Arc<StoreEngine>,
-    segments: &Segments,
-    mark: &mut Watermark,
-    known: Option<SnapshotId>,
-    damage: StoreError,
-) -> Result<OpenedDatabase, StoreError> {
-    tracing::error!(%damage, "the segments are damaged, and the database cannot be rebuilt; it is checked instead");
-    if !engine.has_database() || mark.now.walked == 0 {
-        return Err(damage);
-    }
-    let kept = (|| {
-        let walked = mark.now.walked;
-        let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
-        let counts = apply_segments(engine, segments, mark, known)?.map_err(corrupt)?;
-        check_latest_rows(engine, &segments.up_to_now(), walked)?;
-        TableReader::new(Arc::clone(engine)).audit_all()?;
-        note_whole(engine, mark, &counts)?;
-        Ok(OpenedDatabase { counts, rebuilt: None })
-    })();
-    if kept.is_err() {
-        engine.close_database();
-    }
-    or_damage(engine, kept, damage)
-}
-
 /// Notes in the mark that the database is whole, synced, and has `counts`.
 pub(super) fn note_whole(
     engine: &StoreEngine,
@@ -330,28 +238,6 @@ pub(super) fn note_whole(
     (mark.now.counts, mark.now.walked) = (counts.clone(), counts.entries.max(1));
     (mark.now.synced, mark.now.boot_id) = (counts.entries, boot_id());
     mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })
-}
-
-/// Compares the database with the last rows of the groups that were committed after its opening, and a little before: after a power
-/// cut, sled can have lost a part of them.
-fn check_latest_rows(engine: &StoreEngine, segments: &SegmentsUpTo, walked: u64) -> Result<(), StoreError> {
-    let from = walked.saturating_sub(WALKED_AGAIN_ENTRIES).max(segments.snapshot_entries()?);
-    let mut latest = BTreeMap::new();
-    segments.replay(Some(from), |_, rows| {
-        latest.extend(rows.into_rows());
-        true
-    })?;
-    let differs = engine.with(|db| {
-        for (key, value) in &latest {
-            let stored = db.get(key).map_err(|error| database_error(engine.dir(), &error))?;
-            if stored.as_deref() != value.as_deref() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    })?;
-    let detail = format!("its database lacks a change that was committed after entry {from}");
-    if differs { Err(StoreError::Short { dir: engine.dir().to_owned(), detail }) } else { Ok(()) }
 }
 
 /// The reason why the database may not be whole, if there is one. The log has `entries` entries.
@@ -424,7 +310,7 @@ pub(super) fn apply_groups(
 ) -> Result<Result<(), StoreError>, StoreError> {
     let entries = segments.entries();
     let mut reported = after.unwrap_or_default();
-    let mut applied = Ok(());
+    let (mut applied, mut batch) = (Ok(()), RowBatch::default());
     segments.replay(after, |seq, rows| {
         if seq >= reported + REPORTED_EVERY {
             reported = seq;
@@ -435,10 +321,14 @@ pub(super) fn apply_groups(
             Some(first) => without_dropped(rows, first, engine.dir()),
             None => Ok(rows),
         };
-        applied = rows.and_then(|rows| engine.apply(rows));
+        applied = rows.and_then(|rows| {
+            // the last row of the log, and the counts, are in each group
+            batch.extend(rows);
+            if batch.len() < APPLIED_KEYS { Ok(()) } else { engine.apply(mem::take(&mut batch)) }
+        });
         applied.is_ok() && proceed()
     })?;
-    Ok(applied)
+    Ok(applied.and_then(|()| engine.apply(batch)))
 }
 
 /// Separates damage, which a rebuild repairs, from other errors.
@@ -493,13 +383,13 @@ pub(super) fn lines_in(rows: &RowBatch) -> BTreeMap<u64, String> {
 /// The page cache of a new database, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Creates an empty database beside that of the store with these options. A snapshot of it `is_written` too.
+/// Creates an empty database beside that of the store with these options, with positions in `files`.
 ///
 /// # Errors
 /// `Unavailable` if too little space is free, `Io` if the folder cannot be written.
 pub(super) fn create_database(
     options: &StoreOptions,
-    is_written: bool,
+    files: &SegmentFiles,
 ) -> Result<Arc<StoreEngine>, StoreError> {
     let dir = options.dir.join(NEW_DIR);
     remove_dir(&dir)?;
@@ -507,12 +397,12 @@ pub(super) fn create_database(
     let created = (|| {
         let lock = lock_state(&dir)?;
         let new_options = StoreOptions { dir: dir.clone(), cache_bytes: CACHE_BYTES, ..options.clone() };
-        let new = StoreEngine::new(new_options, lock);
+        let new = StoreEngine::new(new_options, lock, Arc::new(files.clone()));
         // a damaged or restored store can lack it
         let present = fs::metadata(options.dir.join(DATABASE_DIR).join(DATABASE_FILE));
         let needed = present.map_or(0, |found| found.len());
-        // a snapshot is compressed
-        new.free().check_for(needed + if is_written { needed / 2 } else { 0 })?;
+        // a snapshot, or segments that are rewritten, and their copies
+        new.free().check_for(needed + 2 * files.bytes()?)?;
         new.open_database(None)?;
         Ok(Arc::new(new))
     })();
@@ -536,7 +426,7 @@ pub(super) fn adopt_database(
     mark.now.walked = 0;
     let io = |source| StoreError::Io { path: engine.dir().to_owned(), source };
     mark.write_synced().map_err(io)?;
-    if !engine.replace_database(new)? {
+    if !engine.replace_database(new, || Ok(()))? {
         return Err(StoreError::Unavailable { cause: "the database is in use".to_owned() });
     }
     engine.close_database();

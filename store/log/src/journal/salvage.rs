@@ -4,8 +4,9 @@
 //! Every entry must be found. Its line names the rows that were set with it, with their digests. A row that no copy has with its digest
 //! is lost: an empty row takes its place, which is no JSON, and [`LOST`] has its name. It is no longer lost when it is set again.
 
+use super::healing::write_snapshot;
+use super::opening::begin_segments;
 use super::opening::{adopt_database, create_database, index_and_count};
-use super::opening::{begin_segments, or_damage};
 use crate::audit::log::{self, LogQuery, put_line};
 use crate::audit::logged_rows::RecoveryMembers;
 use crate::audit::mirror::erasure::lines_of;
@@ -32,26 +33,34 @@ use std::str::FromStr;
 use std::sync::Arc;
 use store_base::error::StoreError;
 
-/// Continues a store whose segments and database are damaged with a new database, which has everything that is readable. The segments
-/// can then be written again.
+/// Continues a store with a segment that is damaged like its copy: with a new database, which has everything that is readable, and a
+/// snapshot of it in place of all segments.
 ///
 /// # Errors
 /// `damage` if an entry is in no readable copy.
 pub(super) fn continue_with_salvage(
     engine: &Arc<StoreEngine>,
+    files: &SegmentFiles,
     mark: &mut Watermark,
     mirrored: u64,
     damage: StoreError,
 ) -> Result<Segments, StoreError> {
-    tracing::error!(%damage, "the segments and the database are damaged; a new database is built from what is readable");
-    let segments = salvage(engine, mark, mirrored).and_then(|()| begin_segments(engine, mark));
-    let damage = match &segments {
-        Err(StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. }) => {
-            damage.with_detail(detail)
+    tracing::error!(%damage, "a segment and its copy are damaged; a new database is built from what is readable");
+    match salvage(engine, files, mark, mirrored) {
+        Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+            tracing::error!(%error, "nothing can replace the damaged segments");
+            let (StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. }) = &error else {
+                return Err(error);
+            };
+            Err(damage.with_detail(detail))
         }
-        _ => damage,
-    };
-    or_damage(engine, segments, damage)
+        // another remedy helps, such as more space
+        Err(error) => Err(error),
+        Ok(segments) => {
+            engine.note_segment_damage(&damage);
+            Ok(segments)
+        }
+    }
 }
 
 /// Replaces the database in the state directory, whose segments are damaged too, by a new one with everything that is readable. The
@@ -59,13 +68,26 @@ pub(super) fn continue_with_salvage(
 ///
 /// # Errors
 /// `Corrupt` or `Short` if an entry is in no readable copy; nothing is changed then.
-fn salvage(engine: &Arc<StoreEngine>, mark: &mut Watermark, mirrored: u64) -> Result<(), StoreError> {
+fn salvage(
+    engine: &Arc<StoreEngine>,
+    files: &SegmentFiles,
+    mark: &mut Watermark,
+    mirrored: u64,
+) -> Result<Segments, StoreError> {
     engine.close_database();
-    let new = create_database(engine.options(), false)?;
+    // the values of the new database are all in itself, until the snapshot has them
+    let new = create_database(engine.options(), files)?;
     let salvaged = build(engine, &new, mark, mirrored).and_then(|()| {
         new.sync()?;
-        let (counts, _) = meta::read(&new)?.unwrap_or_default();
-        adopt_database(engine, &new, mark, &counts)
+        let (counts, tree) = meta::read(&new)?.unwrap_or_default();
+        let segments = begin_segments(files, &new, mark.now.store_id, counts.entries)?;
+        let snapshot = write_snapshot(&new, &segments.up_to_now(), &counts, &tree, &|| true)?;
+        // after a kill, the next start must not use what is left of the previous database
+        mark.now.walked = 0;
+        mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
+        segments.replace_by(&snapshot)?;
+        adopt_database(engine, &new, mark, &counts)?;
+        Ok(segments)
     });
     new.close_database();
     remove_dir(new.dir())?;

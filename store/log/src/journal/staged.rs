@@ -5,7 +5,7 @@ use crate::audit::removal::session_of_row;
 use crate::base::bundle::Bundle;
 use crate::base::engine::StoreEngine;
 use crate::base::log_hashes::LogHashes;
-use crate::base::meta::random_bytes;
+use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowName, RowWrite};
 use crate::base::rows::{self, LOST, StoredValue, row_path, stored_in};

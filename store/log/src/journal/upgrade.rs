@@ -9,12 +9,11 @@ use super::opening::{START_EARLIER, apply_groups};
 use super::opening::{adopt_database, create_database, index_and_count};
 use crate::audit::log::{BY_EVENT, BY_EXECUTION, BY_SESSION, KEPT_ENTRIES, LOG, LogQuery};
 use crate::base::bundle::upgrade_stored;
-use crate::base::database_error::database_error;
 use crate::base::engine::{StoreEngine, TableReader, remove_dir};
 use crate::base::log_hashes::TILES;
-use crate::base::meta::{self, META};
+use crate::base::meta;
 use crate::base::row_batch::RowBatch;
-use crate::base::rows::{self, LOST, stored_tables, tables_in};
+use crate::base::rows::{self, LOST, META, stored_tables, tables_in};
 use crate::base::schema::{self, schema};
 use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
 use crate::segments::Segments;
@@ -63,7 +62,7 @@ fn upgrade_segments(
 ) -> Result<(), StoreError> {
     let (to, entries) = (schema(), segments.entries());
     tracing::warn!(from, to, entries, "the store is being upgraded to a later schema version");
-    let new = create_database(engine.options(), true)?;
+    let new = create_database(engine.options(), segments.files())?;
     let upgraded = build(&new, segments, from, &mark.now).and_then(|(counts, tree)| {
         let snapshot = write_snapshot(&new, &segments.up_to_now(), &counts, &tree, &|| true)?;
         // until the snapshot is in place, a start upgrades again; then it must not use the previous database
@@ -136,8 +135,7 @@ fn check_whole(
 fn check_tables(new: &StoreEngine, from: u32) -> Result<(), StoreError> {
     let mut start = Vec::new();
     loop {
-        let read = |db: &sled::Db| db.range(start.clone()..).next().transpose();
-        let next = new.with(|db| read(db).map_err(|error| database_error(new.dir(), &error)))?;
+        let next = new.with(|db| db.range(start.clone()..).next().transpose())?;
         let Some((key, _)) = next else { return Ok(()) };
         let table = rows::split_key(&key).map_or("", |(table, _)| table);
         start = rows::all(table).end;
@@ -155,13 +153,13 @@ fn check_tables(new: &StoreEngine, from: u32) -> Result<(), StoreError> {
 }
 
 fn remove_table(new: &StoreEngine, table: &str) -> Result<(), StoreError> {
-    new.with(|db| {
-        for entry in db.range(rows::all(table)) {
-            let removed = entry.and_then(|(key, _)| db.remove(key));
-            removed.map_err(|error| database_error(new.dir(), &error))?;
-        }
-        Ok(())
-    })
+    let keys = new.with(|db| {
+        let keys = db.range(rows::all(table)).map(|entry| entry.map(|(key, _)| key.to_vec()));
+        keys.collect::<Result<Vec<_>, _>>()
+    })?;
+    let mut batch = RowBatch::default();
+    keys.into_iter().for_each(|key| batch.remove(key));
+    new.apply(batch)
 }
 
 /// The length of the rows that are written at once, in bytes: a page of rows can be larger than the memory.

@@ -1,33 +1,41 @@
-//! The files of the segments: their names, their heads, and reading them whole.
+//! The files of the segments and of their copies: their names, their heads, and reading them whole.
 
+mod copies;
 mod extent;
+mod values;
 
+use super::frames::{Frames, FramesReader, FramesWriter};
 use super::group::{GROUP_MAX_BYTES, GroupEnd, StoredGroup, find_after};
+use super::open_segments::{OpenSegment, OpenSegments};
+use crate::base::database::SegmentDamage;
 use crate::base::engine::remove_dir;
 use crate::base::row_batch::RowBatch;
 use crate::base::schema::{self, schema};
 use crate::base::watermark::Watermark;
 use crate::segments::group::{GROUP_HEAD_BYTES, decode, length_of_rows};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::{fs, io};
-use store_base::disk::{allocate, link_if_exists, sync_dir};
+use store_base::disk::link_if_exists;
 use store_base::error::StoreError;
+use store_base::files::{StateFile, remove_file, rename, sync_dir, write_synced};
 
 pub(crate) use extent::{SnapshotExtent, is_segment_name};
 
 /// The folder of the segments in the state directory.
 const SEGMENTS_DIR: &str = "segments";
+/// The folder of their copies, with the same names.
+const COPIES_DIR: &str = "segments.copy";
 /// The file in that folder that becomes the next segment.
 const SPARE_FILE: &str = "spare";
 pub(super) const COMPRESSED: &str = "zst";
 /// Ends the names of files that are not complete.
 pub(super) const INCOMPLETE: &str = "new";
-/// zstd's fastest level: its files are a fifth larger than those of the default level.
-pub(super) const COMPRESSION_LEVEL: i32 = 1;
+/// Ends the names of compressed segments that an erasure has rewritten, until they replace the segments.
+const ERASED: &str = "erased";
 
 const MAGIC: &[u8; 8] = b"oracledS";
 
@@ -62,11 +70,17 @@ pub(crate) struct ReadableGroup {
     pub(crate) rows: RowBatch,
 }
 
-/// The folder of the segments.
+/// The folder of the segments, or of their copies.
 #[derive(Debug, Clone)]
 pub(crate) struct SegmentFiles {
     state_dir: PathBuf,
     dir: PathBuf,
+    /// The folder of the copies, or of the segments.
+    other_dir: PathBuf,
+    /// Whether the files that an erasure has rewritten are read in place of the segments.
+    reads_erased: bool,
+    open: Arc<OpenSegments>,
+    damage: Arc<SegmentDamage>,
     /// Held while the file of a sealed segment is replaced.
     replacing: Arc<Mutex<()>>,
     /// The snapshot in place of the first segments, if [`SegmentFiles::check_names`] or
@@ -117,17 +131,58 @@ impl SegmentHead {
 
 impl SegmentFiles {
     pub(crate) fn new(state_dir: &Path) -> Self {
-        let dir = state_dir.join(SEGMENTS_DIR);
-        Self { state_dir: state_dir.to_owned(), dir, replacing: Arc::default(), snapshot: Arc::default() }
+        Self {
+            state_dir: state_dir.to_owned(),
+            dir: state_dir.join(SEGMENTS_DIR),
+            other_dir: state_dir.join(COPIES_DIR),
+            reads_erased: false,
+            open: Arc::default(),
+            damage: Arc::default(),
+            replacing: Arc::default(),
+            snapshot: Arc::default(),
+        }
+    }
+
+    /// The copies of these files.
+    pub(super) fn copy(&self) -> Self {
+        Self {
+            dir: self.other_dir.clone(),
+            other_dir: self.dir.clone(),
+            open: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// These files as they are after the erasure that is prepared.
+    pub(super) fn after_erasure(&self) -> Self {
+        Self { reads_erased: true, open: Arc::default(), ..self.clone() }
+    }
+
+    pub(super) fn open_segments(&self) -> &OpenSegments {
+        &self.open
+    }
+
+    pub(super) fn segment_damage(&self) -> &SegmentDamage {
+        &self.damage
     }
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
+    /// The length of all segments, in bytes.
+    pub(crate) fn bytes(&self) -> Result<u64, StoreError> {
+        let mut bytes = 0;
+        for number in self.numbers_up_to(self.existing_numbers()?.last().copied().unwrap_or_default()) {
+            let opened = self.open_file(number).and_then(|(file, _)| file.metadata());
+            bytes += opened.map_or(0, |found| found.len());
+        }
+        Ok(bytes)
+    }
+
     /// Files with the same format in another folder.
     pub(super) fn in_folder(&self, dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), snapshot: Arc::default(), ..self.clone() }
+        Self { dir: dir.to_owned(), snapshot: Arc::default(), open: Arc::default(), ..self.clone() }
     }
 
     /// Until the result is dropped, the file of no sealed segment is replaced.
@@ -148,6 +203,10 @@ impl SegmentFiles {
 
     fn compressed_path(&self, number: u64) -> PathBuf {
         self.path(number).with_extension(COMPRESSED)
+    }
+
+    fn erased_path(&self, number: u64) -> PathBuf {
+        self.path(number).with_extension(ERASED)
     }
 
     pub(crate) fn io(&self, source: io::Error) -> StoreError {
@@ -227,19 +286,24 @@ impl SegmentFiles {
         self.numbers_in(&self.dir).map(|[plain, _]| plain)
     }
 
-    /// Removes files that an earlier process did not complete, and segments that the snapshot replaces.
+    /// Removes files that an earlier process did not complete, and segments that the snapshot replaces, with their copies.
     pub(crate) fn remove_incomplete(&self) -> Result<(), StoreError> {
         let incomplete = |path: &PathBuf| {
-            path.extension().is_some_and(|extension| extension == INCOMPLETE) || *path == self.spare()
+            path.extension().is_some_and(|extension| extension == INCOMPLETE || extension == ERASED)
+                || *path == self.spare()
         };
-        let snapshot = self.snapshot().map(|snapshot| self.snapshot_dir(snapshot.replaces));
-        for dir in [Some(self.dir.clone()), snapshot].into_iter().flatten() {
+        let copy = self.copy();
+        let folders = [self, &copy].into_iter().flat_map(|files| {
+            let snapshot = files.snapshot().map(|snapshot| files.snapshot_dir(snapshot.replaces));
+            [Some(files.dir.clone()), snapshot].into_iter().flatten()
+        });
+        for dir in folders.filter(|dir| dir.exists()) {
             let entries = fs::read_dir(&dir).map_err(|source| self.io(source))?;
             for path in entries.flatten().map(|entry| entry.path()).filter(incomplete) {
                 if path.is_dir() {
                     remove_dir(&path)?;
                 } else {
-                    fs::remove_file(path).map_err(|source| self.io(source))?;
+                    remove_file(&path).map_err(|source| self.io(source))?;
                 }
             }
         }
@@ -248,29 +312,43 @@ impl SegmentFiles {
 
     /// Removes the files of an interrupted creation.
     pub(crate) fn remove_all(&self) -> Result<(), StoreError> {
-        match fs::remove_dir_all(&self.dir) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(self.io(error)),
-            _ => Ok(()),
+        [&self.other_dir, &self.dir].into_iter().try_for_each(|dir| remove_dir(dir))
+    }
+
+    /// Opens the file of segment `number`. Returns also whether it is compressed.
+    fn open_file(&self, number: u64) -> io::Result<(File, bool)> {
+        let (plain, compressed) = ((self.path(number), false), (self.compressed_path(number), true));
+        let erased = self.reads_erased.then(|| (self.erased_path(number), true));
+        // a segment that is compressed now has first both forms, and then the compressed one
+        for (path, is_compressed) in erased.into_iter().chain([compressed.clone(), plain, compressed]) {
+            match File::open(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                opened => return opened.map(|file| (file, is_compressed)),
+            }
+        }
+        Err(ErrorKind::NotFound.into())
+    }
+
+    /// Opens segment `number` for reads of parts of it.
+    pub(super) fn open_to_read(&self, number: u64) -> io::Result<OpenSegment> {
+        let (file, is_compressed) = self.open_file(number)?;
+        if is_compressed {
+            Frames::open(file).map(|frames| OpenSegment::Compressed(Arc::new(frames)))
+        } else {
+            Ok(OpenSegment::Plain(file))
         }
     }
 
-    /// Opens segment `number`, and reads its content uncompressed.
+    /// Opens segment `number`, and reads its content uncompressed. The table of its frames can be damaged.
     fn open(&self, number: u64) -> Result<Box<dyn Read>, StoreError> {
-        let is_missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
-        let open_compressed = || {
-            let decoder = zstd::Decoder::new(File::open(self.compressed_path(number))?)?;
-            Ok(Box::new(decoder) as Box<dyn Read>)
+        let open = || match self.open_to_read(number) {
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                let (file, _) = self.open_file(number)?;
+                Ok(Box::new(zstd::Decoder::new(file)?) as Box<dyn Read>)
+            }
+            opened => opened.map(OpenSegment::into_read),
         };
-        let open_plain = || Ok(Box::new(File::open(self.path(number))?) as Box<dyn Read>);
-        let opened = match open_compressed() {
-            // a segment that is compressed now has first both forms, and then the compressed one
-            Err(error) if is_missing(&error) => match open_plain() {
-                Err(error) if is_missing(&error) => open_compressed(),
-                opened => opened,
-            },
-            opened => opened,
-        };
-        opened.map_err(|source| self.read_error(number, source))
+        open().map_err(|source: io::Error| self.read_error(number, source))
     }
 
     /// Links segment `number` into the folder `copy`, compressed if it is.
@@ -321,32 +399,59 @@ impl SegmentFiles {
     ) -> Result<(u64, bool), StoreError> {
         let mut last = (0, false);
         // files can have been swapped: the head says which segment a file is
-        let numbers = self.existing_numbers()?;
-        let mut numbers: Vec<_> = numbers
-            .into_iter()
-            .map(|number| (self.number_in_head(number).unwrap_or(number), number))
-            .collect();
-        numbers.sort_unstable();
-        for (_, number) in numbers {
-            let Ok(segment) = self.open(number) else { continue };
-            let mut bytes = Vec::new();
-            let mut is_damaged = false;
-            if let Err(error) = segment.take(2 * GROUP_MAX_BYTES as u64).read_to_end(&mut bytes) {
-                tracing::warn!(%error, segment = number, "a segment can be read only in part");
-                is_damaged = true;
+        let mut by_segment: BTreeMap<u64, Vec<(Self, u64)>> = BTreeMap::new();
+        for files in [self.clone(), self.copy()] {
+            for number in files.existing_numbers()? {
+                let segment = files.number_in_head(number).unwrap_or(number);
+                by_segment.entry(segment).or_default().push((files.clone(), number));
             }
-            let mut rest = bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default();
-            while let Some((group, after)) = find_after(rest, entries) {
+        }
+        for (segment, copies) in by_segment {
+            let read = copies.iter().filter_map(|(files, number)| files.read_readable(*number));
+            let (contents, damaged): (Vec<_>, Vec<_>) = read.unzip();
+            let mut rests: Vec<&[u8]> = contents
+                .iter()
+                .map(|bytes| bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default())
+                .collect();
+            // the copy that has the next group, or the earliest one after a gap
+            while let Some((copy, group, after)) = rests
+                .iter()
+                .enumerate()
+                .filter_map(|(copy, rest)| {
+                    find_after(rest, entries).map(|(group, after)| (copy, group, after))
+                })
+                .min_by_key(|(_, group, _)| group.previous.entries)
+            {
                 let after_entry = group.previous.entries;
                 let Some(rows) = group.rows() else { break };
-                (entries, rest) = (group.end.entries, after);
-                if !visit(ReadableGroup { segment: number, after_entry, entries, rows })? {
-                    return Ok((number, false));
+                entries = group.end.entries;
+                if let Some(rest) = rests.get_mut(copy) {
+                    *rest = after;
+                }
+                if !visit(ReadableGroup { segment, after_entry, entries, rows })? {
+                    return Ok((segment, false));
                 }
             }
-            last = (number, is_damaged || rest.iter().any(|byte| *byte != 0));
+            let has_remains = rests.into_iter().any(|mut rest| {
+                // groups that another copy has had, too
+                while let Some((_, after)) = find_after(rest, 0) {
+                    rest = after;
+                }
+                rest.iter().any(|byte| *byte != 0)
+            });
+            last = (segment, damaged.contains(&true) || has_remains);
         }
         Ok(last)
+    }
+
+    /// The content of segment `number` as far as it can be read, and whether a part of it cannot; `None` if it is missing.
+    fn read_readable(&self, number: u64) -> Option<(Vec<u8>, bool)> {
+        let (segment, mut bytes) = (self.open(number).ok()?, Vec::new());
+        let read = segment.take(2 * GROUP_MAX_BYTES as u64).read_to_end(&mut bytes);
+        if let Err(error) = &read {
+            tracing::warn!(%error, segment = number, "a segment can be read only in part");
+        }
+        Some((bytes, read.is_err()))
     }
 
     /// The number in the head of the file with this number; `None` if the head is damaged.
@@ -377,15 +482,15 @@ impl SegmentFiles {
     }
 
     /// Prepares the file of the next segment with `size` zeros; `None` if there is one already.
-    pub(crate) fn prepare(&self, size: u64) -> io::Result<Option<File>> {
+    pub(crate) fn prepare(&self, size: u64) -> io::Result<Option<StateFile>> {
         let path = self.spare();
-        let mut file = match File::options().read(true).write(true).create_new(true).open(&path) {
+        let mut file = match StateFile::create_new(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
             Err(error) => return Err(error),
         };
         // the space is allocated first, so that a disk without it is not filled
-        let prepared = allocate(&file, size).and_then(|()| {
+        let prepared = file.allocate(size).and_then(|()| {
             io::copy(&mut io::repeat(0).take(size), &mut file)?;
             file.sync_all()
         });
@@ -395,17 +500,17 @@ impl SegmentFiles {
 
     /// Creates the file of segment `number` with space for `size` bytes, which is allocated but not written. Its name is not
     /// yet that of the segment.
-    pub(crate) fn create(&self, number: u64, size: u64) -> io::Result<(File, PathBuf)> {
+    pub(crate) fn create(&self, number: u64, size: u64) -> io::Result<(StateFile, PathBuf)> {
         let path = self.path(number).with_extension(INCOMPLETE);
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+        let file = StateFile::create(&path)?;
         // the incomplete file would take the space that a smaller group needs
-        allocate(&file, size).inspect_err(|_| self.remove_unused(&path))?;
+        file.allocate(size).inspect_err(|_| self.remove_unused(&path))?;
         Ok((file, path))
     }
 
     /// Removes a file that did not become a segment.
     pub(crate) fn remove_unused(&self, path: &Path) {
-        if let Err(error) = fs::remove_file(path) {
+        if let Err(error) = remove_file(path) {
             tracing::warn!(%error, path = %path.display(), "could not remove an unused file");
         }
     }
@@ -413,15 +518,18 @@ impl SegmentFiles {
     /// Checks that segment `number`, whose groups are these, has all groups up to the next segment.
     fn check_end(&self, number: u64, groups: SegmentGroups<'_>) -> Result<SegmentEnd, StoreError> {
         let end = groups.walk(|_| Ok(()))?.end;
-        if self.head(self.number_after(number))?.previous == end.group {
+        let next = self.number_after(number);
+        if self.head(next).or_else(|damage| self.copy().head(next).map_err(|_| damage))?.previous == end.group
+        {
             return Ok(end);
         }
         Err(self.damaged_group(number, end))
     }
 
-    /// Checks that segment `number` has all groups up to the next segment.
-    pub(crate) fn check(&self, number: u64) -> Result<(), StoreError> {
-        self.check_end(number, self.groups(number)?).map(drop)
+    /// Checks that segment `number`, which is sealed, has all groups up to the next segment, and that they can be read singly.
+    pub(super) fn check(&self, number: u64) -> Result<(), StoreError> {
+        let opened = self.open_to_read(number).map_err(|source| self.read_error(number, source))?;
+        self.check_end(number, SegmentGroups::new(self, number, opened.into_read())?).map(drop)
     }
 
     /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.
@@ -438,6 +546,7 @@ impl SegmentFiles {
             };
             self.compress_plain(number, len)?;
         }
+        self.put_copy(number)?;
         self.remove_plain(number)
     }
 
@@ -445,18 +554,16 @@ impl SegmentFiles {
     /// after them.
     fn compress_plain(&self, number: u64, len: u64) -> Result<(), StoreError> {
         let plain = File::open(self.path(number)).map_err(|source| self.read_error(number, source))?;
-        self.write_compressed(number, |file| {
+        let compressed = self.compressed_path(number);
+        self.write_compressed(number, &compressed, |file| {
             let written = io::copy(&mut plain.take(len), file);
-            written
-                .map(|_| true)
-                .map_err(|source| StoreError::write_error(&self.compressed_path(number), source))
-        })?;
-        Ok(())
+            written.map(|_| true).map_err(|source| StoreError::write_error(&compressed, source))
+        })
     }
 
-    /// Replaces the groups of segment `number`, which is sealed, by those that `change` returns; `None` leaves a group as it is. The
-    /// segment is compressed if no group `may_change`, which is asked first. Both get the head of the segment. `change` also gets the
-    /// end of the group before. Returns whether a group has changed.
+    /// Writes segment `number`, which is sealed, with the groups that `change` returns; `None` leaves a group as it is. The file and its
+    /// copy replace the segment with [`SegmentFiles::put_erased`]. If no group `may_change`, which is asked first, the segment is only
+    /// compressed. Both get the head of the segment. `change` also gets the end of the group before. Returns whether a group has changed.
     pub(crate) fn change(
         &self,
         number: u64,
@@ -473,8 +580,9 @@ impl SegmentFiles {
         })?;
         let mut is_changed = false;
         if is_concerned {
-            let write_error = |source| StoreError::write_error(&self.compressed_path(number), source);
-            self.write_compressed(number, |file| {
+            let erased = self.erased_path(number);
+            let write_error = |source| StoreError::write_error(&erased, source);
+            self.write_compressed(number, &erased, |file| {
                 let groups = self.groups(number)?;
                 file.write_all(&head.to_bytes()).map_err(write_error)?;
                 let mut previous = head.previous;
@@ -487,32 +595,39 @@ impl SegmentFiles {
                 Ok(is_changed)
             })?;
         }
-        if !is_changed && !self.compressed_path(number).exists() {
+        if is_changed {
+            copy_file(&self.erased_path(number), &self.copy().erased_path(number))?;
+            return Ok(true);
+        }
+        // a plain file can have remains of other groups
+        if !self.compressed_path(number).exists() {
             self.compress_plain(number, len)?;
         }
+        self.put_copy(number)?;
         self.remove_plain(number)?;
-        Ok(is_changed)
+        Ok(false)
     }
 
-    /// Writes the compressed form of segment `number` with the content that `write` writes, and reads it back. It is discarded if
+    /// Writes segment `number` to the file `compressed` with the content that `write` writes, and reads it back. It is discarded if
     /// `write` returns false.
     fn write_compressed(
         &self,
         number: u64,
-        write: impl FnOnce(&mut zstd::Encoder<'_, File>) -> Result<bool, StoreError>,
+        compressed: &Path,
+        write: impl FnOnce(&mut FramesWriter) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let compressed = self.compressed_path(number);
         let incomplete = compressed.with_extension(INCOMPLETE);
         let write_error = |source| StoreError::write_error(&incomplete, source);
         let written = (|| {
-            let file = File::create(&incomplete).map_err(write_error)?;
-            let mut file = zstd::Encoder::new(file, COMPRESSION_LEVEL).map_err(write_error)?;
+            let file = StateFile::create(&incomplete).map_err(write_error)?;
+            let mut file = FramesWriter::new(file).map_err(write_error)?;
             let is_kept = write(&mut file)?;
             file.finish().and_then(|file| file.sync_all()).map_err(write_error)?;
             if is_kept {
-                let opened = File::open(&incomplete).and_then(zstd::Decoder::new);
-                let opened = opened.map_err(|source| self.read_error(number, source))?;
-                self.check_end(number, SegmentGroups::new(self, number, Box::new(opened))?)?;
+                let opened = File::open(&incomplete).and_then(Frames::open);
+                let frames = Arc::new(opened.map_err(|source| self.read_error(number, source))?);
+                let groups = SegmentGroups::new(self, number, Box::new(FramesReader::new(frames)))?;
+                self.check_end(number, groups)?;
             }
             Ok(is_kept)
         })();
@@ -521,21 +636,31 @@ impl SegmentFiles {
             self.remove_unused(&incomplete);
             return written.map(drop);
         }
-        fs::rename(&incomplete, &compressed)
-            .map_err(|source| StoreError::write_error(&compressed, source))?;
+        rename(&incomplete, compressed).map_err(|source| StoreError::write_error(compressed, source))?;
         compressed.parent().map_or(Ok(()), sync_dir)
     }
 
     /// Removes the form of segment `number` that is not compressed, if there is one.
     fn remove_plain(&self, number: u64) -> Result<(), StoreError> {
         let plain = self.path(number);
-        match fs::remove_file(&plain) {
-            Err(source) if source.kind() != ErrorKind::NotFound => {
-                Err(StoreError::Io { path: plain, source })
-            }
-            _ => sync_dir(&self.dir),
-        }
+        let removed = match remove_file(&plain) {
+            Err(source) if source.kind() == ErrorKind::NotFound => return Ok(()),
+            removed => removed.map_err(|source| StoreError::Io { path: plain.clone(), source }),
+        };
+        // an open file keeps its space
+        self.open.close(number);
+        removed.and_then(|()| plain.parent().map_or(Ok(()), sync_dir))
     }
+}
+
+/// Writes the content of the file `from` to the file `to`, durably.
+fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let incomplete = to.with_extension(INCOMPLETE);
+    let copied = File::open(from)
+        .and_then(|from| write_synced(&incomplete, from))
+        .and_then(|()| rename(&incomplete, to));
+    copied.map_err(|source| StoreError::write_error(to, source))?;
+    to.parent().map_or(Ok(()), sync_dir)
 }
 
 /// The bytes after the groups are read in pieces of this size.
@@ -592,7 +717,8 @@ impl<'f> SegmentGroups<'f> {
             if let Some(length) = length_of_rows(&bytes) {
                 self.fill(length, &mut bytes)?;
             }
-            let Some((group, _)) = decode(&bytes, end.group) else { break };
+            let Some((mut group, _)) = decode(&bytes, end.group) else { break };
+            group.at = end.len;
             end = SegmentEnd { group: group.end, len: end.len + bytes.len() as u64 };
             visit(group)?;
         }

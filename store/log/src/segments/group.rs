@@ -38,6 +38,8 @@ pub(crate) struct StoredGroup<'b> {
     pub(crate) end: GroupEnd,
     /// The whole group.
     pub(crate) bytes: &'b [u8],
+    /// The position of its first byte, in bytes from the start of the uncompressed segment.
+    pub(super) at: u64,
     rows: &'b [u8],
 }
 
@@ -46,6 +48,18 @@ impl StoredGroup<'_> {
     pub(crate) fn rows(&self) -> Option<RowBatch> {
         RowBatch::read(self.rows)
     }
+
+    /// The changes of the database, with their positions in segment `number`, to which the group belongs.
+    pub(crate) fn rows_in(&self, number: u64) -> Option<RowBatch> {
+        let mut rows = self.rows()?;
+        rows.place(number, self.at + (self.bytes.len() - self.rows.len()) as u64);
+        Some(rows)
+    }
+}
+
+/// Notes in `rows` where the group of [`encode`] has them, which begins at byte `at` of segment `number`.
+pub(crate) fn place(rows: &mut RowBatch, number: u64, at: u64) {
+    rows.place(number, at + GROUP_HEAD_BYTES as u64);
 }
 
 /// The bytes of a group with `rows` that follows `previous`, and its end; the log has `entries` entries then.
@@ -145,7 +159,7 @@ fn decode_any(bytes: &[u8]) -> Option<(StoredGroup<'_>, &[u8])> {
     };
     let end = GroupEnd { checksum: first_checksum, entries: u64::from_be_bytes(after.try_into().ok()?) };
     let bytes = bytes.get(..bytes.len() - rest.len())?;
-    Some((StoredGroup { previous, end, bytes, rows }, rest))
+    Some((StoredGroup { previous, end, bytes, at: 0, rows }, rest))
 }
 
 fn checksum_of(magic: &[u8; 4], covered: &[u8], rows: &[u8]) -> u32 {

@@ -26,11 +26,6 @@ impl SegmentsUpTo {
         self.end.entries
     }
 
-    /// The number of the last entry that is only in a snapshot; 0 without one.
-    pub(crate) fn snapshot_entries(&self) -> Result<u64, StoreError> {
-        self.files.snapshot_entries()
-    }
-
     pub(super) const fn end(&self) -> GroupEnd {
         self.end
     }
@@ -73,7 +68,7 @@ impl SegmentsUpTo {
                 return Ok(true);
             }
             let malformed = || self.files.damaged(number, "the rows of a group are malformed");
-            Ok(apply(group.end.entries, group.rows().ok_or_else(malformed)?))
+            Ok(apply(group.end.entries, group.rows_in(number).ok_or_else(malformed)?))
         })?;
         match end.filter(|_| !is_at_end) {
             Some(end) => Err(self.files.damaged_group(self.last, end)),
@@ -166,8 +161,9 @@ pub(crate) fn read_segments(
 }
 
 impl SegmentsUpTo {
-    /// Replaces the rows of each group by those that `change` returns; `None` leaves the group as it is. `change` gets the number
-    /// of log entries after the group, and its rows. The last segment stays.
+    /// Writes the segments with the rows of each group that `change` returns; `None` leaves the group as it is. `change` gets the number
+    /// of log entries after the group, and its rows. The last segment stays. The new files are read by
+    /// [`SegmentsUpTo::after_erasure`] until [`SegmentsUpTo::put_erased`].
     /// `may_change` returns, from the last entry before a segment and the content of one of its groups, whether any of its rows may
     /// change. Calls `proceed` before each segment, and stops if it returns false. Returns the number of segments that were rewritten.
     ///
@@ -196,5 +192,46 @@ impl SegmentsUpTo {
             rewritten += u64::from(is_rewritten);
         }
         Ok(rewritten)
+    }
+
+    /// These segments as they are after [`SegmentsUpTo::change_rows`].
+    pub(crate) fn after_erasure(&self) -> Self {
+        Self { files: self.files.after_erasure(), ..self.clone() }
+    }
+
+    /// The same view up to the end of `other`.
+    pub(crate) fn up_to(&self, other: &Self) -> Self {
+        Self { files: self.files.clone(), ..other.clone() }
+    }
+
+    /// Puts the rewritten segments in the place of the others.
+    ///
+    /// # Errors
+    /// A file cannot be renamed; some are then.
+    pub(crate) fn put_erased(&self) -> Result<(), StoreError> {
+        self.files.put_erased(self.last)
+    }
+
+    /// Removes rewritten segments that are not in place.
+    pub(crate) fn remove_erased(&self) {
+        self.files.remove_erased(self.last);
+    }
+
+    /// The files of these segments.
+    pub(crate) const fn files(&self) -> &SegmentFiles {
+        &self.files
+    }
+
+    /// Writes sealed segments that are damaged again from their copies, and the copies from them. Calls `proceed` before each. Returns
+    /// whether there was damage.
+    ///
+    /// # Errors
+    /// A segment and its copy are both damaged.
+    pub(crate) fn heal(&self, proceed: &dyn Fn() -> bool) -> Result<bool, StoreError> {
+        let mut is_healed = false;
+        for number in self.files.numbers_up_to(self.last - 1).take_while(|_| proceed()) {
+            is_healed |= self.files.heal(number)?;
+        }
+        Ok(is_healed)
     }
 }

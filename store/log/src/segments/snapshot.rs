@@ -5,17 +5,17 @@
 //! applied has no counts, and is rebuilt.
 
 use super::Segments;
-use super::files::{COMPRESSED, COMPRESSION_LEVEL, INCOMPLETE, SegmentFiles, SegmentHead, SnapshotExtent};
-use super::group::{GroupEnd, encode, encode_changed};
+use super::files::{COMPRESSED, INCOMPLETE, SegmentFiles, SegmentHead, SnapshotExtent};
+use super::frames::FramesWriter;
+use super::group::{GroupEnd, encode, encode_changed, place};
 use super::reading::{SegmentsUpTo, read_segments};
 use crate::base::engine::remove_dir;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::chunk_stem;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use store_base::disk::sync_dir;
 use store_base::error::StoreError;
+use store_base::files::{StateFile, create_dir_all, rename, sync_dir};
 
 /// The size of a file before its compression, in bytes.
 pub(crate) const PART_BYTES: u64 = if cfg!(test) { 16 * 1024 } else { 8 * 1024 * 1024 };
@@ -26,40 +26,46 @@ const GROUP_BYTES: usize = if cfg!(test) { 1024 } else { 256 * 1024 };
 #[derive(Debug)]
 pub(crate) struct WrittenSnapshot {
     dir: PathBuf,
+    copy_dir: PathBuf,
     extent: SnapshotExtent,
 }
 
 impl Drop for WrittenSnapshot {
     fn drop(&mut self) {
-        if let Err(error) = remove_dir(&self.dir) {
+        if let Err(error) = remove_dir(&self.dir).and_then(|()| remove_dir(&self.copy_dir)) {
             tracing::warn!(%error, "could not remove a snapshot that was not used; the next start removes it");
         }
     }
 }
 
 impl SegmentsUpTo {
-    /// Writes the snapshot in place of these segments: `rows`, and in its last group `last`. Reads it back. A last segment with groups
-    /// must be sealed before the snapshot replaces it.
+    /// Writes the snapshot in place of these segments: `rows`, and in its last group `last`. Passes the rows of each group to `on_group`
+    /// with their positions in the snapshot. Reads it back, and copies it. A last segment with groups must be sealed before the snapshot
+    /// replaces it.
     ///
     /// # Errors
     /// An error of `rows`, or the snapshot cannot be written.
     pub(crate) fn write_snapshot(
         &self,
         rows: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>>,
-        last: &RowBatch,
+        last: RowBatch,
+        on_group: &mut dyn FnMut(RowBatch) -> Result<(), StoreError>,
     ) -> Result<WrittenSnapshot, StoreError> {
         let head = self.files.head(self.last)?;
         // without a group, the last segment stays
         let replaces = if head.previous == self.end() { self.last - 1 } else { self.last };
         let dir = self.files.snapshot_dir(replaces).with_extension(INCOMPLETE);
         remove_dir(&dir)?;
-        let mut written = WrittenSnapshot { dir, extent: SnapshotExtent { replaces, parts: 0 } };
+        let copy_dir = self.files.copy().snapshot_dir(replaces).with_extension(INCOMPLETE);
+        remove_dir(&copy_dir)?;
+        let mut written = WrittenSnapshot { dir, copy_dir, extent: SnapshotExtent { replaces, parts: 0 } };
         let mut writer = SnapshotWriter {
             files: &self.files,
             store_id: head.store_id,
             snapshot: &mut written,
             end: GroupEnd::default(),
             part: None,
+            on_group,
         };
         writer.write_all(rows, last, self.end())?;
         let copy = self.files.in_folder(&written.dir);
@@ -67,6 +73,7 @@ impl SegmentsUpTo {
         if end.map(|end| end.group) != Some(self.end()) {
             return Err(self.files.damaged(replaces, "the snapshot in its place could not be read back"));
         }
+        copy.copy_to(&written.copy_dir, written.extent.parts)?;
         Ok(written)
     }
 }
@@ -78,18 +85,19 @@ struct SnapshotWriter<'f> {
     /// The end of the last group.
     end: GroupEnd,
     /// The file that is written, and its size before the compression.
-    part: Option<(zstd::Encoder<'static, File>, u64)>,
+    part: Option<(FramesWriter, u64)>,
+    on_group: &'f mut dyn FnMut(RowBatch) -> Result<(), StoreError>,
 }
 
 impl SnapshotWriter<'_> {
     fn write_all(
         &mut self,
         rows: impl Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>>,
-        last: &RowBatch,
+        last: RowBatch,
         end: GroupEnd,
     ) -> Result<(), StoreError> {
         let dir = self.snapshot.dir.clone();
-        fs::create_dir(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
+        create_dir_all(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
         let (mut batch, mut bytes) = (RowBatch::default(), 0);
         let mut stem = Vec::new();
         for row in rows {
@@ -97,8 +105,8 @@ impl SnapshotWriter<'_> {
             // all chunks of a row are in one group
             let is_begin = chunk_stem(&key) != stem;
             if is_begin && bytes >= GROUP_BYTES {
-                self.put_group(&batch)?;
-                (batch, bytes) = (RowBatch::default(), 0);
+                self.put_group(std::mem::take(&mut batch))?;
+                bytes = 0;
             }
             if is_begin {
                 stem = chunk_stem(&key);
@@ -106,17 +114,21 @@ impl SnapshotWriter<'_> {
             bytes += key.len() + value.len();
             batch.insert(key, value);
         }
-        self.put_group(&batch)?;
-        let group = encode_changed(self.end, end, last).map_err(|length| self.too_large(length))?;
+        self.put_group(batch)?;
+        let group = encode_changed(self.end, end, &last).map_err(|length| self.too_large(length))?;
         self.put(&group)?;
+        // the database has the counts itself: they are read before the snapshot is in place
+        (self.on_group)(last)?;
         self.end_part()?;
         sync_dir(&dir)?;
         sync_dir(self.files.dir())
     }
 
-    fn put_group(&mut self, rows: &RowBatch) -> Result<(), StoreError> {
-        let (group, end) = encode(self.end, 0, rows).map_err(|length| self.too_large(length))?;
-        self.put(&group)?;
+    fn put_group(&mut self, mut rows: RowBatch) -> Result<(), StoreError> {
+        let (group, end) = encode(self.end, 0, &rows).map_err(|length| self.too_large(length))?;
+        let at = self.put(&group)?;
+        place(&mut rows, self.snapshot.extent.parts, at);
+        (self.on_group)(rows)?;
         self.end = end;
         // a part has the number of a replaced segment
         let SnapshotExtent { replaces, parts } = self.snapshot.extent;
@@ -129,7 +141,8 @@ impl SnapshotWriter<'_> {
         self.files.damaged(self.snapshot.extent.replaces, &fault)
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+    /// Writes a group. Returns the position of its first byte in its file, uncompressed.
+    fn put(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
         let path = self.part_path();
         let write_error = |source| StoreError::write_error(&path, source);
         let (part, written) = match &mut self.part {
@@ -139,17 +152,18 @@ impl SnapshotWriter<'_> {
                 let head = SegmentHead::new(self.store_id, self.snapshot.extent.parts, self.end);
                 let path = self.part_path();
                 let begin = || {
-                    let mut part = zstd::Encoder::new(File::create(&path)?, COMPRESSION_LEVEL)?;
+                    let mut part = FramesWriter::new(StateFile::create(&path)?)?;
                     part.write_all(&head.to_bytes())?;
                     Ok(part)
                 };
                 let part = begin().map_err(|source: io::Error| StoreError::write_error(&path, source))?;
-                self.part.insert((part, 0))
+                self.part.insert((part, SegmentHead::BYTES))
             }
         };
         part.write_all(bytes).map_err(write_error)?;
+        let at = *written;
         *written += bytes.len() as u64;
-        Ok(())
+        Ok(at)
     }
 
     fn part_path(&self) -> PathBuf {
@@ -170,13 +184,18 @@ impl Segments {
     ///
     /// # Errors
     /// The snapshot cannot be renamed, or a replaced segment cannot be removed; the next start removes it.
-    pub(crate) fn replace_by(&mut self, snapshot: &WrittenSnapshot) -> Result<(), StoreError> {
+    pub(crate) fn replace_by(&self, snapshot: &WrittenSnapshot) -> Result<(), StoreError> {
         let files = &self.files;
         let _replacing = files.lock_replacing();
         let dir = files.snapshot_dir(snapshot.extent.replaces);
-        fs::rename(&snapshot.dir, &dir).map_err(|source| StoreError::write_error(&dir, source))?;
-        sync_dir(files.dir())?;
+        let copy = files.copy();
+        let copy_dir = copy.snapshot_dir(snapshot.extent.replaces);
+        for (from, to, parent) in [(&snapshot.dir, &dir, files), (&snapshot.copy_dir, &copy_dir, &copy)] {
+            rename(from, to).map_err(|source| StoreError::write_error(to, source))?;
+            sync_dir(parent.dir())?;
+        }
         files.set_snapshot(Some(snapshot.extent));
+        files.open_segments().clear();
         files.remove_replaced()
     }
 }

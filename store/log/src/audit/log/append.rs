@@ -56,8 +56,34 @@ pub(crate) struct LogTip {
     /// The last block in which each event is known to be indexed. An event without an entry here is indexed
     /// again, which changes nothing.
     indexed: HashMap<&'static str, u64>,
-    /// The last row, if it has space for more entries: the number of its first entry, and its text.
-    row: Option<(u64, Vec<u8>)>,
+    /// The last row, if it has space for more entries.
+    row: Option<OpenRow>,
+}
+
+/// A row of the log to which entries are appended.
+#[derive(Debug, Clone)]
+struct OpenRow {
+    first_seq: u64,
+    last_seq: u64,
+    /// The latest timestamp up to its end, in microseconds.
+    latest_time_us: i64,
+    text: Vec<u8>,
+    /// Whether it has entries that are in no batch yet.
+    is_changed: bool,
+}
+
+impl OpenRow {
+    fn len(&self) -> usize {
+        TIME_BYTES + self.text.len()
+    }
+
+    /// Puts the row into `batch`, if it has new entries.
+    fn put(&mut self, batch: &mut RowBatch) {
+        if std::mem::take(&mut self.is_changed) {
+            let value = row::plain(self.latest_time_us, &self.text);
+            rows::put(batch, LOG, &self.first_seq.to_be_bytes(), self.last_seq, &value, 0);
+        }
+    }
 }
 
 impl LogTip {
@@ -70,10 +96,17 @@ impl LogTip {
     pub(crate) fn end_row(&mut self) {
         self.row = None;
     }
+
+    /// Puts the last row into `batch`, if it has new entries. Call this after the last record of a group.
+    pub(crate) fn put_row(&mut self, batch: &mut RowBatch) {
+        if let Some(row) = &mut self.row {
+            row.put(batch);
+        }
+    }
 }
 
 /// Puts the entries of one record into `batch`, appends their lines to `lines`, and moves the tip. Passes their leaves to
-/// `add_leaf`.
+/// `add_leaf`. The last row is put by [`LogTip::put_row`].
 pub(crate) fn put(
     batch: &mut RowBatch,
     first_seq: u64,
@@ -94,20 +127,24 @@ pub(crate) fn put(
         lines.push(b'\n');
     }
     let text = lines.get(begin..).unwrap_or_default();
-    let open_row = tip.row.take();
+    let latest_time_us = tip.latest_time_us;
+    let is_full = tip
+        .row
+        .as_ref()
+        .is_none_or(|row| row::is_long(text) || row.len() + text.len() > rows::ONE_CHUNK_BYTES);
+    if is_full && let Some(mut full) = tip.row.take() {
+        full.put(batch);
+    }
     let first_of_row = if row::is_long(text) {
-        let value = row::compressed(tip.latest_time_us, text);
+        let value = row::compressed(latest_time_us, text);
         rows::put(batch, LOG, &first_seq.to_be_bytes(), last_seq, &value, 0);
         first_seq
     } else {
-        let (first, mut row_text) = open_row
-            .filter(|(_, row_text)| TIME_BYTES + row_text.len() + text.len() <= rows::ONE_CHUNK_BYTES)
-            .unwrap_or((first_seq, Vec::new()));
-        row_text.extend_from_slice(text);
-        let value = row::plain(tip.latest_time_us, &row_text);
-        rows::put(batch, LOG, &first.to_be_bytes(), last_seq, &value, 0);
-        tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((first, row_text));
-        first
+        let new = OpenRow { first_seq, last_seq, latest_time_us, text: Vec::new(), is_changed: false };
+        let row = tip.row.get_or_insert(new);
+        (row.last_seq, row.latest_time_us, row.is_changed) = (last_seq, latest_time_us, true);
+        row.text.extend_from_slice(text);
+        row.first_seq
     };
     index(batch, entries, last_seq, block_of(first_of_row), tip);
 }

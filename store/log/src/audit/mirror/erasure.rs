@@ -11,8 +11,8 @@ use std::iter;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
-use store_base::disk::sync_dir;
 use store_base::error::StoreError;
+use store_base::files::sync_dir;
 
 /// The start of the names of the mirror and of the files that it was renamed to.
 const NAME_START: &str = "oracle_log";

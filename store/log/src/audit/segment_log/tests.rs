@@ -41,15 +41,20 @@ fn filled(dir: &Path) -> (Vec<(u64, String)>, TreeHash) {
 
 /// Writes the groups in `from` to new segments in `to`, with valid checksums, after `change` has changed each.
 fn rewrite(from: &Path, to: &Path, mut change: impl FnMut(u64, &mut RowBatch)) {
-    let origin = Segments::open(from).expect("the segments are readable").expect("they exist");
+    let origin =
+        Segments::open(SegmentFiles::new(from)).expect("the segments are readable").expect("they exist");
     let mut copy: Option<Segments> = None;
     origin
         .up_to_now()
         .replay(None, |entries, mut rows| {
             change(entries, &mut rows);
             match &mut copy {
-                Some(copy) => copy.append(entries, &rows).expect("the append succeeds"),
-                None => copy = Some(Segments::create(to, 7, &rows).expect("the segments are created")),
+                Some(copy) => copy.append(entries, &mut rows).expect("the append succeeds"),
+                None => {
+                    copy = Some(
+                        Segments::create(SegmentFiles::new(to), 7, rows).expect("the segments are created"),
+                    );
+                }
             }
             true
         })

@@ -1,6 +1,7 @@
 use super::*;
 use crate::journal::testing::open_with;
-use crate::journal::tests::{fill, open, options, rows_of, whole_log};
+use crate::journal::tests::{fill, id, open, options, rows_of, whole_log};
+use domain_verdict::session::SessionRecord;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,12 @@ fn copy_of(dir: &Path) -> TempDir {
 
 fn heal(journal: &mut Journal) {
     let mut healing = journal.begin_healing().expect("the next segment begins");
-    healing.write(&|| true).expect("the database is whole");
-    journal.finish_healing(healing).expect("the segments are replaced");
+    healing.write(&|| true).expect("a segment or its copy is whole");
+    journal.finish_healing(healing);
 }
 
 /// Rebuilds the database from the segments, and compares all its rows with `rows`.
-fn assert_rebuilt(dir: &Path, rows: &[(sled::IVec, sled::IVec)], what: &str) {
+fn assert_rebuilt(dir: &Path, rows: &[(Vec<u8>, Vec<u8>)], what: &str) {
     fs::remove_dir_all(dir.join("store")).expect("the removal succeeds");
     drop(open_with(options(dir)).unwrap_or_else(|error| panic!("{what}: {error}")));
     assert_eq!(rows_of(dir), rows, "{what}");
@@ -186,27 +187,54 @@ fn killed_store_with_a_damaged_segment_opens_with_all_rows_or_not_at_all() {
     assert!(opened > 0);
 }
 
+/// Changes a bit in the middle of segment `number` and of its copy.
+fn damage_both(dir: &Path, number: u64) {
+    for folder in ["segments", "segments.copy"] {
+        let path = dir.join(format!("{folder}/{number:010}.zst"));
+        let mut bytes = fs::read(&path).expect("it is compressed");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(path, bytes).expect("the write succeeds");
+    }
+}
+
 #[test]
-fn repair_is_refused_while_the_database_is_damaged_too() {
+fn segment_that_is_damaged_like_its_copy_costs_its_rows_and_nothing_else() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
     for n in 0..20 {
+        // the segments are compressed in the background
+        let (mut journal, _) = open(dir.path());
         fill(&mut journal, n * 10..n * 10 + 10);
     }
+    let (mut journal, store) = open(dir.path());
+    let (log, counts) = (whole_log(&store), journal.counts());
+    damage_both(dir.path(), 2);
+    assert!(store.check_segments(|| true).is_err());
     let mut healing = journal.begin_healing().expect("the next segment begins");
-    // a row of the log that is not the one of the tree
-    store
-        .read(|db, _| {
-            let (key, value) = db.range(rows::all(LOG)).next().expect("a row").expect("it is readable");
-            let mut changed = value.to_vec();
-            let at = changed.len() / 2;
-            changed[at] ^= 1;
-            drop(db.insert(key, changed));
-            Ok(())
-        })
-        .expect("the database is open");
     let written = healing.write(&|| true);
-    assert!(matches!(written, Err(StoreError::Corrupt { .. } | StoreError::Short { .. })), "{written:?}");
-    journal.finish_healing(healing).expect("nothing is replaced");
-    assert!(store.check_segments(|| true).expect("the segments are as before"));
+    let Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) = written else {
+        panic!("{written:?}")
+    };
+    // as the daemon does then
+    journal.rebuild(damage.to_string());
+    journal.recover().expect("the other segments and the mirror have all entries");
+    assert_eq!(whole_log(&store), log);
+    assert_eq!(journal.counts(), counts);
+    let lost: Vec<_> = journal.lost_rows().into_iter().map(|lost| lost.row).collect();
+    for n in 0..200 {
+        let name = format!("sessions/{}", id(n));
+        match store.get::<SessionRecord>(&id(n)) {
+            Ok(session) => assert!(session.is_some() && !lost.contains(&name), "{name}"),
+            Err(StoreError::RowLost { .. }) => assert!(lost.contains(&name), "{name}"),
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+    assert!(store.segment_damage().is_some());
+    heal(&mut journal);
+    assert!(store.check_segments(|| true).expect("a snapshot is in place of the segments"));
+    store.audit_all().expect("nothing else is missing");
+    fill(&mut journal, 1000..1010);
+    drop((journal, store));
+    let rows = rows_of(dir.path());
+    assert_rebuilt(dir.path(), &rows, "after the loss");
 }

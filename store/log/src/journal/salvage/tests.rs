@@ -27,29 +27,37 @@ fn killed() -> (tempfile::TempDir, Journal, TableReader) {
     (dir, journal, store)
 }
 
-/// The segments of a store after the first one, which has its id.
+/// The segments of a store after the first one, which has its id. Their copies have the same order.
 fn later_segments(dir: &Path) -> Vec<PathBuf> {
-    let files =
-        fs::read_dir(dir.join("segments")).expect("a folder").map(|file| file.expect("a file").path());
+    later_files(&dir.join("segments"))
+}
+
+fn later_files(folder: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("a file").path());
     let mut files: Vec<_> = files.filter(|path| !path.ends_with("spare")).collect();
     files.sort();
     files.split_off(1)
 }
 
-/// Changes a bit in the middle of a segment, and removes the database.
+/// Changes a bit in the middle of a segment and of its copy, and removes the database.
 fn damage(dir: &Path, number: usize) -> Vec<u8> {
     drop(fs::remove_dir_all(dir.join("store")));
     flip(dir, number)
 }
 
-/// Changes a bit in the middle of a segment.
+/// Changes a bit in the middle of a segment and of its copy.
 fn flip(dir: &Path, number: usize) -> Vec<u8> {
-    let segment = later_segments(dir).swap_remove(number);
-    let mut content = fs::read(&segment).expect("the segment is readable");
-    let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
-    content[used / 2] ^= 1;
-    fs::write(&segment, &content).expect("the write succeeds");
-    content
+    let files =
+        ["segments.copy", "segments"].map(|folder| later_files(&dir.join(folder)).swap_remove(number));
+    let contents = files.map(|file| {
+        let mut content = fs::read(&file).expect("the segment is readable");
+        let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
+        content[used / 2] ^= 1;
+        fs::write(&file, &content).expect("the write succeeds");
+        content
+    });
+    let [_, segment] = contents;
+    segment
 }
 
 /// The rows that cannot be read, of the sessions 0 to 119.
@@ -87,8 +95,8 @@ fn log_losses(journal: &mut Journal) -> Vec<LostRow> {
 
 fn heal(journal: &mut Journal) {
     let mut healing = journal.begin_healing().expect("the next segment begins");
-    healing.write(&|| true).expect("the database is whole");
-    journal.finish_healing(healing).expect("the segments are replaced");
+    healing.write(&|| true).expect("a segment or its copy is whole");
+    journal.finish_healing(healing);
 }
 
 #[test]
@@ -215,14 +223,20 @@ fn entry_that_no_copy_has_prevents_the_start_and_changes_nothing() {
 }
 
 #[test]
-fn damage_in_the_last_segment_is_found_without_mark_and_mirror() {
+fn damage_in_the_last_segment_is_repaired_without_mark_and_mirror() {
     let (dir, journal, store) = killed();
     let (log, head) = (whole_log(&store), store.log_head());
     drop((journal, store));
     for name in ["watermark", "oracle_log.jsonl"] {
         fs::remove_file(dir.path().join(name)).expect("the removal succeeds");
     }
+    let last = later_segments(dir.path()).pop().expect("a segment");
+    let content = fs::read(&last).expect("it is readable");
     flip(dir.path(), later_segments(dir.path()).len() - 1);
+    let error = open_with(options(dir.path())).expect_err("no copy has the last entries");
+    assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}");
+    fs::write(dir.path().join("segments.copy").join(last.file_name().expect("a name")), content)
+        .expect("the write succeeds");
     let (_journal, store) = open(dir.path());
     assert!(whole_log(&store) == log && store.log_head() == head, "another log");
     assert_eq!(unreadable(&store), BTreeSet::new());
@@ -312,11 +326,13 @@ fn changed_line_of_the_mirror_takes_the_place_of_no_entry() {
     let (dir, journal, store) = killed();
     drop((journal, store));
     fs::remove_dir_all(dir.path().join("store")).expect("the removal succeeds");
-    let segment = later_segments(dir.path()).pop().expect("a segment");
-    let mut content = fs::read(&segment).expect("the segment is readable");
-    let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
-    content[used - 10] ^= 1;
-    fs::write(&segment, content).expect("the write succeeds");
+    for folder in ["segments", "segments.copy"] {
+        let segment = later_files(&dir.path().join(folder)).pop().expect("a segment");
+        let mut content = fs::read(&segment).expect("the segment is readable");
+        let used = content.iter().rposition(|byte| *byte != 0).expect("it has groups");
+        content[used - 10] ^= 1;
+        fs::write(&segment, content).expect("the write succeeds");
+    }
     let mirror = dir.path().join("oracle_log.jsonl");
     let lines = fs::read_to_string(&mirror).expect("readable");
     let (before, last) = lines.trim_end().rsplit_once('\n').expect("lines");

@@ -9,6 +9,7 @@ use crate::base::watermark::WATERMARK_FILE;
 use crate::journal::JournalRecord;
 use crate::journal::testing::open_with;
 use crate::journal::tests::{at, copy_dir, delivered, id, open, options, queued, rows_of, whole_log};
+use crate::segments::SegmentFiles;
 use domain_base::event::AuditEvent;
 use domain_base::row::{Row, Table};
 use domain_verdict::delivery::VerdictDelivery;
@@ -190,7 +191,8 @@ fn changed_row_of_an_upgraded_store_is_found_unless_the_upgrade_has_changed_its_
     let after = revision_of(&store, 100);
     drop((journal, store));
     assert_eq!(compared(dir.path()).differences, []);
-    let mut segments = Segments::open(dir.path()).expect("they are whole").expect("they exist");
+    let mut segments =
+        Segments::open(SegmentFiles::new(dir.path())).expect("they are whole").expect("they exist");
     let entries = segments.entries();
     let mut forged = RowBatch::default();
     let mut counts = None;
@@ -209,7 +211,7 @@ fn changed_row_of_an_upgraded_store_is_found_unless_the_upgrade_has_changed_its_
     // one that no entry names, and an empty one that no entry reports as lost
     rows::put(&mut forged, "outbox", b"verdict:cs_900", 0, b"{}", 0);
     rows::put(&mut forged, "outbox", b"verdict:cs_3", lost, b"", 0);
-    segments.append(entries, &forged).expect("the append succeeds");
+    segments.append(entries, &mut forged).expect("the append succeeds");
     drop(segments);
     let differences = compared(dir.path()).differences;
     let names: Vec<_> = differences.iter().map(|difference| difference.row.as_str()).collect();
@@ -260,7 +262,8 @@ fn interrupted_upgrade_is_repeated_or_completed_by_the_next_start() {
         let mut mark = Watermark::open(dir.path()).expect("it is readable").expect("it exists");
         mark.now.walked = 0;
         mark.write_synced().expect("the write succeeds");
-        let mut segments = Segments::open(dir.path()).expect("they are whole").expect("they exist");
+        let mut segments =
+            Segments::open(SegmentFiles::new(dir.path())).expect("they are whole").expect("they exist");
         segments.begin_next(0).expect("the segment is created");
         drop(segments);
         if has_snapshot {
@@ -299,11 +302,12 @@ fn upgrade_that_cannot_succeed_changes_nothing() {
         });
     };
     let with_table = |dir: &Path, table: &str| {
-        let mut segments = Segments::open(dir).expect("they are whole").expect("they exist");
+        let mut segments =
+            Segments::open(SegmentFiles::new(dir)).expect("they are whole").expect("they exist");
         let mut batch = RowBatch::default();
         rows::put(&mut batch, table, b"row", 1, b"{}", 0);
         let entries = segments.entries();
-        segments.append(entries, &batch).expect("the append succeeds");
+        segments.append(entries, &mut batch).expect("the append succeeds");
     };
     let dir = store_of(version);
     // a row in the form of the next version

@@ -6,8 +6,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::PoisonError;
-use store_base::disk::sync_dir;
 use store_base::error::StoreError;
+use store_base::files::{remove_if_exists, sync_dir};
 
 /// The start of the name of the folder. The number of the last segment that the snapshot replaces follows.
 const FOLDER_START: &str = "snapshot-";
@@ -104,7 +104,7 @@ impl SegmentFiles {
     }
 
     /// The complete snapshots: the last segment that each replaces, and its folder.
-    fn snapshot_folders(&self) -> Result<Vec<(u64, PathBuf)>, StoreError> {
+    pub(super) fn snapshot_folders(&self) -> Result<Vec<(u64, PathBuf)>, StoreError> {
         let entries = match fs::read_dir(self.dir()) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -123,9 +123,16 @@ impl SegmentFiles {
         Ok(found)
     }
 
-    /// Removes the segments and the earlier snapshots that the snapshot replaces.
+    /// Removes the segments and the earlier snapshots that the snapshot replaces, with their copies.
     pub(in crate::segments) fn remove_replaced(&self) -> Result<(), StoreError> {
         let Some(SnapshotExtent { replaces, .. }) = self.snapshot() else { return Ok(()) };
+        [self, &self.copy()].into_iter().try_for_each(|files| files.remove_up_to(replaces))
+    }
+
+    fn remove_up_to(&self, replaces: u64) -> Result<(), StoreError> {
+        if !self.dir().exists() {
+            return Ok(());
+        }
         for (number, path) in self.snapshot_folders()? {
             if number < replaces {
                 remove_dir(&path)?;
@@ -135,12 +142,7 @@ impl SegmentFiles {
         for number in plain.union(&compressed).take_while(|number| **number <= replaces) {
             let plain = self.dir().join(format!("{number:010}"));
             for path in [plain.with_extension(COMPRESSED), plain] {
-                match fs::remove_file(&path) {
-                    Err(source) if source.kind() != ErrorKind::NotFound => {
-                        return Err(StoreError::Io { path, source });
-                    }
-                    _ => {}
-                }
+                remove_if_exists(&path).map_err(|source| StoreError::Io { path, source })?;
             }
         }
         sync_dir(self.dir())
