@@ -299,7 +299,7 @@ impl Logger {
         };
         let (now, fallback_entries) = (self.clock.now(), 0);
         for (session_id, lost) in lost {
-            let cause = "a segment and the database were damaged".to_owned();
+            let cause = "a segment was damaged like its copy".to_owned();
             let kind = StorageRecovered { cause, failed_at: now, fallback_entries, lost_rows: Some(lost) };
             if self.commit_event(AuditEvent::new(now, session_id, kind)).is_err() {
                 return;
@@ -351,6 +351,7 @@ impl Logger {
                 self.failed_at = None;
                 self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
                 self.log_upgrades();
+                self.log_losses();
             }
             Err(error @ (StoreError::Unavailable { .. } | StoreError::Io { .. })) => {
                 tracing::debug!(%error, "the journal is still unavailable");
@@ -599,10 +600,7 @@ impl Handler<FinishHealing> for Logger {
         _: &mut Context<Self>,
     ) -> Self::Result {
         self.journal.as_mut().ok_or_else(stopping)?.finish_healing(healing);
-        self.log_recovery(
-            format!("the segments were written again from their copies: {damage}"),
-            self.clock.now(),
-        );
+        self.log_recovery(format!("the segments were repaired: {damage}"), self.clock.now());
         self.publish();
         Ok(())
     }

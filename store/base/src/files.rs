@@ -1,4 +1,5 @@
-//! Changes of files in a state directory: every write, sync and change of a name goes through here.
+//! Changes of files in a state directory: every write, sync and change of a name of the segments, their copies and the high-water mark
+//! goes through here.
 //!
 //! A build with debug assertions, as tests have it, can record the changes below a folder. A test then makes the files that a power cut
 //! leaves: those with everything that was synced, and with any part of the rest. A feature instead would build all crates twice, for

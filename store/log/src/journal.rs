@@ -91,17 +91,8 @@ impl Journal {
         let segments = upgrade(&engine, segments, &mut mark)?;
         let files = Arc::new(F::open(engine.options(), engine.free())?);
         let tables = TableReader::new(Arc::clone(&engine));
-        let open = |segments, mark: &mut _| {
-            open_database(&engine, &segments, mark, false).map(|opened| (segments, opened))
-        };
-        let opened = segments.and_then(|segments| open(segments, &mut mark));
-        let (segments, mut opened) = match opened {
-            Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
-                let salvaged = continue_with_salvage(&engine, &segment_files, &mut mark, mirrored, damage)?;
-                open(salvaged, &mut mark)?
-            }
-            opened => opened?,
-        };
+        let (mut segments, mut opened) =
+            open_or_salvage(&engine, &segment_files, &mut mark, mirrored, segments)?;
         let read_tip = |counts: &StoreCounts| {
             engine.note_lost_rows(!tables.lost_rows()?.is_empty());
             files.remove_unnamed(&tables, counts)?;
@@ -121,6 +112,7 @@ impl Journal {
             tip = read_tip(&opened.counts);
         }
         let (tip, OpenedDatabase { counts, rebuilt }) = (tip?, opened);
+        segments.open_copy();
         tracing::debug!(entries = counts.entries, "the database is open");
         mirror.skip_to(tables.first_seq()?);
         mirror.check_last_line(&tables)?;
@@ -362,6 +354,26 @@ mod salvage;
 pub(crate) mod staged;
 mod upgrade;
 
+/// Opens the database of `segments`. If they, or the segments that it needs, are damaged like their copies, builds a new one from what is
+/// readable. The mirror has the entries up to `mirrored`.
+fn open_or_salvage(
+    engine: &Arc<StoreEngine>,
+    files: &SegmentFiles,
+    mark: &mut Watermark,
+    mirrored: u64,
+    segments: Result<Segments, StoreError>,
+) -> Result<(Segments, OpenedDatabase), StoreError> {
+    let open = |segments, mark: &mut _| {
+        open_database(engine, &segments, mark, false).map(|opened| (segments, opened))
+    };
+    match segments.and_then(|segments| open(segments, mark)) {
+        Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+            open(continue_with_salvage(engine, files, mark, mirrored, damage)?, mark)
+        }
+        opened => opened,
+    }
+}
+
 impl Journal {
     /// Opens `oracle_log.jsonl` by its name again, after it was rotated.
     ///
@@ -548,7 +560,13 @@ impl Journal {
             tracing::error!(damage, "a read has found damage; the database is rebuilt");
             self.note_damage();
         }
-        let opened = match open_database(&self.engine, &self.segments, &mut self.mark, true) {
+        let mut opened = open_database(&self.engine, &self.segments, &mut self.mark, true);
+        if matches!(opened, Err(StoreError::Corrupt { .. } | StoreError::Short { .. })) {
+            // only a sealed segment is written again from its copy
+            self.segments.seal()?;
+            opened = open_database(&self.engine, &self.segments, &mut self.mark, true);
+        }
+        let opened = match opened {
             Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
                 let (files, entries) = (self.segments.files().clone(), self.mark.now.counts.entries);
                 self.segments = continue_with_salvage(&self.engine, &files, &mut self.mark, entries, damage)?;
@@ -561,6 +579,7 @@ impl Journal {
         self.tip =
             LogTip::new(self.tables.read(|db, _| log::latest_time_us(db, &self.tables, counts.entries))?);
         self.files.forget_views();
+        self.engine.note_lost_rows(!self.tables.lost_rows()?.is_empty());
         if opened.rebuilt.is_some() {
             // reads have found it in the previous database
             self.engine.take_damage();

@@ -18,16 +18,18 @@ mod snapshot;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode, place};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::{fs, io, thread};
 use store_base::error::StoreError;
-use store_base::files::{StateFile, create_dir_all, rename, sync_dir};
+use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir};
 
+use files::SegmentEnd;
 pub(crate) use files::{ReadableGroup, SegmentFiles, SegmentHead, is_segment_name};
 pub use reading::visit_rows;
-pub(crate) use reading::{SegmentsUpTo, read_segments, visit_snapshot};
+pub(crate) use reading::{SegmentsUpTo, heal_snapshot, read_segments, visit_snapshot};
 pub(crate) use snapshot::{PART_BYTES, WrittenSnapshot};
 
 /// The size of the first segment, in bytes. Each next one is twice as large, up to [`SEGMENT_MAX_BYTES`].
@@ -110,7 +112,8 @@ impl Segments {
             limit: size.max(SEGMENT_MIN_BYTES),
             end: end.group,
             is_next_prepared: false,
-            copy: files.open_copy(number, end.len),
+            // written by `open_copy`, after it is known that the segment has all groups
+            copy: None,
             is_copy_behind: true,
         };
         let keeper = SegmentKeeper::start(files.clone());
@@ -206,6 +209,26 @@ impl Segments {
             self.last.copy = None;
         }
         self.last.is_copy_behind = true;
+    }
+
+    /// Opens the copy of the last segment. It is written again if it has other groups than the segment, which is whole.
+    pub(crate) fn open_copy(&mut self) {
+        if self.last.copy.is_none() {
+            let end = SegmentEnd { group: self.last.end, len: self.last.len };
+            self.last.copy = self.files.open_copy(self.last.number, end);
+        }
+    }
+
+    /// Removes the last segment, which has no groups, and its copy.
+    ///
+    /// # Errors
+    /// A file cannot be removed.
+    pub(crate) fn remove_begun(self) -> Result<(), StoreError> {
+        let number = self.last.number;
+        for path in [self.files.copy().path(number), self.files.path(number)] {
+            remove_if_exists(&path).map_err(|source| StoreError::Io { path, source })?;
+        }
+        Ok(())
     }
 
     /// Has the copy of the last segment synced, if it has new groups.
@@ -356,7 +379,7 @@ enum KeeperTask {
     PutMissingCopies(u64),
 }
 
-/// The handle of the thread. When it is dropped, the thread ends after its current task.
+/// The handle of the thread. When it is dropped, the thread ends after the tasks that wait.
 #[derive(Debug)]
 pub(crate) struct SegmentKeeper {
     tasks: Option<mpsc::Sender<KeeperTask>>,
@@ -370,8 +393,30 @@ impl SegmentKeeper {
         let prepared = Arc::<Mutex<Option<StateFile>>>::default();
         let slot = Arc::clone(&prepared);
         let thread = thread::spawn(move || {
-            for task in queue {
-                run(&files, task, &slot);
+            // the segments whose copies may be missing: one is looked at whenever no other task waits
+            let mut unchecked = VecDeque::new();
+            loop {
+                let task = match unchecked.pop_front() {
+                    None => match queue.recv() {
+                        Ok(task) => task,
+                        Err(mpsc::RecvError) => return,
+                    },
+                    Some(number) => match queue.try_recv() {
+                        Ok(task) => {
+                            unchecked.push_front(number);
+                            task
+                        }
+                        Err(mpsc::TryRecvError::Empty) => {
+                            put_missing_copy(&files, number);
+                            continue;
+                        }
+                        Err(mpsc::TryRecvError::Disconnected) => return,
+                    },
+                };
+                match task {
+                    KeeperTask::PutMissingCopies(last) => unchecked.extend(files.numbers_up_to(last - 1)),
+                    task => run(&files, task, &slot),
+                }
             }
         });
         Self { tasks: Some(tasks), prepared, thread: Some(thread) }
@@ -413,17 +458,24 @@ fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<StateFile>>) 
                 tracing::warn!(%error, "could not sync the copy of the last segment");
             }
         }
-        KeeperTask::PutMissingCopies(last) => match files.put_missing_copies(last) {
-            Ok(0) => {}
-            Ok(copies) => tracing::info!(copies, "copies of segments were written"),
-            Err(error) => tracing::warn!(%error, "could not write the copy of a segment"),
-        },
+        // the thread itself keeps their numbers
+        KeeperTask::PutMissingCopies(_) => {}
         KeeperTask::Compress(number, len) => {
             compress(files, number, len);
             // segments that could not be compressed before, for example because the disk was full
             for earlier in files.uncompressed().unwrap_or_default().range(..number) {
                 compress(files, *earlier, None);
             }
+        }
+    }
+}
+
+fn put_missing_copy(files: &SegmentFiles, number: u64) {
+    match files.put_missing_copy(number) {
+        Ok(is_put) => tracing::debug!(segment = number, is_put, "the copy of a segment is there"),
+        Err(error) => {
+            tracing::warn!(%error, segment = number, "could not write the copy of a segment");
+            files.segment_damage().note(&error);
         }
     }
 }

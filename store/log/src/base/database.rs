@@ -222,7 +222,7 @@ impl<'d> Database<'d> {
                 form => return Ok(form),
             }
         }
-        Err(self.malformed())
+        Err(StoreError::Unavailable { cause: "a row is being changed for too long".to_owned() })
     }
 
     /// Applies the changes of a group, in the order of the keys. Readers never see a row of which some chunks are changed. The row

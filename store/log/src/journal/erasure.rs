@@ -35,8 +35,9 @@ const APPLIED_AT_END: u64 = if cfg!(test) { 8 } else { 4096 };
 #[derive(Debug)]
 pub struct Erasure {
     state_dir: PathBuf,
-    /// The segments that are rewritten.
-    rewritten: SegmentsUpTo,
+    /// The segments from before the erasure, and the numbers of those that it has rewritten.
+    original: SegmentsUpTo,
+    rewritten: Vec<u64>,
     /// The groups that the new database must have.
     segments: SegmentsUpTo,
     eraser: DataEraser,
@@ -98,7 +99,8 @@ impl Journal {
         segments.remove_erased();
         Ok(Erasure {
             segments: segments.after_erasure(),
-            rewritten: segments,
+            original: segments,
+            rewritten: Vec::new(),
             eraser,
             database: None,
             applied: None,
@@ -117,7 +119,15 @@ impl Journal {
     /// `Unavailable` if the journal accepts no writes; `Corrupt` if the new database differs from the present one.
     pub fn finish_erasure(&mut self, erasure: &mut Erasure) -> Result<ErasureStep, StoreError> {
         self.check_failure()?;
-        let Erasure { database: Some(database), mirror: MirrorSource::Copied(copy), .. } = erasure else {
+        let Erasure {
+            database: Some(database),
+            mirror: MirrorSource::Copied(copy),
+            original,
+            rewritten,
+            snapshot,
+            ..
+        } = erasure
+        else {
             return Ok(ErasureStep::ToPrepare);
         };
         // notices a rotation
@@ -144,9 +154,8 @@ impl Journal {
         // a kill or a power cut during the replacement leaves segments and a database that do not belong together
         (self.mark.now.synced, self.mark.now.walked) = (0, 0);
         self.mark.write_synced().map_err(|error| self.io_error(error))?;
-        let (rewritten, snapshot) = (&erasure.rewritten, &erasure.snapshot);
         let replaced = self.engine.replace_database(database, || {
-            rewritten.put_erased()?;
+            original.put_erased(rewritten)?;
             snapshot.as_ref().map_or(Ok(()), |snapshot| self.segments.replace_by(snapshot))
         });
         self.mark.now.walked = self.mark.now.counts.entries.max(1);
@@ -197,7 +206,7 @@ impl Erasure {
     pub fn rewrite_segments(&mut self, proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
         if self.eraser.needs_versions() {
             let mut noted = Ok(());
-            self.rewritten.replay(None, |_, group| {
+            self.original.replay(None, |_, group| {
                 noted = self.eraser.note_versions(&group);
                 noted.is_ok() && proceed()
             })?;
@@ -205,13 +214,13 @@ impl Erasure {
             check_stop(proceed)?;
         }
         let eraser = std::cell::RefCell::new(&mut self.eraser);
-        let rewritten = self.rewritten.change_rows(
+        self.rewritten = self.original.change_rows(
             |after, content| eraser.borrow().is_concerned(after, content),
             |entries, rows| eraser.borrow_mut().erase_from_rows(entries, rows),
             proceed,
         )?;
         check_stop(proceed)?;
-        tracing::info!(rewritten, "segments were rewritten by an erasure");
+        tracing::info!(rewritten = self.rewritten.len(), "segments were rewritten by an erasure");
         Ok(())
     }
 
@@ -252,7 +261,8 @@ impl Erasure {
     }
 
     fn create_database(&mut self) -> Result<Arc<StoreEngine>, StoreError> {
-        let database = create_database(&self.options, self.segments.files())?;
+        let is_written = self.eraser.log_from().is_some();
+        let database = create_database(&self.options, self.segments.files(), is_written)?;
         self.database = Some(Arc::clone(&database));
         Ok(database)
     }
@@ -274,7 +284,7 @@ impl Drop for Erasure {
         if let Some(database) = self.database.take() {
             database.close_database();
         }
-        self.rewritten.remove_erased();
+        self.original.remove_erased();
         if let Err(error) = remove_dir(&self.state_dir.join(NEW_DIR)) {
             tracing::warn!(%error, "could not remove the new database of an erasure; the next start removes it");
         }

@@ -383,16 +383,22 @@ pub(super) fn lines_in(rows: &RowBatch) -> BTreeMap<u64, String> {
 /// The page cache of a new database, in bytes.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Creates an empty database beside that of the store with these options, with positions in `files`.
+/// Creates an empty database beside that of the store with these options, with positions in `files`. A snapshot of it `is_written`, with
+/// its copy.
 ///
 /// # Errors
 /// `Unavailable` if too little space is free, `Io` if the folder cannot be written.
 pub(super) fn create_database(
     options: &StoreOptions,
     files: &SegmentFiles,
+    is_written: bool,
 ) -> Result<Arc<StoreEngine>, StoreError> {
     let dir = options.dir.join(NEW_DIR);
-    remove_dir(&dir)?;
+    if dir.exists() {
+        // an erasure, or a repair after damage
+        let cause = "another new database is being built".to_owned();
+        return Err(StoreError::Unavailable { cause });
+    }
     fs::create_dir(&dir).map_err(|source| StoreError::write_error(&dir, source))?;
     let created = (|| {
         let lock = lock_state(&dir)?;
@@ -401,8 +407,7 @@ pub(super) fn create_database(
         // a damaged or restored store can lack it
         let present = fs::metadata(options.dir.join(DATABASE_DIR).join(DATABASE_FILE));
         let needed = present.map_or(0, |found| found.len());
-        // a snapshot, or segments that are rewritten, and their copies
-        new.free().check_for(needed + 2 * files.bytes()?)?;
+        new.free().check_for(needed + if is_written { 2 * files.bytes()? } else { 0 })?;
         new.open_database(None)?;
         Ok(Arc::new(new))
     })();

@@ -17,9 +17,9 @@ use crate::base::log_hashes::LogHashes;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, LOST, StoredValue, row_of_path, stored_in};
-use crate::base::watermark::{Watermark, WatermarkValues};
+use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
 use crate::journal::opening::{lines_in, tree_after};
-use crate::segments::{ReadableGroup, SegmentFiles, Segments, visit_snapshot};
+use crate::segments::{ReadableGroup, SegmentFiles, Segments, heal_snapshot, visit_snapshot};
 use domain_audit::event::LostRow;
 use domain_audit::leaf::LoggedRows;
 use domain_audit::log_tree::LogTree;
@@ -27,6 +27,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::row::{Row, Table};
 use domain_base::session_id::SessionId;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
@@ -76,17 +77,16 @@ fn salvage(
 ) -> Result<Segments, StoreError> {
     engine.close_database();
     // the values of the new database are all in itself, until the snapshot has them
-    let new = create_database(engine.options(), files)?;
-    let salvaged = build(engine, &new, mark, mirrored).and_then(|()| {
+    let new = create_database(engine.options(), files, true)?;
+    let salvaged = build(engine, files, &new, mark, mirrored).and_then(|()| {
         new.sync()?;
         let (counts, tree) = meta::read(&new)?.unwrap_or_default();
         let segments = begin_segments(files, &new, mark.now.store_id, counts.entries)?;
-        let snapshot = write_snapshot(&new, &segments.up_to_now(), &counts, &tree, &|| true)?;
-        // after a kill, the next start must not use what is left of the previous database
-        mark.now.walked = 0;
-        mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
-        segments.replace_by(&snapshot)?;
-        adopt_database(engine, &new, mark, &counts)?;
+        let replaced = replace_segments(engine, &segments, &new, mark, (&counts, &tree));
+        if replaced.is_err() {
+            segments.remove_begun()?;
+            return replaced.map(|()| unreachable!("it is an error"));
+        }
         Ok(segments)
     });
     new.close_database();
@@ -94,17 +94,51 @@ fn salvage(
     salvaged
 }
 
+/// Replaces all segments before `segments`, which has no group yet, by a snapshot of `new`, and the database by `new`.
+fn replace_segments(
+    engine: &StoreEngine,
+    segments: &Segments,
+    new: &StoreEngine,
+    mark: &mut Watermark,
+    (counts, tree): (&StoreCounts, &LogTree),
+) -> Result<(), StoreError> {
+    let snapshot = write_snapshot(new, &segments.up_to_now(), counts, tree, &|| true)?;
+    // after a kill, the next start must not use what is left of the previous database
+    mark.now.walked = 0;
+    mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
+    segments.replace_by(&snapshot)?;
+    adopt_database(engine, new, mark, counts)
+}
+
+/// Opens the damaged database of `engine` apart from it, since readers of the store must not see it.
+fn open_old(engine: &StoreEngine, files: &SegmentFiles) -> Result<Option<TableReader>, StoreError> {
+    if !engine.has_database() {
+        return Ok(None);
+    }
+    let dir = engine.dir();
+    // the lock of the state directory is held by `engine`
+    let handle = File::open(dir).map_err(|source| StoreError::Io { path: dir.to_owned(), source })?;
+    let old = Arc::new(StoreEngine::new(engine.options().clone(), handle, Arc::new(files.clone())));
+    Ok(match old.open_database(None) {
+        Ok(()) => Some(TableReader::new(old)),
+        Err(error) => {
+            tracing::warn!(%error, "the damaged database cannot be opened");
+            None
+        }
+    })
+}
+
 /// Writes everything that is readable to the database `new`.
 fn build(
     engine: &Arc<StoreEngine>,
+    files: &SegmentFiles,
     new: &Arc<StoreEngine>,
     mark: &mut Watermark,
     mirrored: u64,
 ) -> Result<(), StoreError> {
-    let old = engine.has_database().then(|| engine.open_database(None));
     let mut salvage = Salvage {
         dir: engine.dir(),
-        old: old.is_some_and(|opened| opened.is_ok()).then(|| TableReader::new(Arc::clone(engine))),
+        old: open_old(engine, files)?,
         new,
         tree: LogTree::default(),
         old_tree: LogTree::default(),
@@ -116,15 +150,15 @@ fn build(
         // sled has written a snapshot of a database that must not be used
         (mark.now.snapshot, mark.now.walked) = (engine.snapshot(), 0);
         mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
-        salvage.old_tree = meta::read(engine).ok().flatten().map(|(_, tree)| tree).unwrap_or_default();
+        salvage.old_tree = meta::read(old.engine()).ok().flatten().map(|(_, tree)| tree).unwrap_or_default();
         old.engine().set_durable_seq(salvage.old_tree.size());
         old.engine().set_up_to_date();
     }
-    let files = SegmentFiles::new(engine.dir());
     if let Err(error) = files.check_names() {
         tracing::warn!(%error, "a part of the segments is missing");
     }
-    visit_snapshot(&files, |rows| salvage.apply(rows))?;
+    heal_snapshot(files)?;
+    visit_snapshot(files, |rows| salvage.apply(rows))?;
     let first = salvage.tree.size();
     let (last_segment, has_remains) = files.visit_groups_after(first, |group| {
         salvage.add(group)?;

@@ -62,7 +62,7 @@ fn upgrade_segments(
 ) -> Result<(), StoreError> {
     let (to, entries) = (schema(), segments.entries());
     tracing::warn!(from, to, entries, "the store is being upgraded to a later schema version");
-    let new = create_database(engine.options(), segments.files())?;
+    let new = create_database(engine.options(), segments.files(), true)?;
     let upgraded = build(&new, segments, from, &mark.now).and_then(|(counts, tree)| {
         let snapshot = write_snapshot(&new, &segments.up_to_now(), &counts, &tree, &|| true)?;
         // until the snapshot is in place, a start upgrades again; then it must not use the previous database

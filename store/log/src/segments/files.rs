@@ -13,6 +13,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::schema::{self, schema};
 use crate::base::watermark::Watermark;
 use crate::segments::group::{GROUP_HEAD_BYTES, decode, length_of_rows};
+use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::{fs, io};
 use store_base::disk::link_if_exists;
 use store_base::error::StoreError;
-use store_base::files::{StateFile, remove_file, rename, sync_dir, write_synced};
+use store_base::files::{StateFile, remove_file, remove_if_exists, rename, sync_dir, write_synced};
 
 pub(crate) use extent::{SnapshotExtent, is_segment_name};
 
@@ -248,7 +249,13 @@ impl SegmentFiles {
     /// # Errors
     /// `Short` if a segment is missing.
     pub(crate) fn check_names(&self) -> Result<Option<u64>, StoreError> {
-        let first = self.find_snapshot()?.map_or(1, |snapshot| snapshot.replaces + 1);
+        self.find_snapshot()?;
+        self.last_number()
+    }
+
+    /// The number of the last segment, as for [`SegmentFiles::check_names`], with the snapshot that is known.
+    pub(super) fn last_number(&self) -> Result<Option<u64>, StoreError> {
+        let first = self.snapshot().map_or(1, |snapshot| snapshot.replaces + 1);
         let [plain, compressed] = self.numbers_in(&self.dir)?;
         let Some(mut last) = plain.iter().chain(&compressed).copied().max() else {
             return if first > 1 { Err(self.missing(first)) } else { Ok(None) };
@@ -278,7 +285,8 @@ impl SegmentFiles {
     /// The name of a segment in errors.
     fn name_of(&self, number: u64) -> String {
         let is_in_snapshot = self.snapshot().is_some_and(|snapshot| number <= snapshot.replaces);
-        format!("segment {number}{}", if is_in_snapshot { " of the snapshot" } else { "" })
+        let copy = if self.dir.ends_with(COPIES_DIR) { "the copy of " } else { "" };
+        format!("{copy}segment {number}{}", if is_in_snapshot { " of the snapshot" } else { "" })
     }
 
     /// The numbers of the segments that are not compressed.
@@ -366,6 +374,10 @@ impl SegmentFiles {
     pub(super) fn read_error(&self, number: u64, source: io::Error) -> StoreError {
         match source.kind() {
             ErrorKind::NotFound => self.missing(number),
+            // the disk cannot read the block
+            _ if source.raw_os_error() == Some(Errno::EIO as i32) => {
+                self.damaged(number, &source.to_string())
+            }
             // zstd reports damage as an error of another kind
             ErrorKind::Other | ErrorKind::UnexpectedEof | ErrorKind::InvalidData => {
                 self.damaged(number, &source.to_string())
@@ -382,9 +394,10 @@ impl SegmentFiles {
         self.parse_head(number, &bytes)
     }
 
-    /// The groups of segment `number`.
+    /// The groups of segment `number`, which can also be read singly.
     pub(crate) fn groups(&self, number: u64) -> Result<SegmentGroups<'_>, StoreError> {
-        SegmentGroups::new(self, number, self.open(number)?)
+        let opened = self.open_to_read(number).map_err(|source| self.read_error(number, source))?;
+        SegmentGroups::new(self, number, opened.into_read())
     }
 
     /// Passes each complete group after entry `entries` to `visit` until it returns false. Segments and groups between them may be
@@ -402,63 +415,54 @@ impl SegmentFiles {
         let mut by_segment: BTreeMap<u64, Vec<(Self, u64)>> = BTreeMap::new();
         for files in [self.clone(), self.copy()] {
             for number in files.existing_numbers()? {
-                let segment = files.number_in_head(number).unwrap_or(number);
+                let segment = files.number_in_head(number)?.unwrap_or(number);
                 by_segment.entry(segment).or_default().push((files.clone(), number));
             }
         }
         for (segment, copies) in by_segment {
-            let read = copies.iter().filter_map(|(files, number)| files.read_readable(*number));
-            let (contents, damaged): (Vec<_>, Vec<_>) = read.unzip();
-            let mut rests: Vec<&[u8]> = contents
+            let read = copies.iter().map(|(files, number)| files.read_readable(*number));
+            let read: Vec<_> = read.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+            let mut rests: Vec<&[u8]> = read
                 .iter()
-                .map(|bytes| bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default())
+                .map(|(bytes, _)| bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default())
                 .collect();
-            // the copy that has the next group, or the earliest one after a gap
-            while let Some((copy, group, after)) = rests
-                .iter()
-                .enumerate()
-                .filter_map(|(copy, rest)| {
-                    find_after(rest, entries).map(|(group, after)| (copy, group, after))
-                })
-                .min_by_key(|(_, group, _)| group.previous.entries)
-            {
+            let mut visited = None;
+            while let Some(group) = next_group(&mut rests, entries, visited) {
                 let after_entry = group.previous.entries;
                 let Some(rows) = group.rows() else { break };
-                entries = group.end.entries;
-                if let Some(rest) = rests.get_mut(copy) {
-                    *rest = after;
-                }
+                (entries, visited) = (group.end.entries, Some(group.end));
                 if !visit(ReadableGroup { segment, after_entry, entries, rows })? {
                     return Ok((segment, false));
                 }
             }
-            let has_remains = rests.into_iter().any(|mut rest| {
-                // groups that another copy has had, too
-                while let Some((_, after)) = find_after(rest, 0) {
-                    rest = after;
-                }
-                rest.iter().any(|byte| *byte != 0)
-            });
-            last = (segment, damaged.contains(&true) || has_remains);
+            let has_remains = rests.iter().any(|rest| rest.iter().any(|byte| *byte != 0));
+            last = (segment, has_remains || read.iter().any(|(_, is_damaged)| *is_damaged));
         }
         Ok(last)
     }
 
     /// The content of segment `number` as far as it can be read, and whether a part of it cannot; `None` if it is missing.
-    fn read_readable(&self, number: u64) -> Option<(Vec<u8>, bool)> {
-        let (segment, mut bytes) = (self.open(number).ok()?, Vec::new());
+    ///
+    /// # Errors
+    /// The file cannot be read now, for another reason than damage.
+    fn read_readable(&self, number: u64) -> Result<Option<(Vec<u8>, bool)>, StoreError> {
+        let Some(segment) = no_damage(self.open(number))? else { return Ok(None) };
+        let mut bytes = Vec::new();
         let read = segment.take(2 * GROUP_MAX_BYTES as u64).read_to_end(&mut bytes);
-        if let Err(error) = &read {
-            tracing::warn!(%error, segment = number, "a segment can be read only in part");
+        let read = no_damage(read.map_err(|source| self.read_error(number, source)))?;
+        if read.is_none() {
+            tracing::warn!(file = self.name_of(number), "a segment can be read only in part");
         }
-        Some((bytes, read.is_err()))
+        Ok(Some((bytes, read.is_none())))
     }
 
     /// The number in the head of the file with this number; `None` if the head is damaged.
-    fn number_in_head(&self, number: u64) -> Option<u64> {
+    fn number_in_head(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let mut bytes = Vec::new();
-        self.open(number).ok()?.take(SegmentHead::BYTES).read_to_end(&mut bytes).ok()?;
-        SegmentHead::from_bytes(&bytes).map(|head| head.number)
+        let Some(segment) = no_damage(self.open(number))? else { return Ok(None) };
+        let read = segment.take(SegmentHead::BYTES).read_to_end(&mut bytes);
+        no_damage(read.map_err(|source| self.read_error(number, source)))?;
+        Ok(SegmentHead::from_bytes(&bytes).map(|head| head.number))
     }
 
     /// The numbers of the segments that exist, with those that a snapshot replaces.
@@ -526,10 +530,9 @@ impl SegmentFiles {
         Err(self.damaged_group(number, end))
     }
 
-    /// Checks that segment `number`, which is sealed, has all groups up to the next segment, and that they can be read singly.
+    /// Checks that segment `number`, which is sealed, has all groups up to the next segment.
     pub(super) fn check(&self, number: u64) -> Result<(), StoreError> {
-        let opened = self.open_to_read(number).map_err(|source| self.read_error(number, source))?;
-        self.check_end(number, SegmentGroups::new(self, number, opened.into_read())?).map(drop)
+        self.check_end(number, self.groups(number)?).map(drop)
     }
 
     /// Replaces segment `number`, which is sealed, by its compressed form. Its groups end at byte `len`, if that is known.
@@ -539,15 +542,30 @@ impl SegmentFiles {
         if self.snapshot().is_some_and(|snapshot| number <= snapshot.replaces) {
             return Ok(());
         }
-        if !self.compressed_path(number).exists() {
+        self.compress_locked(number, len)
+    }
+
+    /// As [`SegmentFiles::compress`], while the files cannot be replaced.
+    fn compress_locked(&self, number: u64, len: Option<u64>) -> Result<(), StoreError> {
+        if !self.path(number).exists() {
+            return Ok(());
+        }
+        // a kill can have left a compressed file that was damaged since
+        if !self.compressed_path(number).exists() || self.check(number).is_err() {
             let len = match len {
                 Some(len) => len,
-                None => self.groups(number)?.walk(|_| Ok(()))?.end.len,
+                None => self.plain_groups(number)?.walk(|_| Ok(()))?.end.len,
             };
             self.compress_plain(number, len)?;
         }
         self.put_copy(number)?;
         self.remove_plain(number)
+    }
+
+    /// The groups in the file of segment `number` that is not compressed.
+    fn plain_groups(&self, number: u64) -> Result<SegmentGroups<'_>, StoreError> {
+        let plain = File::open(self.path(number)).map_err(|source| self.read_error(number, source))?;
+        SegmentGroups::new(self, number, Box::new(plain))
     }
 
     /// Writes the compressed form of segment `number`, whose groups end at byte `len`: a plain file can have remains of another group
@@ -571,7 +589,7 @@ impl SegmentFiles {
         mut change: impl FnMut(GroupEnd, &StoredGroup<'_>) -> Result<Option<Vec<u8>>, StoreError>,
     ) -> Result<bool, StoreError> {
         let _replacing = self.lock_replacing();
-        let len = self.check_end(number, self.groups(number)?)?.len;
+        self.check(number)?;
         let groups = self.groups(number)?;
         let (head, mut is_concerned) = (groups.head(), false);
         groups.walk(|group| {
@@ -600,11 +618,7 @@ impl SegmentFiles {
             return Ok(true);
         }
         // a plain file can have remains of other groups
-        if !self.compressed_path(number).exists() {
-            self.compress_plain(number, len)?;
-        }
-        self.put_copy(number)?;
-        self.remove_plain(number)?;
+        self.compress_locked(number, None)?;
         Ok(false)
     }
 
@@ -653,12 +667,54 @@ impl SegmentFiles {
     }
 }
 
+/// The next group after entry `entries` in copies of a segment, or the earliest one after a gap. Cuts the groups before it off, and
+/// the one that was `visited`.
+fn next_group<'b>(
+    rests: &mut [&'b [u8]],
+    entries: u64,
+    visited: Option<GroupEnd>,
+) -> Option<StoredGroup<'b>> {
+    let is_before = |group: &StoredGroup<'_>| group.previous.entries < entries || visited == Some(group.end);
+    let mut next: Option<StoredGroup<'_>> = None;
+    for rest in rests {
+        while let Some((_, after)) = find_after(rest, 0).filter(|(group, _)| is_before(group)) {
+            *rest = after;
+        }
+        if let Some((group, _)) = find_after(rest, entries)
+            && next.as_ref().is_none_or(|next| group.previous.entries < next.previous.entries)
+        {
+            next = Some(group);
+        }
+    }
+    next
+}
+
+/// Whether a file is missing or damaged, and not only unreadable now.
+const fn is_damage(error: &StoreError) -> bool {
+    matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. })
+}
+
+/// The result, or `None` if a file is damaged or missing.
+///
+/// # Errors
+/// Any other error: the file may be whole.
+fn no_damage<T>(result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match result {
+        Err(error) if is_damage(&error) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// Writes the content of the file `from` to the file `to`, durably.
 fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     let incomplete = to.with_extension(INCOMPLETE);
     let copied = File::open(from)
         .and_then(|from| write_synced(&incomplete, from))
         .and_then(|()| rename(&incomplete, to));
+    if copied.is_err() {
+        // the incomplete file would take space on a full disk
+        drop(remove_if_exists(&incomplete));
+    }
     copied.map_err(|source| StoreError::write_error(to, source))?;
     to.parent().map_or(Ok(()), sync_dir)
 }

@@ -95,6 +95,21 @@ pub fn visit_rows(
     Ok(())
 }
 
+/// Writes the files of the snapshot that are damaged again from their copies.
+///
+/// # Errors
+/// A file cannot be read or written. A file that is damaged like its copy stays.
+pub(crate) fn heal_snapshot(files: &SegmentFiles) -> Result<(), StoreError> {
+    let replaces = files.snapshot().map_or(0, |snapshot| snapshot.replaces);
+    for number in files.numbers_up_to(replaces) {
+        match files.heal(number) {
+            Err(StoreError::Corrupt { .. } | StoreError::Short { .. }) => {}
+            healed => drop(healed?),
+        }
+    }
+    Ok(())
+}
+
 /// Passes the rows of each group of the snapshot in `files`, if there is one, to `visit`.
 ///
 /// # Errors
@@ -174,8 +189,8 @@ impl SegmentsUpTo {
         may_change: impl Fn(u64, &[u8]) -> bool,
         mut change: impl FnMut(u64, RowBatch) -> Result<Option<RowBatch>, StoreError>,
         mut proceed: impl FnMut() -> bool,
-    ) -> Result<u64, StoreError> {
-        let mut rewritten = 0;
+    ) -> Result<Vec<u64>, StoreError> {
+        let mut rewritten = Vec::new();
         for number in self.files.numbers_up_to(self.last - 1).take_while(|_| proceed()) {
             let is_rewritten = self.files.change(
                 number,
@@ -189,7 +204,7 @@ impl SegmentsUpTo {
                     rows.map(|rows| encode_changed(previous, group.end, &rows).map_err(too_large)).transpose()
                 },
             )?;
-            rewritten += u64::from(is_rewritten);
+            rewritten.extend(is_rewritten.then_some(number));
         }
         Ok(rewritten)
     }
@@ -204,12 +219,12 @@ impl SegmentsUpTo {
         Self { files: self.files.clone(), ..other.clone() }
     }
 
-    /// Puts the rewritten segments in the place of the others.
+    /// Puts the rewritten segments `numbers` in the place of the others.
     ///
     /// # Errors
-    /// A file cannot be renamed; some are then.
-    pub(crate) fn put_erased(&self) -> Result<(), StoreError> {
-        self.files.put_erased(self.last)
+    /// A file is missing or cannot be renamed; some are in place then.
+    pub(crate) fn put_erased(&self, numbers: &[u64]) -> Result<(), StoreError> {
+        self.files.put_erased(numbers)
     }
 
     /// Removes rewritten segments that are not in place.

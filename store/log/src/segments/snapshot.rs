@@ -13,7 +13,7 @@ use crate::base::engine::remove_dir;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::chunk_stem;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
 use store_base::files::{StateFile, create_dir_all, rename, sync_dir};
 
@@ -190,12 +190,14 @@ impl Segments {
         let dir = files.snapshot_dir(snapshot.extent.replaces);
         let copy = files.copy();
         let copy_dir = copy.snapshot_dir(snapshot.extent.replaces);
-        for (from, to, parent) in [(&snapshot.dir, &dir, files), (&snapshot.copy_dir, &copy_dir, &copy)] {
-            rename(from, to).map_err(|source| StoreError::write_error(to, source))?;
-            sync_dir(parent.dir())?;
-        }
+        let put =
+            |from: &Path, to: &Path| rename(from, to).map_err(|source| StoreError::write_error(to, source));
+        put(&snapshot.dir, &dir)?;
         files.set_snapshot(Some(snapshot.extent));
         files.open_segments().clear();
+        sync_dir(files.dir())?;
+        put(&snapshot.copy_dir, &copy_dir)?;
+        sync_dir(copy.dir())?;
         files.remove_replaced()
     }
 }

@@ -1,10 +1,12 @@
 use super::*;
+use crate::audit::removal::RemovalPlan;
 use crate::journal::testing::open_with;
 use crate::journal::tests::{fill, id, open, options, rows_of, whole_log};
 use domain_verdict::session::SessionRecord;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use store_base::error::StoreError;
 use tempfile::TempDir;
 
 /// The files below `dir` that are not folders, with paths relative to it.
@@ -146,6 +148,84 @@ fn any_one_damaged_file_is_repaired_without_a_loss() {
 #[ignore = "takes minutes"]
 fn any_one_damaged_file_is_repaired_in_500_stores() {
     check_damage(500);
+}
+
+/// Damages two files in each of `cases` copies of a store: each one opens with the whole log, and with all rows but those that it
+/// reports as lost, or not at all.
+fn check_two_damages(cases: usize) {
+    let (dir, older) = filled();
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 400..410);
+    let (log, head) = (whole_log(&store), store.log_head());
+    drop((journal, store));
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut opened, mut lossy) = (0, 0);
+    for n in 0..cases {
+        let damaged = copy_of(dir.path());
+        let first = damage(&mut random, damaged.path(), older.path());
+        let second = damage(&mut random, damaged.path(), older.path());
+        let what = format!("seed {seed}, case {n}, {first}; {second}");
+        let (mut journal, store) = match open_with(options(damaged.path())) {
+            Err(StoreError::Corrupt { .. } | StoreError::Short { .. }) => continue,
+            opened => opened.unwrap_or_else(|error| panic!("{what}: {error}")),
+        };
+        if let Err(error) = store.audit_all() {
+            journal.rebuild(error.to_string());
+            match journal.recover() {
+                Err(StoreError::Corrupt { .. } | StoreError::Short { .. }) => continue,
+                recovered => recovered.unwrap_or_else(|error| panic!("{what}: {error}")),
+            }
+        }
+        opened += 1;
+        assert!(whole_log(&store) == log && store.log_head() == head, "{what}");
+        let lost: Vec<_> = journal.lost_rows().into_iter().map(|lost| lost.row).collect();
+        lossy += usize::from(!lost.is_empty());
+        for session in 0..410 {
+            let name = format!("sessions/{}", id(session));
+            match store.get::<SessionRecord>(&id(session)) {
+                Ok(found) => assert!(found.is_some() && !lost.contains(&name), "{what}: {name}"),
+                Err(StoreError::RowLost { .. }) => assert!(lost.contains(&name), "{what}: {name}"),
+                Err(error) => panic!("{what}: {name}: {error}"),
+            }
+        }
+    }
+    println!("{opened} of {cases} opened, {lossy} with losses");
+    assert!(opened > cases / 2, "{opened} of {cases}");
+}
+
+#[test]
+fn any_two_damaged_files_are_repaired_or_reported() {
+    check_two_damages(20);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn any_two_damaged_files_are_repaired_or_reported_in_500_stores() {
+    check_two_damages(500);
+}
+
+#[test]
+fn damaged_table_of_frames_is_never_copied() {
+    let (dir, _older) = filled();
+    let (mut journal, store) = open(dir.path());
+    let segment = dir.path().join("segments/0000000003.zst");
+    let whole = fs::read(&segment).expect("it is compressed");
+    let mut damaged = whole.clone();
+    let last = damaged.len() - 12;
+    damaged[last] ^= 1;
+    fs::write(&segment, &damaged).expect("the write succeeds");
+    let plan = RemovalPlan { sessions: [(id(1000), 1)].into(), ..RemovalPlan::default() };
+    let mut erasure = journal.begin_erasure(plan).expect("the journal accepts writes");
+    let rewritten = erasure.rewrite_segments(&|| true);
+    assert!(matches!(rewritten, Err(StoreError::Corrupt { .. })), "{rewritten:?}");
+    drop(erasure);
+    assert_eq!(fs::read(dir.path().join("segments.copy/0000000003.zst")).expect("a copy"), whole);
+    journal.rebuild("damage".to_owned());
+    journal.recover().expect("the copy is whole");
+    assert_eq!(fs::read(&segment).expect("it is written again"), whole);
+    assert_eq!(journal.lost_rows(), []);
+    drop(store);
 }
 
 #[test]

@@ -345,3 +345,71 @@ fn changed_line_of_the_mirror_takes_the_place_of_no_entry() {
     let (_journal, store) = open(dir.path());
     assert!(whole_log(&store).last().is_some_and(|line| line.json == last));
 }
+
+/// The positions of the groups in the last segment in the folder `folder`.
+fn groups_in(dir: &Path, folder: &str) -> Vec<usize> {
+    let path = later_files(&dir.join(folder)).pop().expect("a segment");
+    let content = fs::read(path).expect("the segment is readable");
+    memchr::memmem::find_iter(&content, b"grp1").collect()
+}
+
+/// Commits small groups until the last segment has some.
+fn fill_groups(dir: &Path, journal: &mut Journal) {
+    for n in 200.. {
+        fill(journal, n..n + 1);
+        if (5..9).contains(&groups_in(dir, "segments").len()) {
+            return;
+        }
+    }
+}
+
+/// Changes a byte in group `number` of the last segment in the folder `folder`, counted from 0.
+fn damage_group(dir: &Path, folder: &str, number: usize) {
+    let path = later_files(&dir.join(folder)).pop().expect("a segment");
+    let mut content = fs::read(&path).expect("the segment is readable");
+    content[groups_in(dir, folder)[number] + 50] ^= 1;
+    fs::write(&path, &content).expect("the write succeeds");
+}
+
+#[test]
+fn groups_that_only_one_of_segment_and_copy_has_are_all_kept() {
+    let (dir, mut journal, store) = killed();
+    fill_groups(dir.path(), &mut journal);
+    let (log, head) = (whole_log(&store), store.log_head());
+    drop((journal, store));
+    for removed in [None, Some("store")] {
+        for (in_segment, in_copy) in [(1, 2), (2, 1), (2, 2), (0, 3)] {
+            let damaged = tempfile::tempdir().expect("a directory");
+            copy_dir(dir.path(), damaged.path());
+            if let Some(removed) = removed {
+                fs::remove_dir_all(damaged.path().join(removed)).expect("the removal succeeds");
+            }
+            damage_group(damaged.path(), "segments", in_segment);
+            damage_group(damaged.path(), "segments.copy", in_copy);
+            let (journal, store) = open(damaged.path());
+            let what = format!("groups {in_segment} and {in_copy}, without {removed:?}");
+            assert!(whole_log(&store) == log && store.log_head() == head, "{what}");
+            if in_segment != in_copy {
+                assert_eq!(journal.lost_rows(), [], "{what}");
+            }
+            store.audit_all().expect(&what);
+        }
+    }
+}
+
+#[test]
+fn copy_that_ends_early_takes_the_place_of_no_later_group() {
+    let (dir, mut journal, store) = killed();
+    fill_groups(dir.path(), &mut journal);
+    let (log, head) = (whole_log(&store), store.log_head());
+    drop((journal, store));
+    // as after a power cut
+    let copy = later_files(&dir.path().join("segments.copy")).pop().expect("a copy");
+    let mut content = fs::read(&copy).expect("the copy is readable");
+    content.truncate(groups_in(dir.path(), "segments.copy")[3]);
+    fs::write(&copy, content).expect("the write succeeds");
+    damage_group(dir.path(), "segments", 1);
+    let (journal, store) = open(dir.path());
+    assert!(whole_log(&store) == log && store.log_head() == head, "another log");
+    assert_eq!(journal.lost_rows(), [], "the group is in the copy");
+}

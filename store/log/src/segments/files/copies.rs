@@ -3,18 +3,15 @@
 //! Each group is also written to the copy of its segment, and a sealed segment is compressed into both folders. A segment that is
 //! damaged or missing is written again from its copy, and a copy from its segment.
 
-use super::{COMPRESSED, SegmentFiles, SegmentHead, copy_file};
+use super::{COMPRESSED, INCOMPLETE, SegmentEnd, SegmentFiles, SegmentHead, copy_file, is_damage, no_damage};
+use crate::segments::group::{decode, find_after};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use store_base::error::StoreError;
-use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir};
-
-/// Whether the file may be missing or damaged, and not only unreadable now.
-const fn is_damage(error: &StoreError) -> bool {
-    matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. })
-}
+use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir, write_synced};
 
 impl SegmentFiles {
     /// Writes the copy of segment `number`, which is compressed, again.
@@ -39,20 +36,20 @@ impl SegmentFiles {
         target.parent().map_or(Ok(()), sync_dir)
     }
 
-    /// Writes the copies of sealed segments that have none, and returns their number. Not those of segments from `last` on.
-    pub(in crate::segments) fn put_missing_copies(&self, last: u64) -> Result<u64, StoreError> {
-        let mut put = 0;
-        for number in self.numbers_up_to(last.saturating_sub(1)) {
-            let _replacing = self.lock_replacing();
-            let copy = self.copy();
-            let is_there = copy.compressed_path(number).exists() || copy.path(number).exists();
-            if !is_there && self.compressed_path(number).exists() {
-                self.check(number)?;
-                self.put_copy(number)?;
-                put += 1;
-            }
+    /// Writes the copy of segment `number`, which is sealed, if it has none. Returns whether it did.
+    ///
+    /// # Errors
+    /// The segment is damaged, or the copy cannot be written.
+    pub(in crate::segments) fn put_missing_copy(&self, number: u64) -> Result<bool, StoreError> {
+        let _replacing = self.lock_replacing();
+        let copy = self.copy();
+        let is_there = copy.compressed_path(number).exists() || copy.path(number).exists();
+        // a plain segment is compressed soon
+        if is_there || !self.compressed_path(number).exists() {
+            return Ok(false);
         }
-        Ok(put)
+        self.check(number)?;
+        self.put_copy(number).map(|()| true)
     }
 
     /// Writes segment `number`, which is sealed, again from its copy if it is damaged, or the copy from the segment. Returns whether
@@ -71,11 +68,14 @@ impl SegmentFiles {
                 }
                 checked => checked.map(|()| false),
             },
-            Err(damage) if is_damage(&damage) && copy.check(number).is_ok() => {
+            Err(damage) if is_damage(&damage) => {
+                if no_damage(copy.check(number))?.is_none() {
+                    return Err(damage);
+                }
                 tracing::warn!(%damage, "a segment is written again from its copy");
                 copy.write_to(self, number).map(|()| true)
             }
-            Err(damage) => Err(damage),
+            Err(error) => Err(error),
         }
     }
 
@@ -90,7 +90,7 @@ impl SegmentFiles {
         'changed: loop {
             let (extent, last) = {
                 let _replacing = self.lock_replacing();
-                let last = self.check_names()?.unwrap_or_default();
+                let last = self.last_number()?.unwrap_or_default();
                 (self.snapshot(), last)
             };
             for number in self.numbers_up_to(last.saturating_sub(1)) {
@@ -129,23 +129,41 @@ impl SegmentFiles {
         Ok(is_restored)
     }
 
-    /// Puts the files that an erasure has rewritten in the place of the segments up to `last`, and of their copies. An interrupted call
-    /// has replaced a copy first, so that the erasure still finds the data in the segment.
-    pub(in crate::segments) fn put_erased(&self, last: u64) -> Result<(), StoreError> {
+    /// Puts the files that an erasure has rewritten, those of the segments `numbers`, in the place of the segments and of their copies.
+    /// An interrupted call has replaced copies first, so that the erasure still finds the data in the segments.
+    ///
+    /// # Errors
+    /// A file is missing or cannot be renamed. Some are in place then.
+    pub(in crate::segments) fn put_erased(&self, numbers: &[u64]) -> Result<(), StoreError> {
         let _replacing = self.lock_replacing();
-        for number in self.numbers_up_to(last) {
+        let put = || {
             for files in [&self.copy(), self] {
-                let (erased, compressed) = (files.erased_path(number), files.compressed_path(number));
-                match rename(&erased, &compressed) {
-                    Err(source) if source.kind() == ErrorKind::NotFound => continue,
-                    renamed => renamed.map_err(|source| StoreError::write_error(&compressed, source))?,
+                for number in numbers {
+                    let (erased, compressed) = (files.erased_path(*number), files.compressed_path(*number));
+                    rename(&erased, &compressed)
+                        .map_err(|source| StoreError::write_error(&compressed, source))?;
                 }
-                erased.parent().map_or(Ok(()), sync_dir)?;
-                files.remove_plain(number)?;
+                files.sync_dirs_of(numbers)?;
             }
-        }
+            for files in [&self.copy(), self] {
+                for number in numbers {
+                    let plain = files.path(*number);
+                    remove_if_exists(&plain).map_err(|source| StoreError::Io { path: plain, source })?;
+                }
+                files.sync_dirs_of(numbers)?;
+            }
+            Ok(())
+        };
+        let result = put();
         self.open_segments().clear();
-        Ok(())
+        result
+    }
+
+    /// Syncs the folders of the segments `numbers`.
+    fn sync_dirs_of(&self, numbers: &[u64]) -> Result<(), StoreError> {
+        let dirs: BTreeSet<_> =
+            numbers.iter().filter_map(|number| self.path(*number).parent().map(Path::to_owned)).collect();
+        dirs.iter().try_for_each(|dir| sync_dir(dir))
     }
 
     /// Removes the files of an erasure that was not finished.
@@ -191,44 +209,67 @@ impl SegmentFiles {
         StoreError::Short { dir: self.state_dir.clone(), detail: "segments were missing".to_owned() }
     }
 
-    /// Writes segment `number`, the last one, again if its copy has more groups: a group is written to the copy after it was synced in
-    /// the segment, so the segment is damaged then. Returns the damage.
+    /// Writes segment `number`, the last one, again with the groups that only its copy has: a group is written to the copy after it was
+    /// synced in the segment, so the segment is damaged then. Returns the damage. Both have a group at the same place.
     ///
     /// # Errors
-    /// A file cannot be read or written.
+    /// A file cannot be read or written. The damage, if a later group is known that cannot follow.
     pub(in crate::segments) fn restore_last(&self, number: u64) -> Result<Option<StoreError>, StoreError> {
-        let copy = self.copy();
-        let end = |files: &Self| {
-            files.groups(number).and_then(|groups| groups.walk(|_| Ok(()))).map(|read| read.end)
+        // another schema version is no damage
+        no_damage(self.head(number))?;
+        let contents = [self.read_readable(number)?, self.copy().read_readable(number)?];
+        let contents: Vec<Vec<u8>> = contents.into_iter().map(|read| read.unwrap_or_default().0).collect();
+        let head = contents.iter().filter_map(|content| SegmentHead::from_bytes(content));
+        let Some(head) = head.into_iter().find(|head| head.number == number) else { return Ok(None) };
+        let mut merged = head.to_bytes();
+        let (mut end, mut is_restored) =
+            (head.previous, !contents.first().is_some_and(|own| own.starts_with(&merged)));
+        loop {
+            let found = contents.iter().enumerate().find_map(|(copy, content)| {
+                let (group, _) = decode(content.get(merged.len()..)?, end)?;
+                Some((copy, group))
+            });
+            let Some((copy, group)) = found else { break };
+            is_restored |= copy > 0;
+            end = group.end;
+            merged.extend_from_slice(group.bytes);
+        }
+        if !is_restored {
+            return Ok(None);
+        }
+        let damage = self.damaged(number, "a group is damaged");
+        let has_later = |content: &Vec<u8>| {
+            content.get(merged.len()..).is_some_and(|rest| find_after(rest, end.entries).is_some())
         };
-        let (found, in_copy) = (end(self), end(&copy));
-        let Ok(in_copy) = in_copy else { return Ok(None) };
-        let damage = match found {
-            Ok(found) if found.len >= in_copy.len => return Ok(None),
-            Ok(found) => self.damaged_group(number, found),
-            Err(damage) if is_damage(&damage) => damage,
-            Err(error) => return Err(error),
-        };
-        tracing::error!(%damage, "the last segment is written again from its copy");
-        copy.write_to(self, number)?;
+        if contents.iter().any(has_later) {
+            return Err(damage);
+        }
+        tracing::error!(%damage, "the last segment is written again with the groups of its copy");
+        let (path, incomplete) = (self.path(number), self.path(number).with_extension(INCOMPLETE));
+        write_synced(&incomplete, merged.as_slice())
+            .and_then(|()| rename(&incomplete, &path))
+            .map_err(|source| StoreError::write_error(&path, source))?;
+        self.open_segments().clear();
+        sync_dir(&self.dir)?;
         Ok(Some(damage))
     }
 
-    /// Opens the copy of segment `number`, the last one, for further groups; its groups end at byte `len`. It is written again if it has
+    /// Opens the copy of segment `number`, the last one, for further groups; its groups end with `end`. It is written again if it has
     /// other groups. `None` if it cannot be written.
-    pub(in crate::segments) fn open_copy(&self, number: u64, len: u64) -> Option<Arc<StateFile>> {
+    pub(in crate::segments) fn open_copy(&self, number: u64, end: SegmentEnd) -> Option<Arc<StateFile>> {
         let copy = self.copy();
-        let is_whole = copy
-            .groups(number)
-            .and_then(|groups| groups.walk(|_| Ok(())))
-            .is_ok_and(|read| read.end.len == len && read.remains.is_none());
+        let is_whole = copy.groups(number).and_then(|groups| groups.walk(|_| Ok(()))).is_ok_and(|read| {
+            (read.end.len, read.end.group) == (end.len, end.group) && read.remains.is_none()
+        });
         let written = if is_whole { Ok(()) } else { self.write_to(&copy, number) };
         let path = copy.path(number);
         let opened = written.and_then(|()| {
             StateFile::open(&path).map(Arc::new).map_err(|source| StoreError::Io { path, source })
         });
         opened
-            .inspect_err(|error| tracing::warn!(%error, segment = number, "the segment has no copy until it is sealed"))
+            .inspect_err(
+                |error| tracing::warn!(%error, segment = number, "the segment has no copy until it is sealed"),
+            )
             .ok()
     }
 }
