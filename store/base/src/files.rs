@@ -84,21 +84,23 @@ impl StateFile {
     /// Makes all bytes durable, and the length as far as reads need it. The name is not.
     pub fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()?;
-        #[cfg(debug_assertions)]
-        if let Some(recorded) = &self.recorded {
-            recorded.note_sync();
-        }
+        self.note_sync();
         Ok(())
     }
 
     /// Makes all bytes and the metadata durable. The name is not.
     pub fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()?;
+        self.note_sync();
+        Ok(())
+    }
+
+    #[cfg_attr(not(debug_assertions), expect(clippy::unused_self, reason = "only a recording needs it"))]
+    fn note_sync(&self) {
         #[cfg(debug_assertions)]
         if let Some(recorded) = &self.recorded {
             recorded.note_sync();
         }
-        Ok(())
     }
 
     /// Drops the page cache of the file: after a failed sync, it can differ from the disk.

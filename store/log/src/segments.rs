@@ -472,7 +472,7 @@ fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<StateFile>>) 
 
 fn put_missing_copy(files: &SegmentFiles, number: u64) {
     match files.put_missing_copy(number) {
-        Ok(is_put) => tracing::debug!(segment = number, is_put, "the copy of a segment is there"),
+        Ok(is_put) => tracing::debug!(segment = number, is_put, "the copy of a segment was looked for"),
         Err(error) => {
             tracing::warn!(%error, segment = number, "could not write the copy of a segment");
             files.segment_damage().note(&error);

@@ -1,6 +1,6 @@
 //! Records the changes of files below a folder, and makes the files that a power cut leaves.
 //!
-//! The disk of the model promises only what POSIX does. A sync of a file makes its bytes durable, and a sync of a folder the names in
+//! The disk of the model keeps only what POSIX requires. A sync of a file makes its bytes durable, and a sync of a folder the names in
 //! it. Of everything else, any part can be there after a power cut, sector by sector and name by name.
 
 use std::collections::BTreeMap;
@@ -78,6 +78,17 @@ fn recording_of(path: &Path) -> Option<Recording> {
     locked(&RECORDINGS).iter().find(|recording| path.starts_with(&recording.dir)).cloned()
 }
 
+/// Renames a file, or a folder with its files.
+fn rename_in(numbers: &mut BTreeMap<PathBuf, FileNumber>, from: &Path, to: &Path) {
+    let below: Vec<_> = numbers.keys().filter(|path| path.starts_with(from)).cloned().collect();
+    for path in below {
+        let rest = path.strip_prefix(from).unwrap_or(Path::new(""));
+        let target = if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) };
+        let number = numbers.remove(&path);
+        numbers.extend(number.map(|number| (target, number)));
+    }
+}
+
 /// The recorded form of the file that was opened at `path`.
 pub(super) fn opened(path: &Path, is_emptied: bool) -> Option<RecordedFile> {
     let changes = recording_of(path)?.changes;
@@ -104,14 +115,7 @@ pub(super) fn note(path: &Path, change: impl FnOnce() -> Change) {
     let change = change();
     match &change {
         Change::Rename(from, to) => {
-            let below: Vec<_> =
-                recorded.numbers.keys().filter(|path| path.starts_with(from)).cloned().collect();
-            for path in below {
-                let rest = path.strip_prefix(from).unwrap_or(Path::new(""));
-                let target = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
-                let number = recorded.numbers.remove(&path);
-                recorded.numbers.extend(number.map(|number| (target, number)));
-            }
+            rename_in(&mut recorded.numbers, from, to);
         }
         Change::Remove(path) | Change::RemoveDir(path) => {
             recorded.numbers.retain(|file, _| !file.starts_with(path));
@@ -263,14 +267,7 @@ impl Disk {
                 content.resize(content.len().max(len), 0);
             }
             Change::Rename(from, to) => {
-                let below: Vec<_> =
-                    self.names.keys().filter(|path| path.starts_with(from)).cloned().collect();
-                for path in below {
-                    let rest = path.strip_prefix(from).unwrap_or(Path::new(""));
-                    let target = if rest.as_os_str().is_empty() { to.clone() } else { to.join(rest) };
-                    let number = self.names.remove(&path);
-                    self.names.extend(number.map(|number| (target, number)));
-                }
+                rename_in(&mut self.names, from, to);
             }
             Change::Remove(path) | Change::RemoveDir(path) => {
                 self.names.retain(|file, _| !file.starts_with(path));

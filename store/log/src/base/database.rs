@@ -225,8 +225,8 @@ impl<'d> Database<'d> {
         Err(StoreError::Unavailable { cause: "a row is being changed for too long".to_owned() })
     }
 
-    /// Applies the changes of a group, in the order of the keys. Readers never see a row of which some chunks are changed. The row
-    /// of the counts is changed last: after a kill, the database has the counts of a group only with all its changes.
+    /// Applies the changes of a group, in the order of the keys. Readers never see a row of which some chunks are changed. The counts
+    /// are changed last: after a kill, the database has the counts of a group only with all its changes.
     ///
     /// sled's own batches are not used: it writes its buffer to the file before and after each one.
     pub(super) fn apply(

@@ -5,6 +5,7 @@
 
 use crate::base::rows::ROW_MAX_BYTES;
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io;
 use std::sync::LazyLock;
 use zstd::bulk::{Compressor, Decompressor};
@@ -18,6 +19,12 @@ const PLAIN_MAX_BYTES: usize = 4 * 1024;
 const PLAIN_START: u8 = b'{';
 /// The entries of a typical verification. Stored rows can be read only with these bytes, so they never change.
 const DICTIONARY: &[u8] = include_bytes!("dictionary.jsonl");
+
+thread_local! {
+    // a new context takes longer than a record
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
 
 static ENCODER: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, zstd::DEFAULT_COMPRESSION_LEVEL));
@@ -36,12 +43,21 @@ pub(crate) fn plain(latest_time_us: i64, lines: &[u8]) -> Vec<u8> {
 /// The value of a row with the lines of a long record.
 pub(crate) fn compressed(latest_time_us: i64, lines: &[u8]) -> Vec<u8> {
     assert!(lines.len() <= ROW_MAX_BYTES, "a record with {} bytes of lines", lines.len());
-    let compress = || {
-        let mut compressor = Compressor::with_prepared_dictionary(&ENCODER)?;
-        compressor.include_checksum(true)?;
-        compressor.compress(lines)
-    };
-    let frame = compress().expect("zstd compresses every text in memory");
+    let frame = COMPRESSOR.with_borrow_mut(|kept| {
+        let mut compressor = match kept.take() {
+            Some(compressor) => compressor,
+            None => {
+                let mut new = Compressor::with_prepared_dictionary(&ENCODER)?;
+                new.include_checksum(true)?;
+                new
+            }
+        };
+        // after an error, the next call makes a new one
+        let frame = compressor.compress(lines)?;
+        *kept = Some(compressor);
+        io::Result::Ok(frame)
+    });
+    let frame = frame.expect("zstd compresses every text in memory");
     plain(latest_time_us, &frame)
 }
 
@@ -69,7 +85,15 @@ fn decompress(frame: &[u8]) -> io::Result<Vec<u8>> {
     let length = zstd::zstd_safe::get_frame_content_size(frame).ok().flatten();
     let length = length.and_then(|length| usize::try_from(length).ok());
     let length = length.filter(|length| *length <= ROW_MAX_BYTES).ok_or(io::ErrorKind::InvalidData)?;
-    Decompressor::with_prepared_dictionary(&DECODER)?.decompress(frame, length)
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let mut decompressor = match kept.take() {
+            Some(decompressor) => decompressor,
+            None => Decompressor::with_prepared_dictionary(&DECODER)?,
+        };
+        let lines = decompressor.decompress(frame, length)?;
+        *kept = Some(decompressor);
+        Ok(lines)
+    })
 }
 
 /// The latest timestamp in the value of a row.
