@@ -2,11 +2,11 @@
 
 use crate::platform::api::metrics::{MetricsReader, ScrapedMetrics};
 use crate::platform::api::request::{PATHS, require_application};
+use crate::platform::api::request_check::RequestCheck;
 use crate::platform::api::{reject_params, serve_routes};
 use crate::platform::openapi::{Routes, describe, operations_of, problem_responses};
 use crate::platform::service::DaemonService;
 use crate::{ground, platform, rules, upstream, verdict, verification};
-use axum::middleware::from_fn;
 use axum::{Extension, Router};
 use domain_base::problem::{APPLICATION_UNKNOWN, ProblemDocument};
 use domain_verdict::wire::CacheResult;
@@ -57,7 +57,7 @@ fn for_applications(mut routes: Routes) -> Routes {
             operation.responses.responses.entry(status).or_insert(response);
         }
     }
-    routes.route_layer(from_fn(require_application))
+    routes.route_layer(RequestCheck(require_application))
 }
 
 /// The description of the routes' socket, as JSON.

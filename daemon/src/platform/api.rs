@@ -7,16 +7,17 @@ pub(crate) mod body;
 pub mod front;
 pub mod metrics;
 pub mod request;
+pub(crate) mod request_check;
 
 use super::openapi::Routes;
 use crate::platform::access_log::record_route;
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::check_no_params;
+use crate::platform::api::request_check::RequestCheck;
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
 use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use domain_base::service::{LivenessResponse, OpenApiDocument, ReadinessResponse};
@@ -127,22 +128,15 @@ pub(crate) fn reject_params(mut routes: Routes) -> Routes {
             }
         }
     }
-    routes.route_layer(from_fn_with_state(Arc::new(taking), reject_undeclared_params))
+    let taking = Arc::new(taking);
+    routes.route_layer(RequestCheck(move |request: &Request| reject_undeclared_params(&taking, request)))
 }
 
-async fn reject_undeclared_params(
-    State(taking): State<Arc<HashSet<(Method, String)>>>,
-    path: MatchedPath,
-    request: Request,
-    next: Next,
-) -> Response {
-    if let Err(refused) = check_no_params(request.uri()) {
-        let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-        if !taking.contains(&(method, path.as_str().to_owned())) {
-            return refused.into_response();
-        }
-    }
-    next.run(request).await
+fn reject_undeclared_params(taking: &HashSet<(Method, String)>, request: &Request) -> Result<(), Problem> {
+    let Err(refused) = check_no_params(request.uri()) else { return Ok(()) };
+    let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
+    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    if taking.contains(&(method, path.to_owned())) { Ok(()) } else { Err(refused) }
 }
 
 /// Read the description of this socket.

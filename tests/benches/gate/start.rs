@@ -65,6 +65,12 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
     measure_case(effort, &many, table)
 }
 
+/// Measures the largest store.
+pub(crate) fn measure_largest(effort: BenchEffort, table: &mut BenchTable) -> io::Result<()> {
+    let case = StartCase { stored: effort.stored_most, new: NEW_MANY, aim_ms: 10_000.0, aim_mib: 1000.0 };
+    measure_case(effort, &case, table)
+}
+
 fn measure_case(effort: BenchEffort, case: &StartCase, table: &mut BenchTable) -> io::Result<()> {
     let (mut full, empty) = (DaemonWorld::default(), DaemonWorld::default());
     fill_store(&full.state(), case.stored)?;

@@ -8,8 +8,6 @@ use crate::platform::service::DaemonService;
 use actors_platform::clock::monotonic;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain_base::caller::PeerCredentials;
 use domain_base::document::AnyDocument;
@@ -65,16 +63,16 @@ impl FromRequestParts<Arc<DaemonService>> for PathSessionId {
     }
 }
 
-/// Rejects each request of a process that belongs to no application. A layer.
-pub(crate) async fn require_application(request: Request, next: Next) -> Response {
+/// Rejects each request of a process that belongs to no application.
+pub(crate) fn require_application(request: &Request) -> Result<(), Problem> {
     if request.extensions().get::<ApplicationName>().is_some() {
-        return next.run(request).await;
+        return Ok(());
     }
     let peer = request.extensions().get::<PeerCredentials>().copied();
     let ids = peer.map(|peer| format!("user id {} and group id {}", peer.uid, peer.gid));
     let ids = ids.unwrap_or_else(|| "the caller's user id".into());
     let detail = format!("{ids} belong to no application; add one of them to a table `applications.NAME`");
-    Problem::new(APPLICATION_UNKNOWN, detail).into_response()
+    Err(Problem::new(APPLICATION_UNKNOWN, detail))
 }
 
 /// The whole body of a request, within the limit and declared as JSON.
