@@ -10,8 +10,9 @@ use std::sync::{Arc, OnceLock};
 
 /// Open segments, at most.
 const OPEN_MAX: usize = 64;
-/// The memory for the content of frames, in bytes.
-const FRAMES_BYTES: u64 = 16 << 20;
+/// The memory for the content of frames, in bytes. It is for values that are read soon after each other; verdicts that are read often are
+/// in the cache of verdicts.
+const FRAMES_BYTES: u64 = 4 << 20;
 /// The typical content of a frame, with its share of the cache.
 const TYPICAL_BYTES: u64 = 32 << 10;
 
