@@ -207,7 +207,14 @@ impl RunningDaemon {
         let all = Arc::<DaemonConfig>::clone(&config);
         let service =
             DaemonService::new(system, registry, all, applications, log_level, log_signer, witnesses);
-        log_start(&service).await?;
+        if let Err(error) = log_start(&service).await {
+            let Some(StoreError::Corrupt { .. }) = error.downcast_ref::<StoreError>() else {
+                return Err(error);
+            };
+            tracing::error!(%error, "a read has found damage; the database is rebuilt");
+            service.system.log.rebuild_database(error.to_string()).await.map_err(anyhow::Error::msg)?;
+            log_start(&service).await?;
+        }
         let start = Arc::new(DaemonStart { flags, config, clients });
         let bound = sockets.bound_sockets();
         let threads =

@@ -434,3 +434,37 @@ async fn row_that_no_copy_has_is_reported_and_everything_else_is_served() {
     let verified = world.ctl(&["verify-log", text(&world.state()), "--key", &key]);
     assert!(verified.status.success(), "{verified:?}");
 }
+
+#[tokio::test]
+async fn sealed_segment_that_is_damaged_like_its_copy_costs_only_its_rows() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    for n in 0..150 {
+        let path = format!("/v1/verdicts/cs_{n}");
+        assert_eq!(post(&mut daemon.routes().await, &path, &submission(GOOD)).await.status, 201);
+    }
+    assert!(daemon.stop().success());
+    for folder in ["segments", "segments.copy"] {
+        let path = world.state().join(folder).join("0000000002.zst");
+        let middle = fs::metadata(&path).expect("it is sealed and compressed").len() / 2;
+        flip_bit(&path, middle);
+    }
+    for _ in 0..2 {
+        let daemon = world.serve().await;
+        let (mut served, mut lost) = (0, 0);
+        for n in 0..150 {
+            let read = get(&mut daemon.routes().await, &format!("/v1/verdicts/cs_{n}")).await;
+            match read.status.as_u16() {
+                200 => served += 1,
+                _ => {
+                    problem(&read, 500, "record_damaged");
+                    lost += 1;
+                }
+            }
+        }
+        assert!(lost > 0 && served > 50, "{served} served, {lost} lost");
+        let status = document(&get(&mut daemon.control().await, "/v1/status").await);
+        assert!(status["lost_rows"].as_array().is_some_and(|rows| rows.len() >= lost), "{status}");
+        assert!(daemon.stop().success());
+    }
+}

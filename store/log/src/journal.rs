@@ -92,13 +92,15 @@ impl Journal {
         let files = Arc::new(F::open(engine.options(), engine.free())?);
         let tables = TableReader::new(Arc::clone(&engine));
         let (mut segments, mut opened) =
-            open_or_salvage(&engine, &segment_files, &mut mark, mirrored, segments)?;
-        let read_tip = |counts: &StoreCounts| {
+            open_or_salvage(&engine, &segment_files, &mut mark, mirrored, segments, false)?;
+        let read_tip = |mirror: &mut LogMirror, counts: &StoreCounts| {
             engine.note_lost_rows(!tables.lost_rows()?.is_empty());
             files.remove_unnamed(&tables, counts)?;
+            mirror.skip_to(tables.first_seq()?);
+            mirror.check_last_line(&tables)?;
             tables.read(|db, last_seq| log::latest_time_us(db, &tables, last_seq)).map(LogTip::new)
         };
-        let mut tip = read_tip(&opened.counts);
+        let mut tip = read_tip(&mut mirror, &opened.counts);
         if let Err(StoreError::Corrupt { detail, .. }) = &tip
             && opened.rebuilt.is_none()
         {
@@ -106,16 +108,15 @@ impl Journal {
             engine.close_database();
             mark.now.walked = 0;
             mark.write_synced().map_err(|source| StoreError::Io { path: dir.clone(), source })?;
-            opened = open_database(&engine, &segments, &mut mark, true)?;
+            (segments, opened) =
+                open_or_salvage(&engine, &segment_files, &mut mark, mirrored, Ok(segments), true)?;
             // it was in the database before
             engine.take_damage();
-            tip = read_tip(&opened.counts);
+            tip = read_tip(&mut mirror, &opened.counts);
         }
         let (tip, OpenedDatabase { counts, rebuilt }) = (tip?, opened);
         segments.open_copy();
         tracing::debug!(entries = counts.entries, "the database is open");
-        mirror.skip_to(tables.first_seq()?);
-        mirror.check_last_line(&tables)?;
         if mirror.found.is_some() {
             // after a kill, an empty file must not count as a rotated one
             mark.now.mirrored = mark.now.mirrored.min(mirror.last_seq);
@@ -355,16 +356,17 @@ pub(crate) mod staged;
 mod upgrade;
 
 /// Opens the database of `segments`. If they, or the segments that it needs, are damaged like their copies, builds a new one from what is
-/// readable. The mirror has the entries up to `mirrored`.
+/// readable. The mirror has the entries up to `mirrored`. `is_reopened` says that this process has closed the database.
 fn open_or_salvage(
     engine: &Arc<StoreEngine>,
     files: &SegmentFiles,
     mark: &mut Watermark,
     mirrored: u64,
     segments: Result<Segments, StoreError>,
+    is_reopened: bool,
 ) -> Result<(Segments, OpenedDatabase), StoreError> {
     let open = |segments, mark: &mut _| {
-        open_database(engine, &segments, mark, false).map(|opened| (segments, opened))
+        open_database(engine, &segments, mark, is_reopened).map(|opened| (segments, opened))
     };
     match segments.and_then(|segments| open(segments, mark)) {
         Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {

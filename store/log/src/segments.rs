@@ -15,8 +15,10 @@ mod open_segments;
 mod reading;
 mod snapshot;
 
+use crate::base::meta::tree_in;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
+use domain_audit::log_tree::LogTree;
 use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode, place};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -46,6 +48,8 @@ pub(crate) struct Segments {
     keeper: SegmentKeeper,
     /// Whether a group could not be written, and its remains may be in the file.
     has_failed: bool,
+    /// The tree of the log after the last group that the opening has read; `None` if the last segment had none.
+    opened_tree: Option<LogTree>,
 }
 
 #[derive(Debug)]
@@ -75,7 +79,7 @@ impl Segments {
         let keeper = SegmentKeeper::start(files.clone());
         let head = SegmentHead::new(store_id, 1, GroupEnd::default());
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
-        let mut segments = Self { files, store_id, last, keeper, has_failed: false };
+        let mut segments = Self { files, store_id, last, keeper, has_failed: false, opened_tree: None };
         segments.append(0, &mut rows)?;
         Ok(segments)
     }
@@ -87,6 +91,7 @@ impl Segments {
         }
         let Some(number) = files.check_names()? else { return Ok(None) };
         files.remove_incomplete()?;
+        files.heal_lengths(number)?;
         if let Some(damage) = files.restore_last(number)? {
             files.segment_damage().note(&damage);
         }
@@ -101,7 +106,12 @@ impl Segments {
         let size = file.metadata().map_err(io)?.len();
         let groups = files.groups(number)?;
         let store_id = groups.head().store_id;
-        let end = groups.walk(|_| Ok(()))?.end;
+        let mut opened_tree = None;
+        let end = groups.walk(|group| {
+            opened_tree = group.rows().and_then(|rows| tree_in(&rows));
+            Ok(())
+        });
+        let end = end?.end;
         if number == 1 && end.len == SegmentHead::BYTES {
             return Ok(None);
         }
@@ -121,7 +131,7 @@ impl Segments {
             keeper.compress(sealed, None);
         }
         keeper.send(KeeperTask::PutMissingCopies(number));
-        Ok(Some(Self { files, store_id, last, keeper, has_failed: false }))
+        Ok(Some(Self { files, store_id, last, keeper, has_failed: false, opened_tree }))
     }
 
     /// Begins a segment after all others of a store whose segments are damaged. Its database has all entries up to `entries`, and
@@ -146,12 +156,25 @@ impl Segments {
         let keeper = SegmentKeeper::start(files.clone());
         let head = SegmentHead::new(store_id, last + 1, previous);
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
-        Ok(Self { files, store_id, last, keeper, has_failed: false })
+        Ok(Self { files, store_id, last, keeper, has_failed: false, opened_tree: None })
     }
 
     /// The folder of the segments.
     pub(crate) const fn files(&self) -> &SegmentFiles {
         &self.files
+    }
+
+    /// Checks that the last group which the opening has read is of the log with the tree `tree`.
+    ///
+    /// # Errors
+    /// `Corrupt` if the segment has another history.
+    pub(crate) fn check_history(&self, tree: &LogTree) -> Result<(), StoreError> {
+        match &self.opened_tree {
+            Some(opened) if opened.size() == tree.size() && opened != tree => {
+                Err(self.files.damaged(self.last.number, "its entries are others than those of the database"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The id of the store that the segments belong to.

@@ -12,7 +12,7 @@ use tower::{Layer, Service};
 #[derive(Debug, Clone)]
 pub(crate) struct RequestCheck<C>(pub(crate) C);
 
-/// A service behind a check.
+/// A service with a check before it.
 #[derive(Debug, Clone)]
 pub(crate) struct CheckedService<C, S> {
     check: C,

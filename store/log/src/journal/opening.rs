@@ -272,7 +272,12 @@ fn apply_segments(
     let io = |source: io::Error| StoreError::Io { path: engine.dir().to_owned(), source };
     mark.write_synced().map_err(io)?;
     let found = match damage_of(meta::read(engine))? {
-        Ok(found) => found.map(|(counts, _)| counts.entries),
+        Ok(Some((counts, tree))) => {
+            // a rebuild would take the other history for the store's own
+            segments.check_history(&tree)?;
+            Some(counts.entries)
+        }
+        Ok(None) => None,
         Err(damage) => return Ok(Err(damage)),
     };
     let (entries, in_snapshot) = (segments.entries(), segments.snapshot_entries()?);

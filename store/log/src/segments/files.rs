@@ -374,6 +374,8 @@ impl SegmentFiles {
     pub(super) fn read_error(&self, number: u64, source: io::Error) -> StoreError {
         match source.kind() {
             ErrorKind::NotFound => self.missing(number),
+            // something else has the name of the file
+            ErrorKind::IsADirectory | ErrorKind::NotADirectory => self.damaged(number, &source.to_string()),
             // the disk cannot read the block
             _ if source.raw_os_error() == Some(Errno::EIO as i32) => {
                 self.damaged(number, &source.to_string())
@@ -619,6 +621,10 @@ impl SegmentFiles {
         }
         // a plain file can have remains of other groups
         self.compress_locked(number, None)?;
+        if self.differs_from(&self.copy(), number)? {
+            // from before another erasure
+            self.put_copy(number)?;
+        }
         Ok(false)
     }
 
@@ -708,6 +714,9 @@ fn no_damage<T>(result: Result<T, StoreError>) -> Result<Option<T>, StoreError> 
 /// Writes the content of the file `from` to the file `to`, durably.
 fn copy_file(from: &Path, to: &Path) -> Result<(), StoreError> {
     let incomplete = to.with_extension(INCOMPLETE);
+    if to.is_dir() {
+        remove_dir(to)?;
+    }
     let copied = File::open(from)
         .and_then(|from| write_synced(&incomplete, from))
         .and_then(|()| rename(&incomplete, to));

@@ -49,6 +49,11 @@ impl StoredGroup<'_> {
         RowBatch::read(self.rows)
     }
 
+    /// Whether an erasure has changed its rows.
+    pub(super) fn is_changed(&self) -> bool {
+        self.bytes.starts_with(CHANGED_MAGIC)
+    }
+
     /// The changes of the database, with their positions in segment `number`, to which the group belongs.
     pub(crate) fn rows_in(&self, number: u64) -> Option<RowBatch> {
         let mut rows = self.rows()?;

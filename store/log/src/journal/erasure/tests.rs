@@ -3,7 +3,7 @@ use crate::audit::log::LogLine;
 use crate::base::row_write::RowWrite;
 use crate::base::watermark::SnapshotId;
 use crate::journal::JournalRecord;
-use crate::journal::tests::{at, delivered, fill, id, open, whole_log};
+use crate::journal::tests::{at, copy_dir, delivered, fill, id, open, whole_log};
 use crate::{RemovableEntries, TableReader};
 use domain_audit::leaf::leaf_of;
 use domain_base::caller::PeerCredentials;
@@ -159,6 +159,38 @@ fn erasure_leaves_no_value_of_the_session_in_any_file() {
         assert!(store.get::<VerdictDelivery>(&id(2)).expect("the store is readable").is_some());
         store.audit_all().expect("nothing is missing");
         drop((journal, store));
+    }
+}
+
+#[test]
+fn folder_from_before_an_erasure_brings_nothing_back() {
+    for folder in ["segments", "segments.copy"] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut journal, store) = filled(dir.path());
+        [1, 3].into_iter().for_each(|n| remove(&mut journal, n));
+        drop((journal, store));
+        let (mut journal, store) = open(dir.path());
+        let expected = leaves(&whole_log(&store));
+        let older = tempfile::tempdir().expect("a directory");
+        copy_dir(&dir.path().join(folder), older.path());
+        let mut erasure = begin(&mut journal, &[1, 3]);
+        erasure.rewrite_segments(&|| true).expect("the segments are whole");
+        finish(&mut journal, erasure);
+        drop((journal, store));
+        for file in fs::read_dir(older.path()).expect("a folder").map(|file| file.expect("a file")) {
+            let target = dir.path().join(folder).join(file.file_name());
+            if target.extension().is_some() && target.exists() {
+                fs::copy(file.path(), target).expect("the copy succeeds");
+            }
+        }
+        assert!(!files_with(dir.path(), "Question 1?").is_empty(), "{folder}");
+        let (mut journal, store) = open(dir.path());
+        assert_eq!(leaves(&whole_log(&store)), expected, "{folder}");
+        for text in ["Question 1?", "Question 3?"] {
+            assert_eq!(files_with(dir.path(), text), Vec::<PathBuf>::new(), "{folder}: {text}");
+        }
+        assert_eq!(journal.lost_rows(), []);
+        fill(&mut journal, 100..110);
     }
 }
 

@@ -66,7 +66,7 @@ impl SegmentFiles {
                     tracing::warn!(%damage, "the copy of a segment is written again");
                     self.put_copy(number).map(|()| true)
                 }
-                checked => checked.map(|()| false),
+                checked => checked.and_then(|()| self.heal_difference(number)),
             },
             Err(damage) if is_damage(&damage) => {
                 if no_damage(copy.check(number))?.is_none() {
@@ -77,6 +77,66 @@ impl SegmentFiles {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Writes the older one of segment `number` and its copy again if both are whole and differ: an erasure has changed more groups of the
+    /// later one. Returns whether they differed.
+    fn heal_difference(&self, number: u64) -> Result<bool, StoreError> {
+        let copy = self.copy();
+        if !self.differs_from(&copy, number)? {
+            return Ok(false);
+        }
+        let changed = |files: &Self| {
+            let mut changed = 0;
+            files.groups(number)?.walk(|group| {
+                changed += u64::from(group.is_changed());
+                Ok(())
+            })?;
+            Ok::<u64, StoreError>(changed)
+        };
+        let (of_segment, of_copy) = (changed(self)?, changed(&copy)?);
+        tracing::warn!(
+            segment = number,
+            of_segment,
+            of_copy,
+            "a segment and its copy differ; the older one is written again"
+        );
+        if of_segment < of_copy {
+            copy.write_to(self, number)?
+        } else {
+            self.put_copy(number)?
+        }
+        Ok(true)
+    }
+
+    /// Whether segment `number` and its copy in `copy` are both compressed, and are other files.
+    pub(super) fn differs_from(&self, copy: &Self, number: u64) -> Result<bool, StoreError> {
+        let [own, other] = [self, copy].map(|files| fs::read(files.compressed_path(number)));
+        match (own, other) {
+            (Ok(own), Ok(other)) => Ok(own != other),
+            (Err(source), _) | (_, Err(source)) if source.kind() != ErrorKind::NotFound => {
+                Err(self.read_error(number, source))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Writes segments or copies again that differ in length: one of the folders has files from before an erasure.
+    ///
+    /// # Errors
+    /// A file cannot be read or written.
+    pub(in crate::segments) fn heal_lengths(&self, last: u64) -> Result<(), StoreError> {
+        let copy = self.copy();
+        let length =
+            |files: &Self, number| fs::metadata(files.compressed_path(number)).map(|found| found.len()).ok();
+        for number in self.numbers_up_to(last.saturating_sub(1)) {
+            let lengths = length(self, number).zip(length(&copy, number));
+            if lengths.is_some_and(|(own, other)| own != other) {
+                // a damaged one stays until it is needed
+                no_damage(self.heal(number))?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads all sealed segments and their copies. Calls `proceed` after each; returns false if `proceed` stopped the check.
@@ -100,7 +160,11 @@ impl SegmentFiles {
                     continue 'changed;
                 }
                 self.check(number)?;
-                self.copy().check(number)?;
+                let copy = self.copy();
+                copy.check(number)?;
+                if self.differs_from(&copy, number)? {
+                    return Err(copy.damaged(number, "it differs from its segment"));
+                }
                 drop(replacing);
                 if !proceed() {
                     return Ok(false);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::audit::logged_rows::RowComparison;
 use crate::audit::segment_log::{EntryContent, SegmentLog};
-use crate::journal::tests::{copy_dir, rows_of};
+use crate::journal::tests::rows_of;
 use domain_audit::event::{DueData, DueKind, RetentionStartEntry, RetentionStarted};
 use domain_audit::log_tree::TreeHash;
 
