@@ -202,7 +202,7 @@ fn domain_has_no_io_clock_or_async() {
     }
 }
 
-/// jiff reads second 60 as 59, and years of one digit: `date.rs` and `time_format.rs` do not. `failure.rs` reads only
+/// jiff reads second 60 as 59, and years of one digit: `moment.rs` and `time_format.rs` do not. `failure.rs` reads only
 /// `Retry-After`, and `columns.rs` times that the daemon wrote.
 #[test]
 fn times_are_parsed_only_by_the_strict_readers() {
@@ -345,7 +345,7 @@ const NODES: [(&str, &str, &str); 17] = [
 
 /// Whether a file of `actors` belongs to the node at `path`, and not to another node below it.
 fn belongs_to(name: &str, path: &str) -> bool {
-    // `actors/rules/src/lib.rs` is the file of the node `rules`, `actors/rules/src/metrics.rs` is below it
+    // `actors/rules/src/lib.rs` is the file of the node `rules`, `actors/rules/src/documents.rs` is below it
     let Some((feature, file)) = name.strip_prefix("actors/").and_then(|name| name.split_once("/src/")) else {
         return false;
     };

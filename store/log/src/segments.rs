@@ -164,17 +164,16 @@ impl Segments {
         &self.files
     }
 
-    /// Checks that the last group which the opening has read is of the log with the tree `tree`.
+    /// Checks that the last group which the opening has read is of the log whose trees `is_known` accepts.
     ///
     /// # Errors
     /// `Corrupt` if the segment has another history.
-    pub(crate) fn check_history(&self, tree: &LogTree) -> Result<(), StoreError> {
-        match &self.opened_tree {
-            Some(opened) if opened.size() == tree.size() && opened != tree => {
-                Err(self.files.damaged(self.last.number, "its entries are others than those of the database"))
-            }
-            _ => Ok(()),
+    pub(crate) fn check_history(&self, is_known: impl FnOnce(&LogTree) -> bool) -> Result<(), StoreError> {
+        if self.opened_tree.as_ref().is_none_or(is_known) {
+            return Ok(());
         }
+        let fault = "its entries are others than those of the database and of the high-water mark";
+        Err(self.files.damaged(self.last.number, fault))
     }
 
     /// The id of the store that the segments belong to.

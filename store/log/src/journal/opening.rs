@@ -273,8 +273,10 @@ fn apply_segments(
     mark.write_synced().map_err(io)?;
     let found = match damage_of(meta::read(engine))? {
         Ok(Some((counts, tree))) => {
-            // a rebuild would take the other history for the store's own
-            segments.check_history(&tree)?;
+            if mark.now.agrees_with(&tree) {
+                // a rebuild would take another history for the store's own
+                segments.check_history(|opened| mark.now.agrees_with(opened))?;
+            }
             Some(counts.entries)
         }
         Ok(None) => None,

@@ -102,9 +102,9 @@ impl SegmentFiles {
             "a segment and its copy differ; the older one is written again"
         );
         if of_segment < of_copy {
-            copy.write_to(self, number)?
+            copy.write_to(self, number)?;
         } else {
-            self.put_copy(number)?
+            self.put_copy(number)?;
         }
         Ok(true)
     }
