@@ -139,6 +139,17 @@ async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Logs the start. If a read finds damage, the database is rebuilt first.
+async fn log_start_or_repair(service: &DaemonService) -> anyhow::Result<()> {
+    let Err(error) = log_start(service).await else { return Ok(()) };
+    let Some(StoreError::Corrupt { .. }) = error.downcast_ref() else { return Err(error) };
+    tracing::error!(%error, "a read has found damage; the database is rebuilt");
+    if let Err(cause) = service.system.log.rebuild_database(error.to_string()).await {
+        bail!("{cause}");
+    }
+    log_start(service).await
+}
+
 impl RunningDaemon {
     /// Opens the store, starts the actors and serves the sockets. When this returns, requests are answered.
     ///
@@ -207,14 +218,7 @@ impl RunningDaemon {
         let all = Arc::<DaemonConfig>::clone(&config);
         let service =
             DaemonService::new(system, registry, all, applications, log_level, log_signer, witnesses);
-        if let Err(error) = log_start(&service).await {
-            let Some(StoreError::Corrupt { .. }) = error.downcast_ref::<StoreError>() else {
-                return Err(error);
-            };
-            tracing::error!(%error, "a read has found damage; the database is rebuilt");
-            service.system.log.rebuild_database(error.to_string()).await.map_err(anyhow::Error::msg)?;
-            log_start(&service).await?;
-        }
+        log_start_or_repair(&service).await?;
         let start = Arc::new(DaemonStart { flags, config, clients });
         let bound = sockets.bound_sockets();
         let threads =
