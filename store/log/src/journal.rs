@@ -356,7 +356,8 @@ pub(crate) mod staged;
 mod upgrade;
 
 /// Opens the database of `segments`. If they, or the segments that it needs, are damaged like their copies, builds a new one from what is
-/// readable. The mirror has the entries up to `mirrored`. `is_reopened` says that this process has closed the database.
+/// readable. The mirror has the entries up to `mirrored`. This process has closed the database if it
+/// `is_reopened`.
 fn open_or_salvage(
     engine: &Arc<StoreEngine>,
     files: &SegmentFiles,

@@ -245,7 +245,7 @@ impl Segments {
     ///
     /// # Errors
     /// A file cannot be removed.
-    pub(crate) fn remove_begun(self) -> Result<(), StoreError> {
+    pub(crate) fn remove_begun(&self) -> Result<(), StoreError> {
         let number = self.last.number;
         for path in [self.files.copy().path(number), self.files.path(number)] {
             remove_if_exists(&path).map_err(|source| StoreError::Io { path, source })?;
@@ -306,15 +306,6 @@ impl Segments {
     /// The number of the last log entry that is only in a snapshot; 0 without one.
     pub(crate) fn snapshot_entries(&self) -> Result<u64, StoreError> {
         self.files.snapshot_entries()
-    }
-
-    /// Writes sealed segments that are damaged again from their copies, and the copies from them. Calls `proceed` before each. Returns
-    /// whether there was damage.
-    ///
-    /// # Errors
-    /// A segment and its copy are both damaged.
-    pub(crate) fn heal(&self, proceed: &dyn Fn() -> bool) -> Result<bool, StoreError> {
-        self.up_to_now().heal(proceed)
     }
 
     /// The segments up to their present end.

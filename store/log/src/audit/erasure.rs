@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
-use store_base::files::sync_dir;
+use store_base::files::{self, sync_dir};
 
 /// Maximum number of sessions whose ids are searched in a content before it is parsed.
 const SEARCHED_MAX: usize = 64;
@@ -352,8 +352,5 @@ impl TableReader {
 }
 
 fn remove_if_exists(path: &Path) -> Result<(), StoreError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|source| StoreError::write_error(path, source)),
-    }
+    files::remove_if_exists(path).map_err(|source| StoreError::write_error(path, source))
 }

@@ -195,7 +195,7 @@ fn check_segments_for_rebuild(engine: &StoreEngine, segments: &Segments) -> Resu
     match segments.up_to_now().replay(None, |_, _| true) {
         Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
             tracing::error!(%damage, "the segments are damaged, and are written again from their copies");
-            segments.heal(&|| true)?;
+            segments.up_to_now().heal(&|| true)?;
             segments.up_to_now().replay(None, |_, _| true)?;
             engine.note_segment_damage(&damage);
             Ok(())

@@ -49,7 +49,7 @@ pub(super) fn continue_with_salvage(
     tracing::error!(%damage, "a segment and its copy are damaged; a new database is built from what is readable");
     match salvage(engine, files, mark, mirrored) {
         Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
-            tracing::error!(%error, "nothing can replace the damaged segments");
+            tracing::error!(%error, "the damaged segments cannot be replaced");
             let (StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. }) = &error else {
                 return Err(error);
             };
@@ -82,12 +82,13 @@ fn salvage(
         new.sync()?;
         let (counts, tree) = meta::read(&new)?.unwrap_or_default();
         let segments = begin_segments(files, &new, mark.now.store_id, counts.entries)?;
+        let before = files.snapshot();
         let replaced = replace_segments(engine, &segments, &new, mark, (&counts, &tree));
-        if replaced.is_err() {
+        // a snapshot that is in place needs the segment after it
+        if replaced.is_err() && files.snapshot() == before {
             segments.remove_begun()?;
-            return replaced.map(|()| unreachable!("it is an error"));
         }
-        Ok(segments)
+        replaced.map(|()| segments)
     });
     new.close_database();
     remove_dir(new.dir())?;

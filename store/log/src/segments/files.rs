@@ -341,7 +341,7 @@ impl SegmentFiles {
     pub(super) fn open_to_read(&self, number: u64) -> io::Result<OpenSegment> {
         let (file, is_compressed) = self.open_file(number)?;
         if is_compressed {
-            Frames::open(file).map(|frames| OpenSegment::Compressed(Arc::new(frames)))
+            Frames::open(file).map(OpenSegment::Compressed)
         } else {
             Ok(OpenSegment::Plain(file))
         }
@@ -645,7 +645,7 @@ impl SegmentFiles {
             file.finish().and_then(|file| file.sync_all()).map_err(write_error)?;
             if is_kept {
                 let opened = File::open(&incomplete).and_then(Frames::open);
-                let frames = Arc::new(opened.map_err(|source| self.read_error(number, source))?);
+                let frames = opened.map_err(|source| self.read_error(number, source))?;
                 let groups = SegmentGroups::new(self, number, Box::new(FramesReader::new(frames)))?;
                 self.check_end(number, groups)?;
             }
@@ -663,13 +663,10 @@ impl SegmentFiles {
     /// Removes the form of segment `number` that is not compressed, if there is one.
     fn remove_plain(&self, number: u64) -> Result<(), StoreError> {
         let plain = self.path(number);
-        let removed = match remove_file(&plain) {
-            Err(source) if source.kind() == ErrorKind::NotFound => return Ok(()),
-            removed => removed.map_err(|source| StoreError::Io { path: plain.clone(), source }),
-        };
+        remove_if_exists(&plain).map_err(|source| StoreError::Io { path: plain.clone(), source })?;
         // an open file keeps its space
         self.open.close(number);
-        removed.and_then(|()| plain.parent().map_or(Ok(()), sync_dir))
+        plain.parent().map_or(Ok(()), sync_dir)
     }
 }
 
@@ -704,7 +701,7 @@ const fn is_damage(error: &StoreError) -> bool {
 ///
 /// # Errors
 /// Any other error: the file may be whole.
-fn no_damage<T>(result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+pub(super) fn no_damage<T>(result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match result {
         Err(error) if is_damage(&error) => Ok(None),
         result => result.map(Some),

@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use store_base::files::StateFile;
 use zstd::bulk::{Compressor, Decompressor};
 
@@ -180,7 +179,7 @@ impl Frames {
 
 /// Reads all frames, one after the other.
 pub(super) struct FramesReader {
-    frames: Arc<Frames>,
+    frames: Frames,
     next: u64,
     content: Vec<u8>,
     /// The number of bytes of the content that were read.
@@ -188,7 +187,7 @@ pub(super) struct FramesReader {
 }
 
 impl FramesReader {
-    pub(super) const fn new(frames: Arc<Frames>) -> Self {
+    pub(super) const fn new(frames: Frames) -> Self {
         Self { frames, next: 0, content: Vec::new(), read: 0 }
     }
 }
@@ -236,7 +235,7 @@ mod tests {
             let (content, file) = (content(length), compressed(&content(length)));
             // as other programs read it
             assert_eq!(zstd::decode_all(&bytes_of(&file)[..]).expect("zstd reads it"), content, "{length}");
-            let frames = Arc::new(Frames::open(file).expect("the table is whole"));
+            let frames = Frames::open(file).expect("the table is whole");
             for (number, part) in (0..).zip(content.chunks(FRAME_BYTES)) {
                 assert_eq!(frames.read(number).expect("the frame is whole"), part, "{length}");
             }
@@ -256,7 +255,7 @@ mod tests {
             bytes[at] ^= change;
             file.write_all_at(&bytes, 0).expect("the write succeeds");
             let mut all = Vec::new();
-            let read = Frames::open(file).and_then(|frames| FramesReader::new(Arc::new(frames)).read_to_end(&mut all));
+            let read = Frames::open(file).and_then(|frames| FramesReader::new(frames).read_to_end(&mut all));
             prop_assert!(read.is_err() || all == content);
         }
     }

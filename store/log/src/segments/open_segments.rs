@@ -39,7 +39,7 @@ impl Weighter<(u64, u64), Arc<Vec<u8>>> for FrameWeighter {
 #[derive(Debug)]
 pub(super) enum OpenSegment {
     Plain(File),
-    Compressed(Arc<Frames>),
+    Compressed(Frames),
 }
 
 impl OpenSegment {

@@ -1,6 +1,6 @@
 //! Reading the groups of segments while the journal appends further ones.
 
-use super::files::{SegmentEnd, SegmentFiles};
+use super::files::{SegmentEnd, SegmentFiles, no_damage};
 use super::group::{GroupEnd, StoredGroup};
 use crate::base::row_batch::RowBatch;
 use crate::segments::group::encode_changed;
@@ -101,13 +101,7 @@ pub fn visit_rows(
 /// A file cannot be read or written. A file that is damaged like its copy stays.
 pub(crate) fn heal_snapshot(files: &SegmentFiles) -> Result<(), StoreError> {
     let replaces = files.snapshot().map_or(0, |snapshot| snapshot.replaces);
-    for number in files.numbers_up_to(replaces) {
-        match files.heal(number) {
-            Err(StoreError::Corrupt { .. } | StoreError::Short { .. }) => {}
-            healed => drop(healed?),
-        }
-    }
-    Ok(())
+    files.numbers_up_to(replaces).try_for_each(|number| no_damage(files.heal(number)).map(drop))
 }
 
 /// Passes the rows of each group of the snapshot in `files`, if there is one, to `visit`.
@@ -237,16 +231,12 @@ impl SegmentsUpTo {
         &self.files
     }
 
-    /// Writes sealed segments that are damaged again from their copies, and the copies from them. Calls `proceed` before each. Returns
-    /// whether there was damage.
+    /// Writes sealed segments that are damaged again from their copies, and the copies from them. Calls `proceed` before each.
     ///
     /// # Errors
     /// A segment and its copy are both damaged.
-    pub(crate) fn heal(&self, proceed: &dyn Fn() -> bool) -> Result<bool, StoreError> {
-        let mut is_healed = false;
-        for number in self.files.numbers_up_to(self.last - 1).take_while(|_| proceed()) {
-            is_healed |= self.files.heal(number)?;
-        }
-        Ok(is_healed)
+    pub(crate) fn heal(&self, proceed: &dyn Fn() -> bool) -> Result<(), StoreError> {
+        let mut numbers = self.files.numbers_up_to(self.last - 1).take_while(|_| proceed());
+        numbers.try_for_each(|number| self.files.heal(number))
     }
 }

@@ -52,19 +52,18 @@ impl SegmentFiles {
         self.put_copy(number).map(|()| true)
     }
 
-    /// Writes segment `number`, which is sealed, again from its copy if it is damaged, or the copy from the segment. Returns whether
-    /// one was damaged.
+    /// Writes segment `number`, which is sealed, again from its copy if it is damaged, or the copy from the segment.
     ///
     /// # Errors
     /// The damage of the segment, if both are damaged.
-    pub(in crate::segments) fn heal(&self, number: u64) -> Result<bool, StoreError> {
+    pub(in crate::segments) fn heal(&self, number: u64) -> Result<(), StoreError> {
         let _replacing = self.lock_replacing();
         let copy = self.copy();
         match self.check(number) {
             Ok(()) => match copy.check(number) {
                 Err(damage) if is_damage(&damage) => {
                     tracing::warn!(%damage, "the copy of a segment is written again");
-                    self.put_copy(number).map(|()| true)
+                    self.put_copy(number)
                 }
                 checked => checked.and_then(|()| self.heal_difference(number)),
             },
@@ -73,18 +72,18 @@ impl SegmentFiles {
                     return Err(damage);
                 }
                 tracing::warn!(%damage, "a segment is written again from its copy");
-                copy.write_to(self, number).map(|()| true)
+                copy.write_to(self, number)
             }
             Err(error) => Err(error),
         }
     }
 
     /// Writes the older one of segment `number` and its copy again if both are whole and differ: an erasure has changed more groups of the
-    /// later one. Returns whether they differed.
-    fn heal_difference(&self, number: u64) -> Result<bool, StoreError> {
+    /// later one.
+    fn heal_difference(&self, number: u64) -> Result<(), StoreError> {
         let copy = self.copy();
         if !self.differs_from(&copy, number)? {
-            return Ok(false);
+            return Ok(());
         }
         let changed = |files: &Self| {
             let mut changed = 0;
@@ -101,12 +100,7 @@ impl SegmentFiles {
             of_copy,
             "a segment and its copy differ; the older one is written again"
         );
-        if of_segment < of_copy {
-            copy.write_to(self, number)?;
-        } else {
-            self.put_copy(number)?;
-        }
-        Ok(true)
+        if of_segment < of_copy { copy.write_to(self, number) } else { self.put_copy(number) }
     }
 
     /// Whether segment `number` and its copy in `copy` are both compressed, and are other files.
@@ -257,9 +251,7 @@ impl SegmentFiles {
             })
             .ok()
     }
-}
 
-impl SegmentFiles {
     /// Copies the files 1 to `last`, which are compressed, to the folder `dir`, which is created.
     pub(in crate::segments) fn copy_to(&self, dir: &Path, last: u64) -> Result<(), StoreError> {
         create_dir_all(dir).map_err(|source| StoreError::write_error(dir, source))?;
