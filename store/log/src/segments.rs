@@ -19,8 +19,9 @@ use crate::base::meta::tree_in;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use domain_audit::log_tree::LogTree;
-use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, encode, place};
+use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, decode, encode, place};
 use std::collections::VecDeque;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -76,7 +77,7 @@ impl Segments {
         files.remove_all()?;
         create_dir_all(files.dir()).map_err(|source| files.io(source))?;
         files.dir().parent().map_or(Ok(()), sync_dir)?;
-        let keeper = SegmentKeeper::start(files.clone());
+        let keeper = SegmentKeeper::start(files.clone(), VecDeque::new());
         let head = SegmentHead::new(store_id, 1, GroupEnd::default());
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
         let mut segments = Self { files, store_id, last, keeper, has_failed: false, opened_tree: None };
@@ -106,12 +107,18 @@ impl Segments {
         let size = file.metadata().map_err(io)?.len();
         let groups = files.groups(number)?;
         let store_id = groups.head().store_id;
-        let mut opened_tree = None;
-        let end = groups.walk(|group| {
-            opened_tree = group.rows().and_then(|rows| tree_in(&rows));
+        let mut last_group = None;
+        let walked = groups.walk(|group| {
+            last_group = Some((group.at, group.previous));
             Ok(())
         });
-        let end = end?.end;
+        let end = walked?.end;
+        let tree_at = |(at, previous)| {
+            let mut bytes = vec![0; usize::try_from(end.len - at).ok()?];
+            file.reader().read_exact_at(&mut bytes, at).ok()?;
+            tree_in(&decode(&bytes, previous)?.0.rows()?)
+        };
+        let opened_tree = last_group.and_then(tree_at);
         if number == 1 && end.len == SegmentHead::BYTES {
             return Ok(None);
         }
@@ -126,11 +133,10 @@ impl Segments {
             copy: None,
             is_copy_behind: true,
         };
-        let keeper = SegmentKeeper::start(files.clone());
+        let keeper = SegmentKeeper::start(files.clone(), files.numbers_up_to(number - 1).collect());
         for sealed in files.uncompressed()?.into_iter().filter(|sealed| *sealed < number) {
             keeper.compress(sealed, None);
         }
-        keeper.send(KeeperTask::PutMissingCopies(number));
         Ok(Some(Self { files, store_id, last, keeper, has_failed: false, opened_tree }))
     }
 
@@ -153,7 +159,7 @@ impl Segments {
         let last = existing.last().copied().unwrap_or_default().max(replaced).max(parts).max(1);
         // the snapshot ends with the same checksum, whichever it is
         let previous = GroupEnd { checksum: u32::from_be_bytes(random_bytes()?), entries };
-        let keeper = SegmentKeeper::start(files.clone());
+        let keeper = SegmentKeeper::start(files.clone(), VecDeque::new());
         let head = SegmentHead::new(store_id, last + 1, previous);
         let last = begin(&files, head, &keeper, SEGMENT_MIN_BYTES)?;
         Ok(Self { files, store_id, last, keeper, has_failed: false, opened_tree: None })
@@ -388,8 +394,6 @@ enum KeeperTask {
     Compress(u64, Option<u64>),
     /// Syncs the copy of the last segment.
     Sync(Arc<StateFile>),
-    /// Writes the copies that the sealed segments before this one lack.
-    PutMissingCopies(u64),
 }
 
 /// The handle of the thread. When it is dropped, the thread ends after the tasks that wait.
@@ -401,13 +405,12 @@ pub(crate) struct SegmentKeeper {
 }
 
 impl SegmentKeeper {
-    pub(crate) fn start(files: SegmentFiles) -> Self {
+    /// Starts the thread. When no other task waits, it looks at the next of the segments `unchecked`, whose copies may be missing.
+    pub(crate) fn start(files: SegmentFiles, mut unchecked: VecDeque<u64>) -> Self {
         let (tasks, queue) = mpsc::channel();
         let prepared = Arc::<Mutex<Option<StateFile>>>::default();
         let slot = Arc::clone(&prepared);
         let thread = thread::spawn(move || {
-            // the segments whose copies may be missing: one is looked at whenever no other task waits
-            let mut unchecked = VecDeque::new();
             loop {
                 let task = match unchecked.pop_front() {
                     None => match queue.recv() {
@@ -426,10 +429,7 @@ impl SegmentKeeper {
                         Err(mpsc::TryRecvError::Disconnected) => return,
                     },
                 };
-                match task {
-                    KeeperTask::PutMissingCopies(last) => unchecked.extend(files.numbers_up_to(last - 1)),
-                    task => run(&files, task, &slot),
-                }
+                run(&files, task, &slot);
             }
         });
         Self { tasks: Some(tasks), prepared, thread: Some(thread) }
@@ -471,8 +471,6 @@ fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<StateFile>>) 
                 tracing::warn!(%error, "could not sync the copy of the last segment");
             }
         }
-        // the thread itself keeps their numbers
-        KeeperTask::PutMissingCopies(_) => {}
         KeeperTask::Compress(number, len) => {
             compress(files, number, len);
             // segments that could not be compressed before, for example because the disk was full
