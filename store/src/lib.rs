@@ -20,7 +20,7 @@ pub use store_log::{
     CommitReceipt, CommittedRows, ComparedRows, EntryContent, Erasure, ErasureOutcome, ErasureStep, Journal,
     JournalRecord, LogLine, LogPage, LogQuery, LogState, MirrorFault, MirrorSnapshot, PREVIEW_REVISION,
     RESTORING_FILE, RecordCallers, RecordRejectedError, RemovableEntries, RemovalPlan, RowComparison,
-    RowDifference, RowExpectation, RowName, RowWrite, SegmentEntry, SegmentHealing, SegmentLog,
+    RowDifference, RowExpectation, RowName, RowWrite, SCHEMA, SegmentEntry, SegmentHealing, SegmentLog,
     SegmentRemains, StoreBackup, StoreBackupFile, StoreCounts, StoreOptions, TableReader, is_panic_caught,
 };
 pub use verdict::{OrderQuery, RejectingCheckSize, SessionRows, SessionsWithAddress, committed_verdict};

@@ -16,7 +16,7 @@ use std::process::Output;
 use tokio::sync::watch;
 
 /// The files below `dir`, by their paths in it.
-fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let (mut found, mut dirs) = (BTreeMap::new(), vec![dir.to_owned()]);
     while let Some(next) = dirs.pop() {
         for entry in fs::read_dir(&next).expect("the folder is readable") {
@@ -41,24 +41,24 @@ fn write(dir: &Path, files: &BTreeMap<String, Vec<u8>>) {
     }
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("valid UTF-8")
 }
 
 /// Backs up the daemon of the world, and returns the folder and the summary.
-async fn back_up(world: &DaemonWorld, name: &str) -> (PathBuf, Value) {
+pub(crate) async fn back_up(world: &DaemonWorld, name: &str) -> (PathBuf, Value) {
     let dir = world.path(name);
     let output = world.ctl_in_thread(&["backup", text(&dir), "--json"]).await;
     assert!(output.status.success(), "{output:?}");
     (dir, serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-fn restore(world: &DaemonWorld, backup: &Path, state: &Path, key: &str, more: &[&str]) -> Output {
+pub(crate) fn restore(world: &DaemonWorld, backup: &Path, state: &Path, key: &str, more: &[&str]) -> Output {
     world.ctl(&[&["restore", text(backup), "--state-dir", text(state), "--key", key], more].concat())
 }
 
 /// The public key of the log of the running daemon.
-fn public_key(world: &DaemonWorld) -> String {
+pub(crate) fn public_key(world: &DaemonWorld) -> String {
     let key = world.ctl(&["log", "key"]).stdout;
     String::from_utf8(key).expect("valid UTF-8").trim().to_owned()
 }

@@ -89,6 +89,7 @@ mod rules_cases;
 mod rules_gate;
 mod sessions;
 mod sockets;
+mod stored_state;
 mod traces;
 mod upstream;
 mod verdict_gate;

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, DirEntry};
 use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -176,10 +177,11 @@ impl DaemonService {
     ///
     /// # Errors
     /// `Draining` or `Overloaded` before the work starts; `Internal` if the work panicked.
-    pub async fn run_work<T: Send + 'static>(
+    pub fn run_work<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
-    ) -> Result<T, Problem> {
+    ) -> impl Future<Output = Result<T, Problem>> {
+        let work = Box::pin(work);
         let take = |slots: &Arc<Semaphore>, what| {
             Arc::clone(slots).try_acquire_owned().map_err(|_| Problem::overloaded(what))
         };
@@ -188,24 +190,28 @@ impl DaemonService {
             let own = own.map(|slots| take(slots, "too many verdicts of the application are in flight"));
             Ok((own.transpose()?, take(&self.slots, "too many verdicts are in flight")?))
         };
-        self.run_with_slots(slots(), work).await
+        let slots = slots();
+        async { self.run_with_slots(slots, work).await }
     }
 
     /// The same, but waits for a slot instead of failing with `Overloaded`.
     ///
     /// # Errors
     /// `Draining` before the work starts; `Internal` if the work panicked.
-    pub async fn run_work_queued<T: Send + 'static>(
+    pub fn run_work_queued<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
-    ) -> Result<T, Problem> {
-        // the semaphores are never closed
-        let own = match self.own_slots() {
-            Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
-            None => None,
-        };
-        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| Problem::draining());
-        self.run_with_slots(slot.map(|slot| (own, slot)), work).await
+    ) -> impl Future<Output = Result<T, Problem>> {
+        let work = Box::pin(work);
+        async {
+            // the semaphores are never closed
+            let own = match self.own_slots() {
+                Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
+                None => None,
+            };
+            let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|_| Problem::draining());
+            self.run_with_slots(slot.map(|slot| (own, slot)), work).await
+        }
     }
 
     /// The slots of the caller's application, if it has a limit of its own.
@@ -216,7 +222,8 @@ impl DaemonService {
     async fn run_with_slots<T: Send + 'static>(
         &self,
         slots: Result<(Option<OwnedSemaphorePermit>, OwnedSemaphorePermit), Problem>,
-        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+        // the future of a request has kilobytes: without the box, each caller on the way to the task would copy it
+        work: Pin<Box<impl Future<Output = Result<T, Problem>> + Send + 'static>>,
     ) -> Result<T, Problem> {
         self.check_new_work()?;
         let slots = slots?;

@@ -3,6 +3,7 @@
 use crate::wording::ParseTextError;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
@@ -12,6 +13,8 @@ use utoipa::ToSchema;
 pub const DIGITS: usize = 64;
 /// The initial buffer size, in bytes: enough for most JSON that is digested.
 const JSON_BYTES: usize = 1024;
+/// The largest integer up to which all have their own digits in canonical JSON.
+const EXACT_MAX: u64 = 1 << 53;
 
 /// A SHA-256 digest, as 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -72,7 +75,13 @@ impl Sha256Hex {
     /// If `value` cannot be written as JSON, for instance a map whose keys are not text.
     #[must_use]
     pub fn of_canonical_json(value: &impl Serialize) -> Self {
-        Self::of(&serde_json_canonicalizer::to_vec(value).expect("plain data with string keys serializes"))
+        let value = to_sorted(value);
+        // the canonical form sorts members as a `Value` does, unless a name is not ASCII, and only fractions and large
+        // integers have another text
+        if is_canonical_as_written(&value) {
+            return Self::of_json(&value);
+        }
+        Self::of(&serde_json_canonicalizer::to_vec(&value).expect("plain data with string keys serializes"))
     }
 
     /// The 32 bytes.
@@ -95,9 +104,24 @@ impl Sha256Hex {
 
 /// The SHA-256 of a document's JSON with sorted members, so that the written order has no effect.
 pub fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
-    // a `Value` sorts the members of objects
-    let value = serde_json::to_value(document).expect("a document is plain data with string keys");
-    Sha256Hex::of(value.to_string().as_bytes())
+    Sha256Hex::of_json(&to_sorted(document))
+}
+
+/// A `Value` sorts the members of objects.
+fn to_sorted(document: &impl Serialize) -> Value {
+    serde_json::to_value(document).expect("plain data with string keys serializes")
+}
+
+/// Whether serde writes the canonical JSON (RFC 8785) of `value`.
+fn is_canonical_as_written(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => true,
+        Value::Number(number) => number.as_i64().is_some_and(|number| number.unsigned_abs() <= EXACT_MAX),
+        Value::Array(values) => values.iter().all(is_canonical_as_written),
+        Value::Object(members) => {
+            members.iter().all(|(name, value)| name.is_ascii() && is_canonical_as_written(value))
+        }
+    }
 }
 
 impl FromStr for Sha256Hex {
@@ -159,6 +183,20 @@ mod tests {
             stream.push(piece.as_bytes());
         }
         assert_eq!(stream.finish(), Sha256Hex::of(b"abc"));
+    }
+
+    #[test]
+    fn canonical_digest_equals_that_of_the_canonicalizer() {
+        for json in [
+            "{\"b\":[1,-9007199254740992,true,null,\"\\u0001\\n\u{20ac}\"],\"a\":{\"B\":\"\",\"A\":[]}}",
+            "[9007199254740993,18446744073709551615]",
+            "{\"b\":1.0,\"a\":[1e30,-0.0,0.5]}",
+            "{\"\u{10000}\":1,\"\u{ffff}\":2,\"z\":3}",
+        ] {
+            let value: Value = serde_json::from_str(json).expect("JSON");
+            let canonical = serde_json_canonicalizer::to_vec(&value).expect("JSON");
+            assert_eq!(Sha256Hex::of_canonical_json(&value), Sha256Hex::of(&canonical), "{json}");
+        }
     }
 
     #[test]

@@ -276,6 +276,6 @@ impl Envelope {
         if let Some(members) = value.as_object_mut() {
             members.remove("sha256");
         }
-        Sha256Hex::of(value.to_string().as_bytes())
+        Sha256Hex::of_json(&value)
     }
 }

@@ -27,6 +27,7 @@ pub use base::row_batch::RowBatch;
 pub use base::row_write::{RowExpectation, RowName, RowWrite};
 pub use base::rows;
 pub use base::rows::CollectedRows;
+pub use base::schema::SCHEMA;
 pub use base::watermark::StoreCounts;
 pub use journal::StateFiles;
 pub use journal::backup::{StoreBackup, StoreBackupFile, is_journal_file};

@@ -284,7 +284,9 @@ impl<'q> QueryPageBuilder<'q> {
     /// Counts the record with this key as read.
     fn count_record(&mut self, key: &[u8]) -> Result<(), ScanError> {
         self.answered.scanned += 1;
-        std::mem::swap(&mut self.previous, &mut self.last);
+        if self.query.latest {
+            std::mem::swap(&mut self.previous, &mut self.last);
+        }
         key.clone_into(&mut self.last);
         self.add_work(1)
     }
@@ -341,7 +343,7 @@ impl<'q> QueryPageBuilder<'q> {
         if !self.query.is_match(&row) {
             return Ok(());
         }
-        let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
+        let content = self.view.decode(&row)?;
         if self.query.latest && !self.select_latest(&content, bytes) {
             return Ok(());
         }

@@ -270,10 +270,12 @@ impl SourceView {
     /// # Errors
     /// `SourceFile` if the stored row is invalid.
     pub fn content(&self, statement: &StoredStatement) -> Result<Option<RecordContent>, StoreError> {
-        let content = |row: &ContentRow<'_>| {
-            row.content(&self.ontology).ok_or_else(|| self.corrupt("a record's content cannot be read"))
-        };
-        self.row(statement)?.as_ref().map(content).transpose()
+        self.row(statement)?.map(|row| self.decode(&row)).transpose()
+    }
+
+    /// The content in a row.
+    pub(super) fn decode(&self, row: &ContentRow<'_>) -> Result<RecordContent, StoreError> {
+        row.content(&self.ontology).ok_or_else(|| self.corrupt("a record's content cannot be read"))
     }
 
     /// The row of a statement.

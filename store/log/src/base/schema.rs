@@ -9,7 +9,7 @@ use std::path::Path;
 use store_base::error::StoreError;
 
 /// The schema version of this oracled. The segments, the database and the high-water mark store it.
-pub(crate) const SCHEMA: u32 = 29;
+pub const SCHEMA: u32 = 29;
 /// The first version that can be upgraded. No earlier one was released.
 pub(crate) const OLDEST: u32 = if cfg!(test) { SCHEMA - 2 } else { SCHEMA };
 /// The tables and indexes that a schema no longer has, with the first such version. An upgrade removes their rows.

@@ -17,6 +17,8 @@ pub(crate) const TIME_BYTES: usize = 8;
 const PLAIN_MAX_BYTES: usize = 4 * 1024;
 /// The first byte of lines that are stored as they are. No zstd frame begins with it.
 const PLAIN_START: u8 = b'{';
+/// The fastest level: the segment is compressed again when it is sealed.
+const LEVEL: i32 = 1;
 /// The entries of a typical verification. Stored rows can be read only with these bytes, so they never change.
 const DICTIONARY: &[u8] = include_bytes!("dictionary.jsonl");
 
@@ -27,7 +29,7 @@ thread_local! {
 }
 
 static ENCODER: LazyLock<EncoderDictionary<'static>> =
-    LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, zstd::DEFAULT_COMPRESSION_LEVEL));
+    LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, LEVEL));
 static DECODER: LazyLock<DecoderDictionary<'static>> = LazyLock::new(|| DecoderDictionary::copy(DICTIONARY));
 
 /// Whether the lines of a record are compressed.
