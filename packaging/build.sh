@@ -21,7 +21,7 @@ if [[ -z $programs ]]; then
         cargo build --profile dist --locked --target "$host" -p oracled -p oracled-tools --features oracled/jemalloc
     programs="$target/$host/dist"
 fi
-for program in oracled oraclectl-{calibrate,parquet,prompt-try,rules-eval}; do
+for program in oracled oraclectl-tools; do
     if ! LC_ALL=C ldd "$programs/$program" 2>&1 | grep -Eq 'statically linked|not a dynamic executable'; then
         echo "$programs/$program is not static: build it with -C target-feature=+crt-static" >&2
         exit 1

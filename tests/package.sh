@@ -99,7 +99,9 @@ fi
 state="$root/var/lib/oracled"
 install -d -m 0700 -o "$uid" -g "$gid" "$state"
 export ORACLED_SOCKET="$root/run/oracled/oracled.sock" ORACLED_CONTROL_SOCKET="$root/run/oracled/control.sock"
-for program in calibrate parquet prompt-try rules-eval; do "$root/usr/libexec/oracled/oraclectl-$program" --version >/dev/null; done
+for tool in calibrate parquet prompt-try rules-eval; do
+    (exec -a "oraclectl-$tool" "$root/usr/libexec/oracled/oraclectl-tools" --version >/dev/null)
+done
 oraclectl() { "$root/usr/bin/oraclectl" "$@"; }
 start_daemon() {
     setpriv --reuid "$uid" --regid "$gid" --clear-groups env -i "STATE_DIRECTORY=$state" "RUNTIME_DIRECTORY=$root/run/oracled" \

@@ -22,6 +22,7 @@ pub mod witness;
 use bytes::Bytes;
 use hyper::Method;
 use oracled_api::client::{DaemonClient, DaemonResponse};
+use oracled_ctl::base::program::TOOLS;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::{env, io};
@@ -68,12 +69,11 @@ pub fn program(name: &str) -> PathBuf {
     profile.join(format!("{name}-under-test"))
 }
 
-/// The folder with the program under the name `oraclectl`, and beside it under those of the programs that it starts.
+/// The folder with the program under the name `oraclectl`, and beside it under that of its tools.
 fn link_programs(profile: &Path) -> PathBuf {
     let folder = profile.join("under-test");
     fs::create_dir_all(&folder).expect("the folder is created");
-    let tools = oracled_tools::PROGRAMS.map(|(name, _)| name);
-    for name in tools.into_iter().chain([oracled_ctl::NAME]) {
+    for name in [TOOLS, oracled_ctl::NAME] {
         // a hard link, since the programs are beside the file that a symbolic link leads to. Another process may replace it, too
         let link = folder.join(format!("{name}.{}", process::id()));
         fs::hard_link(profile.join("oracled-under-test"), &link).expect("the program was built");

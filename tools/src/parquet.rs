@@ -1,4 +1,4 @@
-//! `oraclectl-parquet`: reads a Parquet file as lines of JSON, and writes the export of a source as a Parquet file.
+//! The tool `oraclectl-parquet`: reads a Parquet file as lines of JSON, and writes the export of a source as a Parquet file.
 //!
 //! The library allocates memory by sizes that are in the file, and panics for some damaged files. A file of 12 KB can take 4 GB. So
 //! this is a program with limits of its own, which `oraclectl` starts.

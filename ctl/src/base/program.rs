@@ -1,5 +1,5 @@
-//! Command lines: how they are run, the examples in their help, their man pages, and the verbs that are programs of
-//! their own: few people use those, or they need libraries that `oraclectl` does not link.
+//! Command lines: how they are run, the examples in their help, their man pages, and the verbs that another program runs:
+//! few people use those, or they need libraries that `oraclectl` does not link.
 
 use super::error::CtlError;
 use super::options::GlobalOptions;
@@ -13,16 +13,19 @@ use nix::sys::prctl::set_dumpable;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::{fs, process};
 
 /// The folder of the packages for programs that another program starts.
 const LIBEXEC: &str = "/usr/libexec/oracled";
 
-/// The command line of a verb that is a program of its own. `oraclectl` parses it, and starts the program.
+/// The program with the verbs that few people use. It runs the one under whose name it is started.
+pub const TOOLS: &str = "oraclectl-tools";
+
+/// The command line of a verb that another program runs. `oraclectl` parses it, and starts the program.
 pub trait ProgramArgs: Args {
-    /// The name of the program: `oraclectl-A-B` for the verb `A B`.
+    /// The name under which it is started: `oraclectl-A-B` for the verb `A B`.
     const PROGRAM: &'static str;
 
     /// The arguments, in their order.
@@ -34,7 +37,7 @@ pub trait ProgramArgs: Args {
     /// It is not installed, or cannot be started.
     fn start(&self, options: &GlobalOptions) -> Result<(), CtlError> {
         let GlobalOptions { socket, control_socket, json } = options;
-        let mut command = process::Command::new(find_program(Self::PROGRAM)?);
+        let mut command = tool(Self::PROGRAM)?;
         for (name, path) in [("--socket", socket), ("--control-socket", control_socket)] {
             if let Some(path) = path {
                 command.arg(name).arg(path);
@@ -47,21 +50,25 @@ pub trait ProgramArgs: Args {
     }
 }
 
-/// The file of a program. It is beside this program, or in the folder of the packages; `PATH` could name a foreign one.
+/// The command that starts [`TOOLS`] under this name. The file is beside this program, or in the folder of the packages; `PATH` could
+/// name a foreign one.
 ///
 /// # Errors
 /// It is not installed.
-pub fn find_program(name: &str) -> Result<PathBuf, CtlError> {
+pub fn tool(name: &str) -> Result<process::Command, CtlError> {
     // after an upgrade, the name of the file has a suffix, but the folder is right
     let this = fs::read_link("/proc/self/exe").map_err(|error| start_error(name, &error))?;
     let beside = this.parent().unwrap_or(Path::new("/"));
     let found =
-        [beside, Path::new(LIBEXEC)].map(|folder| folder.join(name)).into_iter().find(|file| file.is_file());
-    found.ok_or_else(|| failure(format!(
-        "the program {name} is not installed: it is neither in {} nor in {LIBEXEC}; the packages of oracled and `just install` \
+        [beside, Path::new(LIBEXEC)].map(|folder| folder.join(TOOLS)).into_iter().find(|file| file.is_file());
+    let file = found.ok_or_else(|| failure(format!(
+        "the program {TOOLS} is not installed: it is neither in {} nor in {LIBEXEC}; the packages of oracled and `just install` \
          install it, and `cargo build -p oracled-tools` builds it",
         beside.display()
-    )))
+    )))?;
+    let mut command = process::Command::new(file);
+    command.arg0(name);
+    Ok(command)
 }
 
 /// The error of a program that cannot be started.
@@ -73,7 +80,7 @@ fn failure(message: String) -> CtlError {
     CtlError::Verb { message, exit_code: 5, was_printed: false }
 }
 
-/// Runs a program of its own with its command line.
+/// Runs a tool with its command line.
 #[must_use]
 pub fn run_program<A: ProgramArgs>(
     run: impl FnOnce(&A, &GlobalOptions, &mut dyn Output) -> Result<(), CtlError>,

@@ -2,7 +2,7 @@
 
 use crate::base::input::{self, OpenedFile};
 use crate::base::output::print_note;
-use crate::base::program::{find_program, start_error};
+use crate::base::program::{start_error, tool};
 use domain_ground::format::PayloadFormat;
 use domain_ground::pipeline::PipelineRetrieval;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::mem;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 
 /// The program that reads and writes Parquet files.
 pub const PROGRAM: &str = "oraclectl-parquet";
@@ -106,8 +106,8 @@ impl ParquetRows {
 /// # Errors
 /// It is not installed, or cannot be started.
 pub(super) fn start(verb: &str, input: Stdio, output: Stdio) -> io::Result<Child> {
-    let program = find_program(PROGRAM).map_err(io::Error::other)?;
-    let started = Command::new(program).arg(verb).stdin(input).stdout(output).stderr(Stdio::piped()).spawn();
+    let mut command = tool(PROGRAM).map_err(io::Error::other)?;
+    let started = command.arg(verb).stdin(input).stdout(output).stderr(Stdio::piped()).spawn();
     started.map_err(|error| io::Error::other(start_error(PROGRAM, &error)))
 }
 

@@ -375,15 +375,15 @@ pub fn is_backup<B>(request: &Request<B>) -> bool {
 /// The problem of a state of which no backup can be restored.
 fn damage_problem(error: &StoreError) -> Problem {
     tracing::error!(%error, "no backup was made: the state is damaged");
-    match error {
-        StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. } => Problem::new(
+    match error.damage() {
+        Some(damage) => Problem::new(
             STATE_DAMAGED,
             format!(
-                "no backup was made, since it could not be restored: {detail}. Keep the earlier backups. oracled writes the segments \
+                "no backup was made, since it could not be restored: {damage}. Keep the earlier backups. oracled writes the segments \
                  again from their copies; back up again when `oraclectl status` shows no damage"
             ),
         ),
-        error => error.into(),
+        None => error.into(),
     }
 }
 

@@ -131,7 +131,7 @@ async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Rece
             match heal_segments(&service, damage, &stopped).await {
                 Ok(()) => tracing::info!("the segments are whole"),
                 Err(_) if *stopped.borrow() => return,
-                Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+                Err(damage) if damage.damage().is_some() => {
                     tracing::error!(%damage, "a segment is damaged like its copy; the store is rebuilt from what is left");
                     if let Err(error) = service.system.log.rebuild_database(damage.to_string()).await {
                         tracing::error!(error, "could not rebuild the store");

@@ -168,6 +168,15 @@ impl fmt::Display for SourceFileKind {
 }
 
 impl StoreError {
+    /// The damage or the loss that was found; `None` if the store is only unreadable now.
+    #[must_use]
+    pub fn damage(&self) -> Option<&str> {
+        match self {
+            Self::Corrupt { detail, .. } | Self::Short { detail, .. } => Some(detail),
+            _ => None,
+        }
+    }
+
     /// The same damage, with a further detail.
     pub fn with_detail(self, further: &str) -> Self {
         match self {

@@ -370,7 +370,7 @@ fn open_or_salvage(
         open_database(engine, &segments, mark, is_reopened).map(|opened| (segments, opened))
     };
     match segments.and_then(|segments| open(segments, mark)) {
-        Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+        Err(damage) if damage.damage().is_some() => {
             open(continue_with_salvage(engine, files, mark, mirrored, damage)?, mark)
         }
         opened => opened,
@@ -564,13 +564,13 @@ impl Journal {
             self.note_damage();
         }
         let mut opened = open_database(&self.engine, &self.segments, &mut self.mark, true);
-        if matches!(opened, Err(StoreError::Corrupt { .. } | StoreError::Short { .. })) {
+        if opened.as_ref().is_err_and(|error| error.damage().is_some()) {
             // only a sealed segment is written again from its copy
             self.segments.seal()?;
             opened = open_database(&self.engine, &self.segments, &mut self.mark, true);
         }
         let opened = match opened {
-            Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+            Err(damage) if damage.damage().is_some() => {
                 let (files, entries) = (self.segments.files().clone(), self.mark.now.counts.entries);
                 self.segments = continue_with_salvage(&self.engine, &files, &mut self.mark, entries, damage)?;
                 open_database(&self.engine, &self.segments, &mut self.mark, true)
@@ -671,7 +671,7 @@ impl Journal {
     }
 
     fn fail(&mut self, error: StoreError, mend: RecoveryCondition) -> StoreError {
-        if matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }) {
+        if error.damage().is_some() {
             self.note_damage();
         }
         let cause = error.to_cause();

@@ -75,8 +75,8 @@ pub(crate) struct SegmentDamage(Mutex<Option<String>>);
 impl SegmentDamage {
     /// Notes `error`, if it is damage.
     pub(crate) fn note(&self, error: &StoreError) {
-        if let StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. } = error {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(detail.clone());
+        if let Some(damage) = error.damage() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(damage.to_owned());
         }
     }
 

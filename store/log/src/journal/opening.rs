@@ -79,10 +79,8 @@ pub(super) fn open_segments(
         (Ok(None), Some(mark)) => {
             Ok((Err(short("its first segment is missing or damaged".to_owned())), mark))
         }
-        (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), Some(mark)) => {
-            Ok((Err(damage), mark))
-        }
-        (Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })), None) => {
+        (Err(damage), Some(mark)) if damage.damage().is_some() => Ok((Err(damage), mark)),
+        (Err(damage), None) if damage.damage().is_some() => {
             let mut heads =
                 files.existing_numbers()?.into_iter().filter_map(|number| files.head(number).ok());
             let Some(head) = heads.next() else { return Err(damage) };
@@ -193,7 +191,7 @@ pub(super) fn open_database(
 /// `Corrupt` or `Short` if both are damaged.
 fn check_segments_for_rebuild(engine: &StoreEngine, segments: &Segments) -> Result<(), StoreError> {
     match segments.up_to_now().replay(None, |_, _| true) {
-        Err(damage @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
+        Err(damage) if damage.damage().is_some() => {
             tracing::error!(%damage, "the segments are damaged, and are written again from their copies");
             segments.up_to_now().heal(&|| true)?;
             segments.up_to_now().replay(None, |_, _| true)?;
@@ -342,8 +340,7 @@ pub(super) fn apply_groups(
 fn damage_of<T>(result: Result<T, StoreError>) -> Result<Result<T, String>, StoreError> {
     match result {
         Ok(value) => Ok(Ok(value)),
-        Err(StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. }) => Ok(Err(detail)),
-        Err(error) => Err(error),
+        Err(error) => error.damage().map(str::to_owned).map(Err).ok_or(error),
     }
 }
 

@@ -48,15 +48,14 @@ pub(super) fn continue_with_salvage(
 ) -> Result<Segments, StoreError> {
     tracing::error!(%damage, "a segment and its copy are damaged; a new database is built from what is readable");
     match salvage(engine, files, mark, mirrored) {
-        Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => {
-            tracing::error!(%error, "the damaged segments cannot be replaced");
-            let (StoreError::Corrupt { detail, .. } | StoreError::Short { detail, .. }) = &error else {
-                return Err(error);
-            };
-            Err(damage.with_detail(detail))
-        }
-        // another remedy helps, such as more space
-        Err(error) => Err(error),
+        Err(error) => match error.damage() {
+            Some(further) => {
+                tracing::error!(%error, "the damaged segments cannot be replaced");
+                Err(damage.with_detail(further))
+            }
+            // another remedy helps, such as more space
+            None => Err(error),
+        },
         Ok(segments) => {
             engine.note_segment_damage(&damage);
             Ok(segments)

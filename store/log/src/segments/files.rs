@@ -692,18 +692,13 @@ fn next_group<'b>(
     next
 }
 
-/// Whether a file is missing or damaged, and not only unreadable now.
-const fn is_damage(error: &StoreError) -> bool {
-    matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. })
-}
-
 /// The result, or `None` if a file is damaged or missing.
 ///
 /// # Errors
 /// Any other error: the file may be whole.
 pub(super) fn no_damage<T>(result: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
     match result {
-        Err(error) if is_damage(&error) => Ok(None),
+        Err(error) if error.damage().is_some() => Ok(None),
         result => result.map(Some),
     }
 }

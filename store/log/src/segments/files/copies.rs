@@ -3,7 +3,7 @@
 //! Each group is also written to the copy of its segment, and a sealed segment is compressed into both folders. A segment that is
 //! damaged or missing is written again from its copy, and a copy from its segment.
 
-use super::{COMPRESSED, INCOMPLETE, SegmentEnd, SegmentFiles, SegmentHead, copy_file, is_damage, no_damage};
+use super::{COMPRESSED, INCOMPLETE, SegmentEnd, SegmentFiles, SegmentHead, copy_file, no_damage};
 use crate::segments::group::{decode, find_after};
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,13 +61,13 @@ impl SegmentFiles {
         let copy = self.copy();
         match self.check(number) {
             Ok(()) => match copy.check(number) {
-                Err(damage) if is_damage(&damage) => {
+                Err(damage) if damage.damage().is_some() => {
                     tracing::warn!(%damage, "the copy of a segment is written again");
                     self.put_copy(number)
                 }
                 checked => checked.and_then(|()| self.heal_difference(number)),
             },
-            Err(damage) if is_damage(&damage) => {
+            Err(damage) if damage.damage().is_some() => {
                 if no_damage(copy.check(number))?.is_none() {
                     return Err(damage);
                 }

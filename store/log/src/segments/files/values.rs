@@ -1,6 +1,6 @@
 //! Reading single values, by the positions that the database has of them.
 
-use super::{SegmentFiles, is_damage};
+use super::SegmentFiles;
 use crate::base::database::{SegmentDamage, SegmentValues, ValuePosition};
 use store_base::error::StoreError;
 
@@ -18,7 +18,7 @@ impl SegmentFiles {
 impl SegmentValues for SegmentFiles {
     fn read(&self, position: &ValuePosition) -> Result<Vec<u8>, StoreError> {
         let damage = match self.value_at(position) {
-            Err(damage) if is_damage(&damage) => damage,
+            Err(damage) if damage.damage().is_some() => damage,
             read => return read,
         };
         self.open_segments().clear();
@@ -28,7 +28,7 @@ impl SegmentValues for SegmentFiles {
                 SegmentValues::damage(self).note(&damage);
                 Ok(value)
             }
-            Err(error) if !is_damage(&error) => Err(error),
+            Err(error) if error.damage().is_none() => Err(error),
             Err(_) => Err(match damage {
                 // a read that fails for damage makes the journal rebuild the database, with what is left
                 StoreError::Short { dir, detail } => StoreError::Corrupt { dir, detail },

@@ -1,3 +1,3 @@
 fn main() -> std::process::ExitCode {
-    oracled_tools::parquet::main()
+    oracled_tools::main()
 }
