@@ -10,9 +10,11 @@ use crate::base::watermark::{StoreCounts, Watermark};
 use crate::journal::check::{check_database, check_segments};
 use crate::journal::opening::{OpenedDatabase, open_database, open_segments};
 use crate::journal::salvage::continue_with_salvage;
-use crate::journal::staged::StagedGroup;
+use crate::journal::sharing::SharedJournal;
+use crate::journal::staged::{ReadyGroup, StagedGroup};
 use crate::journal::upgrade::upgrade;
 use crate::segments::{SegmentFiles, Segments};
+use crate::shared_log::SharedAppend;
 use domain_audit::event::LostRow;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
@@ -67,6 +69,8 @@ pub struct Journal {
     rebuilt: Option<String>,
     /// Number of calls of [`Journal::sync_pending_work`] until damage that a read finds may cause another rebuild.
     repair_pause: u32,
+    /// The log that other hosts write, too; `None` if this is the only host.
+    shared: Option<SharedJournal>,
 }
 
 impl Journal {
@@ -138,6 +142,7 @@ impl Journal {
             failure: None,
             rebuilt,
             repair_pause: 0,
+            shared: None,
         };
         journal.note_mirror();
         engine.reserve_space();
@@ -157,10 +162,38 @@ impl Journal {
         &mut self,
         group: &[impl Borrow<JournalRecord>],
     ) -> Result<Vec<Result<CommitReceipt, RecordRejectedError>>, StoreError> {
-        if let Some(JournalFailure { cause, .. }) = &self.failure {
-            return Err(StoreError::Unavailable { cause: cause.clone() });
-        }
+        self.check_failure()?;
         self.renew_snapshot(1)?;
+        loop {
+            let (outcomes, staged) = self.stage(group)?;
+            let Some(mut staged) = staged else { return Ok(outcomes) };
+            self.reserve(staged.bytes)?;
+            if self.append_to_shared(&staged)? == SharedAppend::Behind {
+                // other hosts have changed the store: the same records are staged again
+                self.follow()?;
+                continue;
+            }
+            match self.append(&mut staged) {
+                Ok(()) => {
+                    let committed = group.iter().take(outcomes.len());
+                    let writes: Vec<_> = committed.flat_map(|record| &record.borrow().writes).collect();
+                    self.apply(staged, &writes);
+                }
+                Err(error) if self.shared.is_some() => {
+                    tracing::error!(%error, "a committed group is not on this host; it is read from the shared log later");
+                }
+                Err(error) => return Err(error),
+            }
+            return Ok(outcomes);
+        }
+    }
+
+    /// Stages records, and returns the outcome of each. There is no group if all are rejected.
+    #[expect(clippy::type_complexity, reason = "the outcomes are those of a commit")]
+    fn stage(
+        &mut self,
+        group: &[impl Borrow<JournalRecord>],
+    ) -> Result<(Vec<Result<CommitReceipt, RecordRejectedError>>, Option<ReadyGroup>), StoreError> {
         let engine = Arc::clone(&self.engine);
         let mut staged = StagedGroup::new(&engine, self.mark.now.counts.clone(), self.tip.clone())?;
         let mut outcomes = Vec::new();
@@ -171,33 +204,35 @@ impl Journal {
                 break;
             }
         }
-        let committed = group.iter().take(outcomes.len());
-        if staged.lines.is_empty() {
-            return Ok(outcomes);
-        }
-        let first_seq = self.mark.now.counts.entries + 1;
-        let (bytes, last_seq) = (staged.bytes() as u64, staged.counts.entries);
-        let StagedGroup { mut batch, counts, mut tip, hashes, lines, replaced, .. } = staged;
-        tip.put_row(&mut batch);
-        meta::put_counts(&mut batch, &counts, &hashes.tree);
-        if let Err(error) = engine.reserve_write_space(bytes) {
-            // a group that is too large for the remaining space must not block smaller ones
-            let fits_others = bytes > ORDINARY_BYTES && engine.reserve_write_space(ORDINARY_BYTES).is_ok();
-            return Err(if fits_others {
-                error
-            } else {
-                self.fail(error, RecoveryCondition::OrdinaryGroupSpace)
-            });
-        }
-        let appended = self.segments.append(counts.entries, &mut batch);
-        appended.map_err(|error| self.fail(error, RecoveryCondition::OrdinaryGroupSpace))?;
-        // the group is committed, even if the database fails now: its reopening applies the group
+        let ready = (!staged.lines.is_empty()).then(|| staged.finish());
+        Ok((outcomes, ready))
+    }
+
+    /// Reserves the space of a group of `bytes`.
+    fn reserve(&mut self, bytes: u64) -> Result<(), StoreError> {
+        let Err(error) = self.engine.reserve_write_space(bytes) else { return Ok(()) };
+        // a group that is too large for the remaining space must not block smaller ones
+        let fits_others = bytes > ORDINARY_BYTES && self.engine.reserve_write_space(ORDINARY_BYTES).is_ok();
+        Err(if fits_others { error } else { self.fail(error, RecoveryCondition::OrdinaryGroupSpace) })
+    }
+
+    /// Appends a group to the segment. Without a shared log, it is committed then.
+    fn append(&mut self, group: &mut ReadyGroup) -> Result<(), StoreError> {
+        let appended = self.segments.append(group.counts.entries, &mut group.rows);
+        appended.map_err(|error| self.fail(error, RecoveryCondition::OrdinaryGroupSpace))
+    }
+
+    /// Applies a group that is committed, with these writes of its records, to the database.
+    fn apply(&mut self, group: ReadyGroup, writes: &[&RowWrite]) {
+        let ReadyGroup { rows, counts, tip, hashes, lines, replaced, .. } = group;
+        let (first_seq, last_seq) = (self.mark.now.counts.entries + 1, counts.entries);
+        let engine = Arc::clone(&self.engine);
+        // even if the database fails now, its reopening applies the group
         engine.note_replaced(&replaced);
         let files = Arc::clone(&self.files);
-        let writes = committed.flat_map(|record| &record.borrow().writes);
         // a reader opens views under the same lock: before the rows change, or after it
-        let views = files.lock_views(&mut writes.clone());
-        let applied = engine.apply(batch);
+        let views = files.lock_views(writes);
+        let applied = engine.apply(rows);
         drop(views);
         if let Err(error) = applied {
             tracing::error!(%error, "the database failed; it is reopened and brought up to date");
@@ -207,18 +242,17 @@ impl Journal {
                 // it may hold half the group
                 self.rebuild(error.to_string());
             }
-            drop(files.lock_views(&mut writes.clone()));
+            drop(files.lock_views(writes));
         }
         self.tip = tip;
         self.mark.now.set_log(counts, &hashes.tree);
         engine.set_log_hashes(hashes);
         engine.set_committed(&self.mark.now.counts);
-        files.note_committed(&mut writes.clone());
+        files.note_committed(writes);
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");
         }
         self.mirror.append(&self.tables, &lines, first_seq, last_seq);
-        Ok(outcomes)
     }
 
     /// Lets new entries commit to session ids, and erasures remove the ids.
@@ -352,6 +386,7 @@ pub(crate) mod erasure;
 pub(crate) mod healing;
 pub(crate) mod opening;
 mod salvage;
+mod sharing;
 pub(crate) mod staged;
 mod upgrade;
 
@@ -724,13 +759,13 @@ pub trait StateFiles: Debug + Send + Sync + 'static {
 
     /// Closes the files that readers have opened by the rows that `writes` change. While the lock exists, no reader opens one: a
     /// reader that already sees the changed rows must not get the earlier files. `None` if no such row is changed.
-    fn lock_views<'f>(&'f self, writes: &mut dyn Iterator<Item = &RowWrite>) -> Option<Box<dyn Debug + 'f>>;
+    fn lock_views<'f>(&'f self, writes: &[&RowWrite]) -> Option<Box<dyn Debug + 'f>>;
 
     /// Closes all files that readers have opened.
     fn forget_views(&self);
 
     /// Notes that `writes` are committed: they name files.
-    fn note_committed(&self, writes: &mut dyn Iterator<Item = &RowWrite>);
+    fn note_committed(&self, writes: &[&RowWrite]);
 
     /// The folder of temporary files, which [`Self::open`] empties.
     fn work_dir(&self) -> PathBuf;

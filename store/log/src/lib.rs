@@ -12,6 +12,7 @@ mod audit;
 mod base;
 mod journal;
 mod segments;
+mod shared_log;
 
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers, damaged_line, kept_entries_in};
 pub use audit::logged_rows::{ComparedRows, RowComparison, RowDifference};
@@ -36,3 +37,4 @@ pub use journal::healing::SegmentHealing;
 pub use journal::opening::RESTORING_FILE;
 pub use journal::{CommitReceipt, Journal, JournalRecord, RecordRejectedError};
 pub use segments::visit_rows;
+pub use shared_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};

@@ -146,8 +146,8 @@ impl StateFiles for OpenGroundFiles {
         Ok(())
     }
 
-    fn lock_views<'f>(&'f self, writes: &mut dyn Iterator<Item = &RowWrite>) -> Option<Box<dyn Debug + 'f>> {
-        let mut changed = writes.filter_map(|write| write.row.key::<SourceState>()).peekable();
+    fn lock_views<'f>(&'f self, writes: &[&RowWrite]) -> Option<Box<dyn Debug + 'f>> {
+        let mut changed = writes.iter().filter_map(|write| write.row.key::<SourceState>()).peekable();
         changed.peek()?;
         let mut views = self.lock_removed();
         for oracle_id in changed {
@@ -161,8 +161,8 @@ impl StateFiles for OpenGroundFiles {
     }
 
     /// The archived payloads of committed runs are named now.
-    fn note_committed(&self, writes: &mut dyn Iterator<Item = &RowWrite>) {
-        for run in writes.filter_map(RowWrite::read::<IngestionRun>) {
+    fn note_committed(&self, writes: &[&RowWrite]) {
+        for run in writes.iter().filter_map(|write| write.read::<IngestionRun>()) {
             self.files.unmark(&run.input.raw_sha256);
         }
     }

@@ -85,6 +85,11 @@ impl RowWrite {
         Self::remove_row(RowName::of::<R>(key))
     }
 
+    /// The change of a row that is applied already, with its new value.
+    pub(crate) const fn of(row: RowName, value: Option<Vec<u8>>) -> Self {
+        Self { row, value, index: Vec::new() }
+    }
+
     /// Removes this row.
     #[must_use]
     pub const fn remove_row(row: RowName) -> Self {

@@ -5,6 +5,7 @@ use crate::audit::removal::session_of_row;
 use crate::base::bundle::Bundle;
 use crate::base::engine::StoreEngine;
 use crate::base::log_hashes::LogHashes;
+use crate::base::meta;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowName, RowWrite};
@@ -24,14 +25,30 @@ use store_base::error::StoreError;
 /// The revision of a row, and its number of chunks.
 type StagedRowHead = (u64, u16);
 
+/// A group that is staged and not committed yet.
+pub(crate) struct ReadyGroup {
+    /// All changes of the database.
+    pub(crate) rows: RowBatch,
+    /// The counts, the end of the log and its tree after the group.
+    pub(crate) counts: StoreCounts,
+    pub(crate) tip: LogTip,
+    pub(crate) hashes: LogHashes,
+    /// The lines of its entries.
+    pub(crate) lines: Vec<u8>,
+    /// The rows from before the group that it replaces or removes: their tables and revisions.
+    pub(crate) replaced: Vec<(&'static str, u64)>,
+    /// The size of its rows and lines, in bytes.
+    pub(crate) bytes: u64,
+}
+
 /// A group that is being staged as one batch.
 pub(crate) struct StagedGroup<'a> {
     engine: &'a StoreEngine,
-    pub(crate) batch: RowBatch,
+    batch: RowBatch,
     pub(crate) counts: StoreCounts,
-    pub(crate) tip: LogTip,
+    tip: LogTip,
     /// The tree of the log after the records staged so far.
-    pub(crate) hashes: LogHashes,
+    hashes: LogHashes,
     pub(crate) lines: Vec<u8>,
     /// The salts of the group's entries.
     salts: EntrySalts,
@@ -49,8 +66,7 @@ pub(crate) struct StagedGroup<'a> {
     sums: HashMap<(&'static str, String), Vec<u8>>,
     /// The bundles that the current record has changed. A record with two rows of a bundle writes it once.
     changed_bundles: BTreeSet<(&'static str, String)>,
-    /// The rows from before the group that it replaces or removes: their tables and revisions.
-    pub(crate) replaced: Vec<(&'static str, u64)>,
+    replaced: Vec<(&'static str, u64)>,
 }
 
 impl<'a> StagedGroup<'a> {
@@ -131,6 +147,15 @@ impl<'a> StagedGroup<'a> {
             self.put_bundle(stored, name, last_seq)?;
         }
         Ok(Ok(CommitReceipt { first_seq, last_seq }))
+    }
+
+    /// Ends the group.
+    pub(crate) fn finish(self) -> ReadyGroup {
+        let bytes = self.bytes() as u64;
+        let Self { batch: mut rows, counts, mut tip, hashes, lines, replaced, .. } = self;
+        tip.put_row(&mut rows);
+        meta::put_counts(&mut rows, &counts, &hashes.tree);
+        ReadyGroup { rows, counts, tip, hashes, lines, replaced, bytes }
     }
 
     /// Why too little space is free for new work. The system is asked once for the whole group.

@@ -32,13 +32,13 @@ impl StateFiles for WorkDir {
         Ok(())
     }
 
-    fn lock_views<'f>(&'f self, _: &mut dyn Iterator<Item = &RowWrite>) -> Option<Box<dyn Debug + 'f>> {
+    fn lock_views<'f>(&'f self, _: &[&RowWrite]) -> Option<Box<dyn Debug + 'f>> {
         None
     }
 
     fn forget_views(&self) {}
 
-    fn note_committed(&self, _: &mut dyn Iterator<Item = &RowWrite>) {}
+    fn note_committed(&self, _: &[&RowWrite]) {}
 
     fn work_dir(&self) -> PathBuf {
         self.0.clone()

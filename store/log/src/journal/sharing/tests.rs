@@ -1,0 +1,415 @@
+//! Three hosts with one shared log, under arbitrary interleavings, lost answers, late appends and crashes.
+
+use crate::audit::log::LogQuery;
+use crate::base::engine::TableReader;
+use crate::base::row_batch::RowBatch;
+use crate::base::row_write::{RowExpectation, RowWrite};
+use crate::journal::tests::{
+    assert_mirror_is_whole, at as at_second, copy_dir, delivered, fill, id, open, whole_log,
+};
+use crate::journal::{Journal, JournalRecord, RecordRejectedError};
+use crate::segments::visit_rows;
+use crate::shared_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
+use domain_audit::event::ServiceStopped;
+use domain_base::event::AuditEvent;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::session::SessionRecord;
+use fastrand::Rng;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use store_base::error::StoreError;
+use tempfile::TempDir;
+
+const HOSTS: usize = 3;
+/// The sessions that the hosts deliver.
+const SESSIONS: std::ops::Range<usize> = 100..112;
+const STEPS: usize = 60;
+/// The number of sessions that all hosts have from the start.
+const EARLIER: usize = 5;
+
+/// The groups of a shared log, and the appends that no host waits for any more but that may still happen.
+#[derive(Debug)]
+struct FakeEngine {
+    /// The end before the first group.
+    first: GroupsEnd,
+    groups: Vec<SharedGroup>,
+    late: Vec<SharedGroup>,
+    random: Rng,
+    /// One call in this many has no answer; 0 if all have.
+    lost_in: usize,
+}
+
+impl FakeEngine {
+    fn tail(&self) -> u64 {
+        self.groups.last().map_or(self.first.entries, |last| last.after)
+    }
+
+    fn append(&mut self, group: &SharedGroup) -> SharedAppend {
+        if self.tail() != group.before {
+            return SharedAppend::Behind;
+        }
+        self.groups.push(group.clone());
+        SharedAppend::Appended
+    }
+
+    /// Lets an append happen that no host waits for.
+    fn append_late(&mut self) {
+        if !self.late.is_empty() {
+            let at = self.random.usize(..self.late.len());
+            let group = self.late.swap_remove(at);
+            self.append(&group);
+        }
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.lost_in > 0 && self.random.usize(..self.lost_in) == 0
+    }
+}
+
+fn lost<T>() -> Result<T, SharedLogError> {
+    Err(SharedLogError("no answer".to_owned()))
+}
+
+/// A connection of one host.
+#[derive(Debug)]
+struct FakeConnection {
+    engine: Arc<Mutex<FakeEngine>>,
+    is_connected: bool,
+}
+
+impl FakeConnection {
+    /// Calls the engine, unless the connection is gone. Afterwards it may be.
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(&mut FakeEngine) -> Result<T, SharedLogError>,
+    ) -> Result<T, SharedLogError> {
+        assert!(self.is_connected, "only a connection on which the ends were compared is used");
+        let answer = call(&mut self.engine.lock().unwrap_or_else(PoisonError::into_inner));
+        self.is_connected = answer.is_ok();
+        answer
+    }
+}
+
+impl SharedLog for FakeConnection {
+    fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError> {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.append_late();
+        if engine.is_lost() {
+            return lost();
+        }
+        self.is_connected = true;
+        let end = |group: &SharedGroup| GroupsEnd { entries: group.after, root: group.root };
+        let ends = [engine.first].into_iter().chain(engine.groups.iter().map(end));
+        let same = ends.filter(|end| end.entries == own.entries).collect::<Vec<_>>();
+        Ok(match same.as_slice() {
+            [end] if *end == own => SharedTail::Follows(engine.tail()),
+            _ if engine.tail() < own.entries => SharedTail::Lacks(engine.tail()),
+            _ => SharedTail::Forked,
+        })
+    }
+
+    fn append(&mut self, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
+        self.call(|engine| {
+            if !engine.is_lost() {
+                return Ok(engine.append(group));
+            }
+            match engine.random.u8(..3) {
+                // the answer is lost
+                0 => drop(engine.append(group)),
+                // it happens later, or never
+                1 => engine.late.push(group.clone()),
+                _ => {}
+            }
+            lost()
+        })
+    }
+
+    fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError> {
+        self.call(|engine| {
+            if engine.is_lost() {
+                return lost();
+            }
+            let mut bytes = 0;
+            let fits = |group: &&SharedGroup| {
+                let is_first = bytes == 0;
+                bytes += group.rows.len();
+                is_first || bytes <= max_bytes
+            };
+            Ok(engine.groups.iter().filter(|group| group.before >= after).take_while(fits).cloned().collect())
+        })
+    }
+
+    fn tail(&mut self) -> Result<u64, SharedLogError> {
+        self.call(|engine| if engine.is_lost() { lost() } else { Ok(engine.tail()) })
+    }
+}
+
+/// A host; its journal is `None` only while it restarts.
+struct Host {
+    dir: TempDir,
+    open: Option<(Journal, TableReader)>,
+    /// The sessions of which it knows that they were delivered: it did that, or was told of the row.
+    known: BTreeSet<String>,
+}
+
+impl Host {
+    fn journal(&mut self) -> &mut Journal {
+        &mut self.open.as_mut().expect("the host runs").0
+    }
+
+    fn store(&self) -> &TableReader {
+        &self.open.as_ref().expect("the host runs").1
+    }
+
+    fn start(&mut self, engine: &Arc<Mutex<FakeEngine>>) {
+        let (mut journal, store) = open(self.dir.path());
+        let connection = FakeConnection { engine: Arc::clone(engine), is_connected: false };
+        journal.share(Box::new(connection), Duration::ZERO);
+        self.open = Some((journal, store));
+        // what it applied before is not told again
+        let entries = self.store().log_head().0;
+        self.known.extend(delivered_in(&whole_log(self.store())).into_keys());
+        assert_eq!(entries, self.journal().counts().entries);
+    }
+
+    fn follow(&mut self) -> Result<(), StoreError> {
+        let followed = self.journal().follow();
+        let of_verdicts =
+            self.journal().take_followed().into_iter().filter_map(|row| row.key::<VerdictDelivery>());
+        self.known.extend(of_verdicts.map(|id| id.to_string()));
+        followed
+    }
+}
+
+/// How often each session was delivered, by the log.
+fn delivered_in(log: &[crate::audit::log::LogLine]) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for line in log {
+        let entry: serde_json::Value = serde_json::from_str(&line.json).expect("JSON");
+        if entry["event"] == "verdict_cached" {
+            *found.entry(entry["session_id"].as_str().expect("a session").to_owned()).or_default() += 1;
+        }
+    }
+    found
+}
+
+/// The rows of each group.
+fn groups_of(dir: &Path) -> Vec<RowBatch> {
+    let mut groups = Vec::new();
+    visit_rows(dir, |rows| {
+        groups.push(rows.clone());
+        Ok(())
+    })
+    .expect("the segments are whole");
+    groups
+}
+
+struct Cluster {
+    engine: Arc<Mutex<FakeEngine>>,
+    hosts: Vec<Host>,
+    /// The sessions that were acknowledged, with the last entry of each.
+    acknowledged: BTreeMap<u64, usize>,
+    random: Rng,
+}
+
+impl Cluster {
+    fn new(seed: u64) -> Self {
+        let first = tempfile::tempdir().expect("a directory");
+        let (mut journal, store) = open(first.path());
+        fill(&mut journal, 0..EARLIER);
+        let (entries, root) = store.log_head();
+        drop((journal, store));
+        let mut random = Rng::with_seed(seed);
+        let (groups, late) = (Vec::new(), Vec::new());
+        let first_end = GroupsEnd { entries, root };
+        let engine = FakeEngine { first: first_end, groups, late, random: random.fork(), lost_in: 6 };
+        let mut cluster = Self {
+            engine: Arc::new(Mutex::new(engine)),
+            hosts: Vec::new(),
+            acknowledged: BTreeMap::new(),
+            random,
+        };
+        for _ in 0..HOSTS {
+            let dir = tempfile::tempdir().expect("a directory");
+            copy_dir(first.path(), dir.path());
+            let mut host = Host { dir, open: None, known: BTreeSet::new() };
+            host.start(&cluster.engine);
+            cluster.hosts.push(host);
+        }
+        cluster
+    }
+
+    /// A host delivers some sessions in one group, which other hosts may have delivered.
+    fn commit(&mut self, expects: bool) {
+        let sessions: BTreeSet<_> =
+            (0..=self.random.usize(..3)).map(|_| self.random.usize(SESSIONS)).collect();
+        let at = self.random.usize(..HOSTS);
+        let record = |session: &usize| {
+            let mut record = delivered(*session, 40);
+            record.expect.retain(|_| expects);
+            record
+        };
+        let group: Vec<JournalRecord> = sessions.iter().map(record).collect();
+        match self.hosts[at].journal().commit(&group) {
+            Ok(outcomes) => {
+                for (session, outcome) in sessions.into_iter().zip(outcomes) {
+                    match outcome {
+                        Ok(receipt) => {
+                            self.acknowledged.insert(receipt.last_seq, session);
+                            self.hosts[at].known.insert(id(session).to_string());
+                        }
+                        Err(error) => assert!(matches!(error, RecordRejectedError::Stale(_)), "{error}"),
+                    }
+                }
+            }
+            Err(error) => assert!(matches!(error, StoreError::Unavailable { .. }), "{error}"),
+        }
+    }
+
+    /// A host removes the verdict of a session that all hosts had from the start.
+    fn remove(&mut self) {
+        let (session, at) = (self.random.usize(..EARLIER), self.random.usize(..HOSTS));
+        let removal = JournalRecord {
+            writes: vec![RowWrite::remove::<VerdictDelivery>(&id(session))],
+            ..JournalRecord::from(AuditEvent::new(at_second(0), id(session), ServiceStopped {}))
+        };
+        if let Err(error) = self.hosts[at].journal().commit(&[removal]) {
+            assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+        }
+    }
+
+    fn run(&mut self, expects: bool) {
+        for _ in 0..STEPS {
+            match self.random.u8(..12) {
+                0 => {
+                    let at = self.random.usize(..HOSTS);
+                    self.hosts[at].open = None;
+                    self.hosts[at].start(&self.engine);
+                }
+                1 | 2 => {
+                    let at = self.random.usize(..HOSTS);
+                    if let Err(error) = self.hosts[at].follow() {
+                        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+                    }
+                }
+                3 => self.engine.lock().expect("no test panicked").append_late(),
+                4 => self.remove(),
+                _ => self.commit(expects),
+            }
+        }
+        self.engine.lock().expect("no test panicked").lost_in = 0;
+        for host in &mut self.hosts {
+            host.follow().expect("the shared log answers");
+        }
+    }
+
+    /// How often each session was delivered. All hosts have the same store, and nothing acknowledged is lost.
+    fn check(&mut self) -> BTreeMap<String, usize> {
+        let heads: Vec<_> = self.hosts.iter().map(|host| host.store().log_head()).collect();
+        let groups = groups_of(self.hosts[0].dir.path());
+        let delivered = delivered_in(&whole_log(self.hosts[0].store()));
+        for host in &self.hosts {
+            assert_eq!(host.store().log_head(), heads[0]);
+            assert!(groups_of(host.dir.path()) == groups, "other groups");
+            host.store().audit_all().expect("the rows are as the groups of all hosts have left them");
+            assert_mirror_is_whole(host.dir.path(), host.store());
+            for session in SESSIONS {
+                let name = id(session).to_string();
+                let verdict = host.store().get::<VerdictDelivery>(&id(session)).expect("readable");
+                assert_eq!(verdict.is_some(), delivered.contains_key(&name), "{name}");
+                assert_eq!(
+                    host.known.contains(&name),
+                    delivered.contains_key(&name),
+                    "{name} is not reported"
+                );
+            }
+        }
+        for (seq, session) in &self.acknowledged {
+            let query = LogQuery { after: seq - 1, limit: 1, ..LogQuery::default() };
+            let line = self.hosts[0].store().log(&query).expect("readable").pop().expect("it is there");
+            assert!(line.json.contains(&format!("\"{}\"", id(*session))), "{seq}: {}", line.json);
+        }
+        for host in &mut self.hosts {
+            host.open = None;
+            let (_journal, store) = open(host.dir.path());
+            store.audit_all().expect("the store is whole");
+            assert_eq!(store.log_head(), heads[0]);
+        }
+        delivered
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(
+        std::env::var("ORACLED_HISTORIES").map_or(8, |cases| cases.parse().expect("a number"))
+    ))]
+
+    #[test]
+    fn hosts_have_one_log_and_deliver_each_session_once(seed: u64) {
+        let mut cluster = Cluster::new(seed);
+        cluster.run(true);
+        let repeated: Vec<_> = cluster.check().into_iter().filter(|(_, count)| *count > 1).collect();
+        prop_assert_eq!(repeated, []);
+    }
+}
+
+#[test]
+fn sessions_are_delivered_twice_without_expectations() {
+    let mut cluster = Cluster::new(19);
+    cluster.run(false);
+    assert!(cluster.check().into_values().any(|count| count > 1), "the check finds nothing");
+}
+
+/// Two hosts, of which the first has committed one more group, which the second has not read.
+fn with_one_group() -> Cluster {
+    let mut cluster = Cluster::new(1);
+    cluster.engine.lock().expect("no test panicked").lost_in = 0;
+    let outcomes = cluster.hosts[0].journal().commit(&[delivered(100, 40)]).expect("the shared log answers");
+    assert!(outcomes[0].is_ok());
+    cluster
+}
+
+#[test]
+fn changed_group_of_the_shared_log_is_refused() {
+    for change in [
+        |group: &mut SharedGroup| group.root[0] ^= 1,
+        |group: &mut SharedGroup| group.after += 1,
+        |group: &mut SharedGroup| group.rows.truncate(group.rows.len() - 1),
+    ] {
+        let mut cluster = with_one_group();
+        change(&mut cluster.engine.lock().expect("no test panicked").groups[0]);
+        let error = cluster.hosts[1].follow().expect_err("the group is another one");
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert_eq!(cluster.hosts[1].store().get::<SessionRecord>(&id(100)).expect("readable"), None);
+    }
+}
+
+#[test]
+fn shared_log_without_the_groups_of_the_host_takes_no_group() {
+    let mut cluster = with_one_group();
+    cluster.engine.lock().expect("no test panicked").groups.clear();
+    cluster.hosts[0].open = None;
+    let engine = Arc::clone(&cluster.engine);
+    cluster.hosts[0].start(&engine);
+    let error =
+        cluster.hosts[0].journal().commit(&[delivered(101, 40)]).expect_err("its own group is missing");
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(engine.lock().expect("no test panicked").groups.is_empty());
+}
+
+#[test]
+fn commit_is_staged_again_after_the_groups_of_other_hosts() {
+    let mut cluster = with_one_group();
+    let removal = JournalRecord {
+        expect: vec![RowExpectation::new::<VerdictDelivery>(&id(100), None)],
+        writes: vec![RowWrite::remove::<VerdictDelivery>(&id(100))],
+        ..delivered(100, 40)
+    };
+    let outcomes = cluster.hosts[1].journal().commit(&[removal, delivered(101, 40)]).expect("it answers");
+    assert!(matches!(outcomes[0], Err(RecordRejectedError::Stale(_))), "{outcomes:?}");
+    let receipt = outcomes[1].as_ref().expect("no other host has this session");
+    assert_eq!(receipt.last_seq, cluster.engine.lock().expect("no test panicked").tail());
+}

@@ -1,0 +1,84 @@
+//! The log that several hosts share: an append-only sequence of groups outside of the hosts, such as a table of PostgreSQL.
+//!
+//! A group is committed when it is appended there. Each host then writes it to its own segment and database, in the same order, so
+//! all hosts have the same store. A host whose groups end elsewhere than the shared log cannot append.
+
+use std::fmt::Debug;
+
+/// A group of records in the shared log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedGroup {
+    /// The number of the last entry of the log before the group.
+    pub before: u64,
+    /// The number of its last entry.
+    pub after: u64,
+    /// The root of the log's Merkle tree after the group. Its leaves have random salts and the digests of the rows, so it names this
+    /// group and all before it. An erasure does not change it.
+    pub root: [u8; 32],
+    /// The changes of the database, as in a segment. A shared log returns the bytes that were appended, or an error.
+    pub rows: Vec<u8>,
+}
+
+/// The end of a host's groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupsEnd {
+    /// The number of the last entry of the log.
+    pub entries: u64,
+    /// The root of the log's Merkle tree.
+    pub root: [u8; 32],
+}
+
+/// How the groups of a host relate to the shared log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedTail {
+    /// The shared log has all groups of the host, and ends at this entry.
+    Follows(u64),
+    /// The shared log ends before the groups of the host do, at this entry.
+    Lacks(u64),
+    /// The shared log has other groups than the host.
+    Forked,
+}
+
+/// The outcome of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedAppend {
+    /// The group is committed.
+    Appended,
+    /// The shared log ends at another entry. Nothing was appended.
+    Behind,
+}
+
+/// The shared log did not answer. It is unknown whether a group was appended.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the shared log does not answer: {0}")]
+pub struct SharedLogError(pub String);
+
+/// A shared log, over one connection.
+///
+/// After an error the connection is gone, and only [`SharedLog::connect`] makes a new one. So an append always uses the connection on
+/// which the ends were compared: a shared log that was replaced by an older copy is never appended to unseen.
+pub trait SharedLog: Debug + Send {
+    /// Connects, and compares the end of the host's groups with the shared log.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError>;
+
+    /// Appends a group, if the shared log ends at its `before`.
+    ///
+    /// # Errors
+    /// It does not answer, or is not connected.
+    fn append(&mut self, group: &SharedGroup) -> Result<SharedAppend, SharedLogError>;
+
+    /// The groups after this entry, in their order: at least one if there is any, and then up to `max_bytes` of rows.
+    ///
+    /// # Errors
+    /// It does not answer, or is not connected.
+    fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError>;
+
+    /// The last entry of the shared log, at some time since the call.
+    ///
+    /// # Errors
+    /// It does not answer, or is not connected.
+    fn tail(&mut self) -> Result<u64, SharedLogError>;
+}
