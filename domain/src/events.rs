@@ -1,12 +1,15 @@
 //! The events of all features.
 
 use crate::documents;
+use domain_audit::leaf::hide_values;
 use domain_audit::wire::EventForm;
-use domain_base::event::{AuditEvent, EventType, read_open};
+use domain_base::event::{AuditEvent, EventType, event_in, read_open};
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, OneOfBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -31,6 +34,21 @@ pub fn event_types() -> impl Iterator<Item = &'static EventType> {
 #[must_use]
 pub fn event_type(name: &str) -> Option<&'static EventType> {
     event_types().find(|kind| kind.name == name)
+}
+
+/// The line of an entry in `oracle_log.jsonl`: with hashes in place of the values that only the log itself has. A line that is not an
+/// entry stays as it is.
+#[must_use]
+pub fn mirrored_line(line: &str) -> Cow<'_, str> {
+    static SHORTENED: LazyLock<Vec<&EventType>> =
+        LazyLock::new(|| event_types().filter(|kind| !kind.not_mirrored.is_empty()).collect());
+    let event = event_in(line);
+    match SHORTENED.iter().find(|kind| event == Some(kind.name)) {
+        Some(kind) => {
+            hide_values(line, |member| kind.not_mirrored.contains(&member)).unwrap_or(Cow::Borrowed(line))
+        }
+        None => Cow::Borrowed(line),
+    }
 }
 
 /// The event of the entry with this line; `None` if this program does not know its kind.

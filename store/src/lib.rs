@@ -21,7 +21,8 @@ pub use store_log::{
     JournalRecord, LogLine, LogPage, LogQuery, LogState, MirrorFault, MirrorSnapshot, PREVIEW_REVISION,
     RESTORING_FILE, RecordCallers, RecordRejectedError, RemovableEntries, RemovalPlan, RowComparison,
     RowDifference, RowExpectation, RowName, RowWrite, SCHEMA, SegmentEntry, SegmentHealing, SegmentLog,
-    SegmentRemains, StoreBackup, StoreBackupFile, StoreCounts, StoreOptions, TableReader, is_panic_caught,
+    SegmentRemains, StoreBackup, StoreBackupFile, StoreCounts, StoreOptions, TableReader, is_mirror_line,
+    is_panic_caught,
 };
 pub use verdict::{OrderQuery, RejectingCheckSize, SessionRows, SessionsWithAddress, committed_verdict};
 pub use verification::{CachedAnswerPage, ReviewQuery};

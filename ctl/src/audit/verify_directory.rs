@@ -9,14 +9,14 @@ use crate::base::output::{format_pairs, print_json};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{Checkpoint, LogKey, LogSigner};
-use domain_audit::leaf::{is_erased_form, leaf_of};
+use domain_audit::leaf::leaf_of;
 use domain_audit::log_tree::{LogTree, leaf_hash};
 use domain_audit::wire::{CHECKPOINT_FILE, MANIFEST_FILE};
 use domain_base::text_form::visible_line;
 use domain_base::wording::format_count;
 use oracled_store::{
     ComparedRows, EntryContent, LogState, LoggedState, RowComparison, RowDifference, SegmentEntry,
-    SegmentLog, StoreError, VerifiedStateFiles, committed_verdict,
+    SegmentLog, StoreError, VerifiedStateFiles, committed_verdict, is_mirror_line,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -603,9 +603,7 @@ impl MirrorLines {
         let line = self.next.strip_suffix(b"\n").unwrap_or_default();
         let is_same = match &entry.content {
             // an erasure in progress rewrites the segments first
-            EntryContent::Line { line: logged, .. } => {
-                line == logged.as_bytes() || is_erased_form(logged, line)
-            }
+            EntryContent::Line { line: logged, .. } => is_mirror_line(logged, line),
             EntryContent::Dropped(hash) => {
                 let leaf = str::from_utf8(line).ok().and_then(|line| leaf_of(line).ok());
                 leaf.is_some_and(|leaf| leaf_hash(leaf.as_bytes()) == *hash)

@@ -25,6 +25,8 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
     /// The members that have personal data, texts about a person, or digests of texts that can be guessed: the log commits to their
     /// values, so that they can be erased. A nested value is erased with its member.
     const ERASABLE: &'static [&'static str];
+    /// Those of the erasable members whose values only the log itself has. `oracle_log.jsonl` has their hashes.
+    const NOT_MIRRORED: &'static [&'static str] = &[];
     const CLASS: EventClass;
     /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry is lost, but it is cached
     /// only by the commit of its entry.
@@ -34,6 +36,7 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
     const TYPE: &'static EventType = &EventType {
         name: Self::NAME,
         erasable: Self::ERASABLE,
+        not_mirrored: Self::NOT_MIRRORED,
         class: Self::CLASS,
         read: |json| serde_json::from_str::<Self>(json).map(EventKind::from),
         summary: Self::summary,
@@ -94,6 +97,8 @@ pub struct EventType {
     pub name: &'static str,
     /// See [`Event::ERASABLE`].
     pub erasable: &'static [&'static str],
+    /// See [`Event::NOT_MIRRORED`].
+    pub not_mirrored: &'static [&'static str],
     pub class: EventClass,
     /// Reads the details from the JSON of an entry.
     pub read: fn(&str) -> Result<EventKind, serde_json::Error>,

@@ -5,9 +5,10 @@ use domain_audit::event::{
     RetentionStartEntry, RetentionStarted, ServiceStarted, ServiceStopped, SessionErased, SessionExpiryEntry,
     SessionsExpired, StorageRecovered, StoreUpgraded,
 };
+use domain_audit::leaf::{EntryAdditions, EntrySalts, EntryText, entry_text, hidden_members, leaf_of};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{EventKind, EventSeverity, event_in};
+use domain_base::event::{Event, EventKind, EventSeverity, event_in};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::row::ErasedData;
@@ -38,6 +39,7 @@ use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::rejection::{AnswerRejection, RejectingRule};
 use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
+use domain_verification::event::VerificationDecided;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -463,6 +465,24 @@ fn every_event_round_trips_with_its_kind_as_tag() {
             assert!(fields.get(*member).is_some(), "{member}: {line}");
         }
     }
+}
+
+#[test]
+fn mirrored_line_hides_only_what_the_event_names_and_has_the_same_leaf() {
+    let salts = EntrySalts { secret: [7; 16], covers_session_ids: true };
+    let mut shortened = BTreeSet::new();
+    for event in all() {
+        let kind = event.kind.event_type();
+        assert!(kind.not_mirrored.iter().all(|member| kind.erasable.contains(member)), "{}", kind.name);
+        let EntryText { line, leaf } = entry_text(1, &event, EntryAdditions::default(), &salts);
+        let mirrored = mirrored_line(&line);
+        assert_eq!(leaf_of(&mirrored).expect("an entry"), leaf, "{line}");
+        assert_eq!(hidden_members(&mirrored).expect("an entry"), kind.not_mirrored, "{line}");
+        if *mirrored != *line {
+            shortened.insert(kind.name);
+        }
+    }
+    assert_eq!(shortened, BTreeSet::from([VerificationDecided::NAME]));
 }
 
 #[test]

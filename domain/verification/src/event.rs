@@ -280,7 +280,8 @@ impl Event for SourceAsked {
     }
 }
 
-/// A verification was decided. The entry has all inputs, from which the same envelope can be computed again.
+/// A verification was decided. The entry has all inputs, from which the same envelope can be computed again. `oracle_log.jsonl` has their
+/// hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
 pub struct VerificationDecided(pub VerificationEntry);
@@ -288,6 +289,8 @@ pub struct VerificationDecided(pub VerificationEntry);
 impl Event for VerificationDecided {
     const NAME: &'static str = "verification_decided";
     const ERASABLE: &'static [&'static str] = &["envelope_sha256", "envelope", "inputs"];
+    // more than half of an entry
+    const NOT_MIRRORED: &'static [&'static str] = &["inputs"];
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = true;
 

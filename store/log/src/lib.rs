@@ -16,7 +16,7 @@ mod shared_log;
 
 pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers, damaged_line, kept_entries_in};
 pub use audit::logged_rows::{ComparedRows, RowComparison, RowDifference};
-pub use audit::mirror::{MirrorFault, MirrorSnapshot};
+pub use audit::mirror::{MirrorFault, MirrorSnapshot, is_mirror_line};
 pub use audit::removal::{RemovableEntries, RemovalPlan};
 pub use audit::segment_log::LogState;
 pub use audit::segment_log::{CommittedRows, EntryContent, SegmentEntry, SegmentLog, SegmentRemains};

@@ -4,6 +4,8 @@
 //! killed between commit and append, or if the file could not be written. Missing entries are copied from the database,
 //! beginning after the last complete line.
 //!
+//! A line is that of the log, but for the values that only the log has, with hashes in their place: so its leaf is the same.
+//!
 //! The file is compared with the log, line by line. A file with another line is moved aside, and written again.
 
 pub(crate) mod erasure;
@@ -11,7 +13,9 @@ pub(crate) mod erasure;
 use crate::audit::log::{LINE_START, LogQuery, seq_of_line};
 use crate::base::engine::TableReader;
 use domain_audit::leaf::is_erased_form;
+use oracled_domain::events::mirrored_line;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::RangeInclusive;
@@ -203,7 +207,7 @@ impl LogMirror {
     /// the database first.
     pub(crate) fn append(&mut self, store: &TableReader, lines: &[u8], first_seq: u64, last_seq: u64) {
         let appended = if first_seq == self.last_seq + 1 {
-            self.write(lines, last_seq).map(|()| true)
+            self.write(&mirrored(lines), last_seq).map(|()| true)
         } else {
             self.catch_up(store, last_seq, 1)
         };
@@ -299,10 +303,27 @@ impl LogMirror {
                 return Err(io::Error::other(format!("the log ends before entry {last_seq}")));
             };
             let lines: String = entries.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect();
-            self.write(lines.as_bytes(), last.seq)?;
+            self.write(&mirrored(lines.as_bytes()), last.seq)?;
         }
         Ok(self.last_seq >= last_seq)
     }
+}
+
+/// These lines of the log as the file has them.
+fn mirrored(lines: &[u8]) -> Cow<'_, [u8]> {
+    let Ok(text) = str::from_utf8(lines) else { return Cow::Borrowed(lines) };
+    let shown: Vec<_> = text.lines().map(mirrored_line).collect();
+    if shown.iter().all(|line| matches!(line, Cow::Borrowed(_))) {
+        return Cow::Borrowed(lines);
+    }
+    Cow::Owned(shown.iter().flat_map(|line| [line.as_bytes(), b"\n"]).collect::<Vec<_>>().concat())
+}
+
+/// Whether `line` of the file is that of the log's entry `logged`, or was until an erasure that has not replaced the file yet.
+#[must_use]
+pub fn is_mirror_line(logged: &str, line: &[u8]) -> bool {
+    let expected = mirrored_line(logged);
+    expected.as_bytes() == line || is_erased_form(&expected, line)
 }
 
 /// The line of `file` that begins at byte `offset`, with its end.
@@ -338,7 +359,7 @@ impl TableReader {
                 return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
             }
             for line in lines.into_iter().take_while(|line| line.seq <= *entries.end()) {
-                let expected = [line.json.as_bytes(), b"\n"].concat();
+                let expected = [mirrored_line(&line.json).as_bytes(), b"\n"].concat();
                 let end = offset + expected.len() as u64;
                 let mut found = vec![0; expected.len()];
                 if end <= *len && file.read_exact_at(&mut found, offset).is_ok() && found == expected {
@@ -347,7 +368,7 @@ impl TableReader {
                 }
                 // an erasure that was interrupted has not replaced the file yet
                 let found = read_line_at(file, offset).unwrap_or_default();
-                let Some(found) = found.strip_suffix(b"\n").filter(|found| is_erased_form(&line.json, found))
+                let Some(found) = found.strip_suffix(b"\n").filter(|found| is_mirror_line(&line.json, found))
                 else {
                     return Ok(Some(MirrorFault { seq: line.seq, offset }));
                 };

@@ -1,6 +1,7 @@
 //! The checks of a store before it serves, and the check in the background.
 
 use crate::audit::log::{self, LogLine, LogQuery};
+use crate::audit::mirror::is_mirror_line;
 use crate::base::bundle::Bundle;
 use crate::base::database_error::catch_panic;
 use crate::base::engine::{OpenedCounts, StoreEngine, TableReader};
@@ -8,7 +9,6 @@ use crate::base::meta;
 use crate::base::rows::{self, stored_in};
 use crate::base::watermark::{StoreCounts, WatermarkValues};
 use crate::segments::Segments;
-use domain_audit::leaf::is_erased_form;
 use domain_audit::log_tree::LogTree;
 use oracled_domain::tables;
 use std::ops::Range;
@@ -117,17 +117,14 @@ fn walk_log(engine: &StoreEngine, from: u64, entries: u64) -> Result<Option<(u64
 }
 
 impl TableReader {
-    /// Whether the log has entry `seq` with exactly this `line`, or with it after its values were erased: then an erasure has not
-    /// replaced the file yet.
+    /// Whether `line` is that of entry `seq` in `oracle_log.jsonl`.
     ///
     /// # Errors
     /// The log cannot be read.
     pub(crate) fn has_line(&self, seq: u64, line: &[u8]) -> Result<bool, StoreError> {
         let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
         let page = self.log_page(&query)?;
-        Ok(page.lines.first().is_some_and(|found| {
-            found.seq == seq && (found.json.as_bytes() == line || is_erased_form(&found.json, line))
-        }))
+        Ok(page.lines.first().is_some_and(|found| found.seq == seq && is_mirror_line(&found.json, line)))
     }
 
     /// Reads the segments and their copies, except the one that is written. Calls `proceed` after each; it returns whether to continue.
