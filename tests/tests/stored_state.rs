@@ -65,7 +65,7 @@ fn texts_of(log: &[Value], member: &str) -> BTreeSet<String> {
     log.iter().filter_map(|entry| Some(entry.get(member)?.as_str()?.to_owned())).collect()
 }
 
-/// What can be read of the documents, and of the sessions, runs, sources, decisions and reviews in `log`, at any time alike.
+/// Reads the documents, and the sessions, runs, sources, decisions and reviews in `log`. The answers are the same at any time.
 async fn read_answers(daemon: &DaemonProcess<'_>, log: &[Value]) -> BTreeMap<String, (u16, Value)> {
     let control = &mut daemon.control().await;
     let mut paths = vec!["/v1/divergence".to_owned()];

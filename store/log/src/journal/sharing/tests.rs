@@ -30,7 +30,7 @@ const STEPS: usize = 60;
 /// The number of sessions that all hosts have from the start.
 const EARLIER: usize = 5;
 
-/// The groups of a shared log, and the appends that no host waits for any more but that may still happen.
+/// The groups of a shared log, and the appends that no host waits for, but that may still happen.
 #[derive(Debug)]
 struct FakeEngine {
     /// The end before the first group.
@@ -151,7 +151,7 @@ impl SharedLog for FakeConnection {
 struct Host {
     dir: TempDir,
     open: Option<(Journal, TableReader)>,
-    /// The sessions of which it knows that they were delivered: it did that, or was told of the row.
+    /// The sessions that it knows to be delivered: it did that, or the row was reported to it.
     known: BTreeSet<String>,
 }
 
@@ -169,7 +169,7 @@ impl Host {
         let connection = FakeConnection { engine: Arc::clone(engine), is_connected: false };
         journal.share(Box::new(connection), Duration::ZERO);
         self.open = Some((journal, store));
-        // what it applied before is not told again
+        // `take_followed` does not report again what it applied before
         let entries = self.store().log_head().0;
         self.known.extend(delivered_in(&whole_log(self.store())).into_keys());
         assert_eq!(entries, self.journal().counts().entries);
