@@ -10,7 +10,7 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
 /// Top folders of each crate. Each imports only earlier ones; the folders of one group do not import each other.
 const ORDER: [(&str, &[&[&str]]); 6] = [
     ("domain", &[&["documents"], &["tables"], &["events"], &["problems"], &["status"]]),
-    ("store/log", &[&["base"], &["segments"], &["audit"], &["journal"]]),
+    ("store/log", &[&["shared_log"], &["base"], &["segments"], &["audit"], &["journal"]]),
     ("store", &[&["ground"], &["verdict", "verification"], &["state_files"]]),
     ("actors", &[&["system"]]),
     (

@@ -103,6 +103,10 @@ async fn stored_backup_of_each_schema_is_restored_and_answers_as_before() {
         let stored: StoredBackup =
             serde_json::from_slice(&fs::read(&path).expect("it is readable")).expect("JSON");
         let before: StoredAnswers = serde_json::from_slice(&stored.answers.unpack()).expect("JSON");
+        assert!(
+            before.log.len() > 50
+                && before.answers.values().filter(|(status, _)| *status == 200).count() > 20
+        );
         let world = DaemonWorld::default();
         let backup = world.path("backup");
         for (name, content) in &stored.files {

@@ -281,7 +281,7 @@ async fn answer_line(
     let answered = match text.and_then(|text| parse::<OracleQuery>(&text)) {
         Ok(query) => {
             let queries = service.system.queries.clone();
-            Box::pin(service.run_work_queued(answer_query(queries, query, still_waiting, to_answer))).await
+            service.run_work_queued(answer_query(queries, query, still_waiting, to_answer)).await
         }
         Err(problem) => Err(problem),
     };

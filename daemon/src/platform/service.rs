@@ -182,16 +182,17 @@ impl DaemonService {
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> impl Future<Output = Result<T, Problem>> {
         let work = Box::pin(work);
+        async { self.run_with_slots(self.take_slots(), work).await }
+    }
+
+    /// Takes a slot, and one of the caller's application, if it has a limit of its own.
+    fn take_slots(&self) -> Result<(Option<OwnedSemaphorePermit>, OwnedSemaphorePermit), Problem> {
         let take = |slots: &Arc<Semaphore>, what| {
             Arc::clone(slots).try_acquire_owned().map_err(|_| Problem::overloaded(what))
         };
-        let slots = || {
-            let own = self.own_slots();
-            let own = own.map(|slots| take(slots, "too many verdicts of the application are in flight"));
-            Ok((own.transpose()?, take(&self.slots, "too many verdicts are in flight")?))
-        };
-        let slots = slots();
-        async { self.run_with_slots(slots, work).await }
+        let own = self.own_slots();
+        let own = own.map(|slots| take(slots, "too many verdicts of the application are in flight"));
+        Ok((own.transpose()?, take(&self.slots, "too many verdicts are in flight")?))
     }
 
     /// The same, but waits for a slot instead of failing with `Overloaded`.

@@ -100,7 +100,7 @@ async fn verify_line(
         Ok(request) => {
             let verification = service.system.verification.clone();
             let verify = async move { Ok(verification.verify(&request).await?) };
-            Box::pin(service.run_work_queued(verify)).await
+            service.run_work_queued(verify).await
         }
         Err(problem) => Err(problem),
     };

@@ -13,7 +13,7 @@ use crate::journal::salvage::continue_with_salvage;
 use crate::journal::sharing::SharedJournal;
 use crate::journal::staged::{ReadyGroup, StagedGroup};
 use crate::journal::upgrade::upgrade;
-use crate::segments::{SegmentFiles, Segments};
+use crate::segments::{PreparedGroup, SegmentFiles, Segments};
 use crate::shared_log::SharedAppend;
 use domain_audit::event::LostRow;
 use domain_base::event::AuditEvent;
@@ -166,25 +166,23 @@ impl Journal {
         self.renew_snapshot(1)?;
         loop {
             let (outcomes, staged) = self.stage(group)?;
-            let Some(mut staged) = staged else { return Ok(outcomes) };
+            let Some(staged) = staged else { return Ok(outcomes) };
             self.reserve(staged.bytes)?;
-            if self.append_to_shared(&staged)? == SharedAppend::Behind {
+            let prepared = self.segments.prepare(staged.counts.entries, &staged.rows);
+            let prepared =
+                prepared.map_err(|error| self.fail(error, RecoveryCondition::OrdinaryGroupSpace))?;
+            if self.append_to_shared(&staged, &prepared)? == SharedAppend::Behind {
                 // other hosts have changed the store: the same records are staged again
                 self.follow()?;
                 continue;
             }
-            match self.append(&mut staged) {
-                Ok(()) => {
-                    let committed = group.iter().take(outcomes.len());
-                    let writes: Vec<_> = committed.flat_map(|record| &record.borrow().writes).collect();
-                    self.apply(staged, &writes);
-                }
-                Err(error) if self.shared.is_some() => {
-                    tracing::error!(%error, "a committed group is not on this host; it is read from the shared log later");
-                }
-                Err(error) => return Err(error),
+            let committed = group.iter().take(outcomes.len());
+            let writes: Vec<_> = committed.flat_map(|record| &record.borrow().writes).collect();
+            match self.append(staged, prepared, &writes) {
+                Err(error) if self.shared.is_none() => return Err(error),
+                // it is in the shared log, from which this host reads it when it has recovered
+                _ => return Ok(outcomes),
             }
-            return Ok(outcomes);
         }
     }
 
@@ -195,7 +193,8 @@ impl Journal {
         group: &[impl Borrow<JournalRecord>],
     ) -> Result<(Vec<Result<CommitReceipt, RecordRejectedError>>, Option<ReadyGroup>), StoreError> {
         let engine = Arc::clone(&self.engine);
-        let mut staged = StagedGroup::new(&engine, self.mark.now.counts.clone(), self.tip.clone())?;
+        let mut staged =
+            StagedGroup::new(&engine, self.mark.now.counts.clone(), self.tip.clone(), self.shared.is_some())?;
         let mut outcomes = Vec::new();
         for record in group {
             let outcome = staged.add(record.borrow());
@@ -216,13 +215,26 @@ impl Journal {
         Err(if fits_others { error } else { self.fail(error, RecoveryCondition::OrdinaryGroupSpace) })
     }
 
-    /// Appends a group to the segment. Without a shared log, it is committed then.
-    fn append(&mut self, group: &mut ReadyGroup) -> Result<(), StoreError> {
-        let appended = self.segments.append(group.counts.entries, &mut group.rows);
-        appended.map_err(|error| self.fail(error, RecoveryCondition::OrdinaryGroupSpace))
+    /// Appends a group, with these writes of its records, to the segment, and applies it to the database. It is committed then, if no
+    /// shared log has it already.
+    fn append(
+        &mut self,
+        mut group: ReadyGroup,
+        prepared: PreparedGroup,
+        writes: &[&RowWrite],
+    ) -> Result<(), StoreError> {
+        if let Err(error) = self.segments.append_prepared(prepared, &mut group.rows) {
+            let condition = match self.shared {
+                Some(_) => RecoveryCondition::Following,
+                None => RecoveryCondition::OrdinaryGroupSpace,
+            };
+            return Err(self.fail(error, condition));
+        }
+        self.apply(group, writes);
+        Ok(())
     }
 
-    /// Applies a group that is committed, with these writes of its records, to the database.
+    /// Applies a group that the segment has.
     fn apply(&mut self, group: ReadyGroup, writes: &[&RowWrite]) {
         let ReadyGroup { rows, counts, tip, hashes, lines, replaced, .. } = group;
         let (first_seq, last_seq) = (self.mark.now.counts.entries + 1, counts.entries);
@@ -541,14 +553,18 @@ struct JournalFailure {
     condition: RecoveryCondition,
 }
 
-/// The condition for accepting writes again.
-#[derive(Debug, Clone, Copy)]
+/// The condition for accepting writes again. A later one includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RecoveryCondition {
     /// The database and the segment have space for an ordinary group, and the segment has no remains of the failed one. sled did not
     /// try to write it.
     OrdinaryGroupSpace,
+    /// The same, and this host has applied all groups of the shared log: it may have some that this host lacks.
+    Following,
     /// The database was reopened: sled failed, or may have applied only a part of a group.
     Reopening,
+    /// None: the shared log has other groups than this host.
+    Never,
 }
 
 impl Journal {
@@ -574,18 +590,19 @@ impl Journal {
     pub fn recover(&mut self) -> Result<(), StoreError> {
         let Some(mend) = self.failure.as_ref().map(|failure| failure.condition) else { return Ok(()) };
         let mended = self.segments.discard_failed().and_then(|()| match mend {
-            RecoveryCondition::OrdinaryGroupSpace => self
+            RecoveryCondition::OrdinaryGroupSpace | RecoveryCondition::Following => self
                 .engine
                 .reserve_write_space(ORDINARY_BYTES)
                 .and_then(|()| self.segments.make_room(ORDINARY_BYTES)),
             RecoveryCondition::Reopening => self.reopen(),
+            RecoveryCondition::Never => Err(self.diverged_error()),
         });
-        if let Err(error) = mended {
-            let cause = error.to_cause();
-            self.failure = Some(JournalFailure { cause, condition: mend });
+        // the failure of a group that is read from the shared log replaces that of before
+        self.failure = None;
+        if let Err(error) = mended.and_then(|()| self.follow()) {
+            self.failure.get_or_insert(JournalFailure { cause: error.to_cause(), condition: mend });
             return Err(error);
         }
-        self.failure = None;
         self.sync_pending_work();
         Ok(())
     }
@@ -710,7 +727,9 @@ impl Journal {
             self.note_damage();
         }
         let cause = error.to_cause();
-        self.failure = Some(JournalFailure { cause: cause.clone(), condition: mend });
+        let before = self.failure.as_ref().map(|failure| failure.condition);
+        let condition = before.into_iter().fold(mend, RecoveryCondition::max);
+        self.failure = Some(JournalFailure { cause: cause.clone(), condition });
         StoreError::Unavailable { cause }
     }
 

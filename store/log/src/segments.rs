@@ -70,6 +70,20 @@ struct LastSegment {
     is_copy_behind: bool,
 }
 
+/// A group that is encoded for the end of the last segment.
+#[derive(Debug)]
+pub(crate) struct PreparedGroup {
+    bytes: Vec<u8>,
+    end: GroupEnd,
+}
+
+impl PreparedGroup {
+    /// Its rows, as a segment has them.
+    pub(crate) fn rows(&self) -> &[u8] {
+        self.bytes.get(GROUP_HEAD_BYTES..).unwrap_or_default()
+    }
+}
+
 impl Segments {
     /// Creates the segments of a new store with its first rows, which belong to no log entry.
     pub(crate) fn create(files: SegmentFiles, store_id: u64, mut rows: RowBatch) -> Result<Self, StoreError> {
@@ -198,6 +212,15 @@ impl Segments {
     /// The segment cannot be written. The group is not committed, and [`Segments::discard_failed`] must succeed before the next
     /// group. This method calls it once, since the process can end before the caller does.
     pub(crate) fn append(&mut self, entries: u64, rows: &mut RowBatch) -> Result<(), StoreError> {
+        let group = self.prepare(entries, rows)?;
+        self.append_prepared(group, rows)
+    }
+
+    /// Encodes a group that follows the last one, and makes room for it. Nothing is written.
+    ///
+    /// # Errors
+    /// The group is too large, or the next segment cannot be created.
+    pub(crate) fn prepare(&mut self, entries: u64, rows: &RowBatch) -> Result<PreparedGroup, StoreError> {
         let too_large = |length| StoreError::Unavailable {
             cause: format!("a group of {length} bytes is too large for a segment"),
         };
@@ -205,13 +228,24 @@ impl Segments {
         if bytes.len() > APPENDED_MAX_BYTES {
             return Err(too_large(bytes.len()));
         }
+        self.make_room(bytes.len() as u64)?;
+        Ok(PreparedGroup { bytes, end })
+    }
+
+    /// Appends the group that [`Segments::prepare`] has encoded last, of these rows.
+    ///
+    /// # Errors
+    /// As for [`Segments::append`].
+    pub(crate) fn append_prepared(
+        &mut self,
+        PreparedGroup { bytes, end }: PreparedGroup,
+        rows: &mut RowBatch,
+    ) -> Result<(), StoreError> {
         let len = bytes.len() as u64;
-        let written = self.make_room(len).and_then(|()| {
-            let LastSegment { file, len, .. } = &self.last;
-            let written = file.write_all_at(&bytes, *len).and_then(|()| file.sync_data());
-            written.map_err(|source| StoreError::write_error(&self.files.path(self.last.number), source))
-        });
-        if let Err(error) = written {
+        let LastSegment { file, len: at, .. } = &self.last;
+        let written = file.write_all_at(&bytes, *at).and_then(|()| file.sync_data());
+        if let Err(source) = written {
+            let error = StoreError::write_error(&self.files.path(self.last.number), source);
             self.has_failed = true;
             if let Err(error) = self.discard_failed() {
                 tracing::warn!(%error, "could not remove the remains of a group that was not committed");

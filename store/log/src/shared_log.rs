@@ -64,11 +64,11 @@ pub trait SharedLog: Debug + Send {
     /// It does not answer.
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError>;
 
-    /// Appends a group, if the shared log ends at its `before`.
+    /// Appends a group, if the shared log ends with the group of `own`, the end of the host's groups.
     ///
     /// # Errors
     /// It does not answer, or is not connected.
-    fn append(&mut self, group: &SharedGroup) -> Result<SharedAppend, SharedLogError>;
+    fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError>;
 
     /// The groups after this entry, in their order: at least one if there is any, and then up to `max_bytes` of rows.
     ///

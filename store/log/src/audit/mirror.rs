@@ -319,7 +319,8 @@ fn mirrored(lines: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(shown.iter().flat_map(|line| [line.as_bytes(), b"\n"]).collect::<Vec<_>>().concat())
 }
 
-/// Whether `line` of the file is that of the log's entry `logged`, or was until an erasure that has not replaced the file yet.
+/// Whether `line` of the file is that of the log's entry `logged`. It can have values that the file need not have, as in a file that was
+/// made from the log, and values that an erasure has not removed from the file yet.
 #[must_use]
 pub fn is_mirror_line(logged: &str, line: &[u8]) -> bool {
     let expected = mirrored_line(logged);

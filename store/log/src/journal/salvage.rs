@@ -7,7 +7,7 @@
 use super::healing::write_snapshot;
 use super::opening::begin_segments;
 use super::opening::{adopt_database, create_database, index_and_count};
-use crate::audit::log::{self, LogQuery, put_line};
+use crate::audit::log::{self, LOG, LogQuery, put_line};
 use crate::audit::logged_rows::RecoveryMembers;
 use crate::audit::mirror::erasure::lines_of;
 use crate::audit::removal::{session_of_path, session_of_row};
@@ -21,11 +21,13 @@ use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
 use crate::journal::opening::{lines_in, tree_after};
 use crate::segments::{ReadableGroup, SegmentFiles, Segments, heal_snapshot, visit_snapshot};
 use domain_audit::event::LostRow;
-use domain_audit::leaf::LoggedRows;
+use domain_audit::leaf::{LoggedRows, hidden_members};
 use domain_audit::log_tree::LogTree;
 use domain_base::digest::Sha256Hex;
+use domain_base::event::event_in;
 use domain_base::row::{Row, Table};
 use domain_base::session_id::SessionId;
+use oracled_domain::events::event_type;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::RangeInclusive;
@@ -256,6 +258,10 @@ impl Salvage<'_> {
         let copies = [in_next, self.old_lines(&seqs), lines_of(self.dir, &seqs)?];
         for seq in seqs {
             let line = self.line_of(seq, &copies)?;
+            if has_lost_values(line) {
+                let lost = LostRow { row: format!("{LOG}/{seq}"), entry: seq, segment: self.segment };
+                self.lost.insert(lost.row.clone(), lost);
+            }
             let mut batch = RowBatch::default();
             hashes.append(log::leaf(self.dir, line)?.as_bytes(), &mut batch);
             self.check_tree(&hashes.tree)?;
@@ -378,9 +384,11 @@ impl Salvage<'_> {
             }
         }
         for (path, lost) in self.lost {
-            let Some((table, name)) = row_of_path(&path) else { continue };
-            // a later group can have set it again
-            if is_lost(table, name)? {
+            if let Some((table, name)) = row_of_path(&path) {
+                // a later group can have set it again
+                if !is_lost(table, name)? {
+                    continue;
+                }
                 if table.names_files {
                     let detail = format!(
                         "the row {path}, which entry {} has set, is in no readable copy; restore a backup that has it",
@@ -388,23 +396,37 @@ impl Salvage<'_> {
                     );
                     return Err(StoreError::Short { dir: self.dir.to_owned(), detail });
                 }
-                tracing::error!(row = path, lost.entry, lost.segment, "a row is lost");
-                let value = serde_json::to_vec(&lost).expect("plain data with string keys");
-                rows::put(&mut batch, LOST, path.as_bytes(), lost.entry, &value, 0);
             }
+            tracing::error!(row = path, lost.entry, lost.segment, "a row is lost");
+            let value = serde_json::to_vec(&lost).expect("plain data with string keys");
+            rows::put(&mut batch, LOST, path.as_bytes(), lost.entry, &value, 0);
         }
         self.new.apply(batch)
     }
 }
 
+/// Whether the line is that of the mirror, which lacks values that only the log had. After an erasure of these values, another one is
+/// erased with them.
+fn has_lost_values(line: &str) -> bool {
+    let Some(kind) = event_in(line).and_then(event_type) else { return false };
+    let Ok(hidden) = hidden_members(line) else { return false };
+    let is_hidden = |member: &&str| hidden.iter().any(|hidden| hidden == member);
+    let mut mirrored = kind.erasable.iter().filter(|member| !kind.not_mirrored.contains(member));
+    kind.not_mirrored.iter().any(&is_hidden) && !mirrored.any(is_hidden)
+}
+
 impl TableReader {
-    /// The rows that every copy has lost, and that were not set again.
+    /// The rows that every copy has lost, and that were not set again. `log/7` stands for the values of entry 7 that only the log had; it
+    /// is there until the entry is dropped.
     ///
     /// # Errors
     /// The rows cannot be read.
     pub fn lost_rows(&self) -> Result<Vec<LostRow>, StoreError> {
         let names = self.names(rows::all(LOST), .., usize::MAX)?;
-        names.iter().filter_map(|name| self.own_row(LOST, name).transpose()).collect()
+        let first = self.first_seq()?;
+        let lost = names.iter().filter_map(|name| self.own_row(LOST, name).transpose());
+        let is_there = |lost: &LostRow| row_of_path(&lost.row).is_some() || lost.entry >= first;
+        lost.filter(|lost| lost.as_ref().map_or(true, is_there)).collect()
     }
 
     /// The lost rows that no entry of the log names, by their sessions.

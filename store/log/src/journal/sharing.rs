@@ -2,26 +2,29 @@
 
 use super::opening::lines_in;
 use super::staged::ReadyGroup;
-use super::{Journal, ORDINARY_BYTES};
+use super::{Journal, JournalFailure, ORDINARY_BYTES, RecoveryCondition};
 use crate::audit::log::row;
-use crate::audit::log::{self, LOG, LogTip};
+use crate::audit::log::{LOG, LogTip};
 use crate::base::bundle::Bundle;
 use crate::base::meta;
+use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowName, RowWrite};
 use crate::base::rows::{self, stored_tables, tables_in};
 use crate::base::watermark::StoreCounts;
+use crate::segments::PreparedGroup;
 use crate::shared_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
+use domain_audit::leaf::leaf_of;
 use oracled_domain::tables;
 use std::mem;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use store_base::error::StoreError;
 
 /// The most bytes of rows that are read from the shared log at once.
-const READ_BYTES: usize = 16 * 1024 * 1024;
-/// The pause before the next attempt, if the shared log does not answer.
-const RETRY_PAUSE: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 50 });
+const READ_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 16 * 1024 * 1024 };
+/// The longest pause before the next attempt, in milliseconds. Each pause has a random length, so that hosts do not wait for each other.
+const PAUSE_MAX_MS: u16 = if cfg!(test) { 1 } else { 50 };
 
 /// The connection of a journal to its shared log.
 #[derive(Debug)]
@@ -29,10 +32,25 @@ pub(super) struct SharedJournal {
     log: Box<dyn SharedLog>,
     /// Whether the ends were compared on the present connection.
     is_connected: bool,
-    /// The longest time for which it may be unknown whether a group is committed.
-    deadline: Duration,
-    /// The rows that groups of other hosts have changed, since [`Journal::take_followed`].
+    /// The attempts to append a group, after which it stays unknown whether it is committed.
+    attempts: u32,
+    /// The rows that groups of the shared log have changed, since [`Journal::take_followed`].
     followed: Vec<RowName>,
+}
+
+/// Why a call of the shared log has no result.
+#[derive(Debug)]
+enum SharedCallError {
+    /// It does not answer. It is unknown whether a group was appended.
+    Unanswered(SharedLogError),
+    /// It has other groups than this host.
+    Diverged(String),
+}
+
+impl From<SharedLogError> for SharedCallError {
+    fn from(error: SharedLogError) -> Self {
+        Self::Unanswered(error)
+    }
 }
 
 impl SharedJournal {
@@ -46,72 +64,81 @@ impl SharedJournal {
         answer
     }
 
-    /// Connects, unless it is connected. Returns the last entry of the shared log if it was not.
-    fn connect(&mut self, own: GroupsEnd) -> Result<Option<u64>, SharedLogError> {
+    /// The last entry of the shared log. If there is no connection, connects, and compares the ends.
+    fn tail(&mut self, own: GroupsEnd) -> Result<u64, SharedCallError> {
         if self.is_connected {
-            return Ok(None);
+            return Ok(self.call(|log| log.tail())?);
         }
         match self.log.connect(own)? {
             SharedTail::Follows(tail) => {
                 self.is_connected = true;
-                Ok(Some(tail))
+                Ok(tail)
             }
-            SharedTail::Lacks(tail) => Err(SharedLogError(format!(
-                "it ends at entry {tail}, and this host at entry {}",
-                own.entries
-            ))),
-            SharedTail::Forked => Err(SharedLogError(format!(
-                "its groups up to entry {} are others than those of this host",
-                own.entries
-            ))),
+            SharedTail::Lacks(tail) => {
+                let fault = format!("it ends at entry {tail}, and this host at entry {}", own.entries);
+                Err(SharedLogError(fault).into())
+            }
+            SharedTail::Forked => {
+                Err(SharedCallError::Diverged(format!("up to entry {}, it has other groups", own.entries)))
+            }
         }
     }
 
     /// Tries to append a group after `own`, once. The same group may have been appended before, without an answer.
-    fn try_append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
-        let tail = self.connect(own)?;
-        if tail.is_none_or(|tail| tail == own.entries)
-            && self.call(|log| log.append(group))? == SharedAppend::Appended
-        {
+    fn try_append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedCallError> {
+        let is_last = self.is_connected || self.tail(own)? == own.entries;
+        if is_last && self.call(|log| log.append(own, group))? == SharedAppend::Appended {
             return Ok(SharedAppend::Appended);
         }
         let next = self.call(|log| log.read(own.entries, 0))?;
-        let is_own = next.first().is_some_and(|next| (next.after, next.root) == (group.after, group.root));
-        Ok(if is_own { SharedAppend::Appended } else { SharedAppend::Behind })
+        match next.first() {
+            Some(next) if (next.after, next.root) == (group.after, group.root) => Ok(SharedAppend::Appended),
+            Some(_) => Ok(SharedAppend::Behind),
+            None => Err(SharedLogError("it does not accept a group at its end".to_owned()).into()),
+        }
     }
 }
 
 impl Journal {
-    /// From now on, other hosts write the log, too. A commit is an append to the shared log, which must answer within `deadline`.
-    /// [`Journal::follow`] must be called before the store is served.
-    pub fn share(&mut self, log: Box<dyn SharedLog>, deadline: Duration) {
-        self.shared = Some(SharedJournal { log, is_connected: false, deadline, followed: Vec::new() });
+    /// From now on, other hosts write the log, too. A commit is an append to the shared log, which must answer within this number of
+    /// attempts. [`Journal::follow`] must be called before the store is served.
+    pub fn share(&mut self, log: Box<dyn SharedLog>, attempts: u32) {
+        self.shared = Some(SharedJournal { log, is_connected: false, attempts, followed: Vec::new() });
     }
 
-    /// Applies the groups that other hosts have appended.
+    /// Applies the groups of the shared log up to its end at some time since the call.
     ///
     /// # Errors
-    /// `Unavailable` if the shared log does not answer, or this host cannot write. `Corrupt` if a group is not one that follows the
-    /// groups of this host: it must not be served any longer.
+    /// `Unavailable` if the shared log does not answer, or this host cannot write. `Corrupt` if the shared log has other groups than this
+    /// host, which must not be served any longer: the journal rejects all writes from then on.
     pub fn follow(&mut self) -> Result<(), StoreError> {
-        loop {
-            self.check_failure()?;
-            let own = self.groups_end();
+        self.check_failure()?;
+        let own = self.groups_end();
+        let Some(shared) = &mut self.shared else { return Ok(()) };
+        let tail = shared.tail(own);
+        let tail = tail.map_err(|error| self.shared_error(error))?;
+        while self.mark.now.counts.entries < tail {
+            let after = self.mark.now.counts.entries;
             let Some(shared) = &mut self.shared else { return Ok(()) };
-            let read = shared.connect(own).and_then(|_| shared.call(|log| log.read(own.entries, READ_BYTES)));
-            let groups = read.map_err(unanswered)?;
+            let read = shared.call(|log| log.read(after, READ_BYTES));
+            let groups = read.map_err(|error| self.shared_error(error.into()))?;
             if groups.is_empty() {
-                return Ok(());
+                return Err(
+                    self.diverge(format!("it has no group after entry {after}, and ends at entry {tail}"))
+                );
             }
             for group in &groups {
                 self.renew_snapshot(1)?;
                 self.apply_shared(group)?;
+                // the segment may have the group, and the database not
+                self.check_failure()?;
             }
         }
+        Ok(())
     }
 
-    /// The rows that groups of other hosts have changed since the last call: by [`Journal::follow`], and by commits, which follow the
-    /// other hosts before they are staged again.
+    /// The rows that groups of the shared log have changed since the last call: by [`Journal::follow`], and by commits, which follow the
+    /// other hosts before they are staged again. A group of this host is among them if its answer was lost.
     pub fn take_followed(&mut self) -> Vec<RowName> {
         self.shared.as_mut().map(|shared| mem::take(&mut shared.followed)).unwrap_or_default()
     }
@@ -124,63 +151,104 @@ impl Journal {
     /// Appends a group to the shared log, if there is one.
     ///
     /// # Errors
-    /// `Unavailable` if it is unknown after the deadline whether the group was appended. If it was, the next [`Journal::follow`]
-    /// applies it.
-    pub(super) fn append_to_shared(&mut self, group: &ReadyGroup) -> Result<SharedAppend, StoreError> {
-        let own = self.groups_end();
-        let Some(shared) = &mut self.shared else { return Ok(SharedAppend::Appended) };
-        let mut rows = Vec::new();
-        group.rows.write_to(&mut rows);
-        let (before, after) = (own.entries, group.counts.entries);
-        let group = SharedGroup { before, after, root: group.hashes.tree.root(), rows };
-        let began = Instant::now();
-        loop {
-            match shared.try_append(own, &group) {
-                Ok(outcome) => return Ok(outcome),
-                Err(error) if began.elapsed() >= shared.deadline => return Err(unanswered(error)),
-                Err(error) => tracing::debug!(%error, "a group is appended again"),
-            }
-            sleep(RETRY_PAUSE);
+    /// `Unavailable` if it is unknown after all attempts whether the group was appended, and the journal rejects all writes then. If it was
+    /// appended, [`Journal::recover`] applies it. `Corrupt` if the shared log has other groups than this host.
+    pub(super) fn append_to_shared(
+        &mut self,
+        group: &ReadyGroup,
+        prepared: &PreparedGroup,
+    ) -> Result<SharedAppend, StoreError> {
+        if self.shared.is_none() {
+            return Ok(SharedAppend::Appended);
         }
+        if self.engine.has_lost_rows() {
+            let cause = "this host has lost rows, and would remove them from all hosts; let it join the cluster again from a backup";
+            return Err(StoreError::Unavailable { cause: cause.to_owned() });
+        }
+        let own = self.groups_end();
+        let (before, after) = (own.entries, group.counts.entries);
+        let rows = prepared.rows().to_vec();
+        let group = SharedGroup { before, after, root: group.hashes.tree.root(), rows };
+        let mut attempt = 0;
+        loop {
+            let Some(shared) = &mut self.shared else { return Ok(SharedAppend::Appended) };
+            attempt += 1;
+            let is_last = attempt >= shared.attempts;
+            match shared.try_append(own, &group) {
+                Ok(outcome) => {
+                    if outcome == SharedAppend::Behind {
+                        pause();
+                    }
+                    return Ok(outcome);
+                }
+                Err(SharedCallError::Unanswered(error)) if !is_last => {
+                    tracing::debug!(%error, "a group is appended again");
+                }
+                Err(error) => {
+                    let error = self.shared_error(error);
+                    // the group may be in the shared log, or still come there
+                    return Err(match error {
+                        StoreError::Unavailable { .. } => self.fail(error, RecoveryCondition::Following),
+                        error => error,
+                    });
+                }
+            }
+            pause();
+        }
+    }
+
+    fn shared_error(&mut self, error: SharedCallError) -> StoreError {
+        match error {
+            SharedCallError::Unanswered(error) => StoreError::Unavailable { cause: error.to_string() },
+            SharedCallError::Diverged(fault) => self.diverge(fault),
+        }
+    }
+
+    /// Rejects all writes from now on, since the shared log is not that of this host.
+    fn diverge(&mut self, fault: String) -> StoreError {
+        self.failure = Some(JournalFailure { cause: fault, condition: RecoveryCondition::Never });
+        self.diverged_error()
+    }
+
+    /// The error of a host whose groups are not those of the shared log.
+    pub(super) fn diverged_error(&self) -> StoreError {
+        let fault = self.failure().unwrap_or_default();
+        let detail = format!("its groups are not those of the shared log: {fault}");
+        StoreError::Corrupt { dir: self.engine.dir().to_owned(), detail }
     }
 
     /// Applies a group of the shared log, which follows the groups of this host.
     fn apply_shared(&mut self, group: &SharedGroup) -> Result<(), StoreError> {
-        let mut ready = self.read_shared(group)?;
-        let (writes, replaced) = self.writes_in(&ready.rows)?;
+        let mut ready = self.read_shared(group).map_err(|fault| self.diverge(fault))?;
+        let (writes, replaced) =
+            self.writes_in(&ready.rows).map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
         ready.replaced = replaced;
         self.reserve(ready.bytes)?;
-        self.append(&mut ready)?;
-        self.apply(ready, &writes.iter().collect::<Vec<_>>());
+        let prepared = self.segments.prepare(ready.counts.entries, &ready.rows);
+        let prepared = prepared.map_err(|error| self.fail(error, RecoveryCondition::Following))?;
+        self.append(ready, prepared, &writes.iter().collect::<Vec<_>>())?;
         if let Some(shared) = &mut self.shared {
             shared.followed.extend(writes.into_iter().map(|write| write.row));
         }
         Ok(())
     }
 
-    /// The group, if it follows the groups of this host and its Merkle tree is that of its entries.
-    fn read_shared(&self, group: &SharedGroup) -> Result<ReadyGroup, StoreError> {
-        let dir = self.engine.dir();
-        let differs = || StoreError::Corrupt {
-            dir: dir.to_owned(),
-            detail: format!(
-                "the group of the shared log after entry {} does not follow its log",
-                group.before
-            ),
-        };
+    /// The group, if it follows the groups of this host and its Merkle tree is that of its entries; otherwise the fault.
+    fn read_shared(&self, group: &SharedGroup) -> Result<ReadyGroup, String> {
+        let fault = || format!("the group after entry {} does not follow the log of this host", group.before);
         let mut hashes = (*self.engine.log_hashes()).clone();
-        let rows =
-            RowBatch::read(&group.rows).filter(|_| group.before == hashes.tree.size()).ok_or_else(differs)?;
+        let follows = group.before == hashes.tree.size() && group.before < group.after;
+        let rows = RowBatch::read(&group.rows).filter(|_| follows).ok_or_else(fault)?;
         let counts =
-            meta::counts_in(&rows).filter(|counts| counts.entries == group.after).ok_or_else(differs)?;
+            meta::counts_in(&rows).filter(|counts| counts.entries == group.after).ok_or_else(fault)?;
         let (mut lines, mut tiles) = (Vec::new(), RowBatch::default());
         for (_, line) in lines_in(&rows).range(group.before + 1..=group.after) {
-            hashes.append(log::leaf(dir, line)?.as_bytes(), &mut tiles);
+            hashes.append(leaf_of(line).map_err(|_| fault())?.as_bytes(), &mut tiles);
             lines.extend_from_slice(line.as_bytes());
             lines.push(b'\n');
         }
         if meta::tree_in(&rows).as_ref() != Some(&hashes.tree) || hashes.tree.root() != group.root {
-            return Err(differs());
+            return Err(fault());
         }
         let times = rows::changed(&rows, LOG).filter_map(|(name, _)| rows::get_from(&rows, LOG, name)?);
         let latest_time_us = times.map(|value| row::time_of(&value)).max().unwrap_or(i64::MIN);
@@ -236,8 +304,10 @@ impl Journal {
     }
 }
 
-fn unanswered(error: SharedLogError) -> StoreError {
-    StoreError::Unavailable { cause: error.to_string() }
+/// Waits for a random time before the next attempt.
+fn pause() {
+    let random = random_bytes().map_or(0, u16::from_be_bytes);
+    sleep(Duration::from_millis((random % (PAUSE_MAX_MS + 1)).into()));
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::base::meta;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowName, RowWrite};
-use crate::base::rows::{self, LOST, StoredValue, row_path, stored_in};
+use crate::base::rows::{self, LOST, StoredRow, StoredValue, row_path, stored_in};
 use crate::base::watermark::StoreCounts;
 use crate::journal::{CommitReceipt, JournalRecord, RecordRejectedError};
 use domain_audit::leaf::{EntrySalts, RowDigests};
@@ -17,7 +17,6 @@ use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_base::row::{IndexEntry, SumWrite, Table};
 use domain_base::session_id::SessionId;
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
 use store_base::error::StoreError;
@@ -44,6 +43,8 @@ pub(crate) struct ReadyGroup {
 /// A group that is being staged as one batch.
 pub(crate) struct StagedGroup<'a> {
     engine: &'a StoreEngine,
+    /// Whether other hosts apply the group, too: damage of this host must then not get into it.
+    is_shared: bool,
     batch: RowBatch,
     pub(crate) counts: StoreCounts,
     tip: LogTip,
@@ -72,10 +73,16 @@ pub(crate) struct StagedGroup<'a> {
 impl<'a> StagedGroup<'a> {
     /// # Errors
     /// `Unavailable` if the system has no random numbers.
-    pub(crate) fn new(engine: &'a StoreEngine, counts: StoreCounts, tip: LogTip) -> Result<Self, StoreError> {
+    pub(crate) fn new(
+        engine: &'a StoreEngine,
+        counts: StoreCounts,
+        tip: LogTip,
+        is_shared: bool,
+    ) -> Result<Self, StoreError> {
         Ok(Self {
             salts: EntrySalts { secret: random_bytes()?, covers_session_ids: engine.covers_session_ids() },
             engine,
+            is_shared,
             batch: RowBatch::default(),
             counts,
             tip,
@@ -209,11 +216,7 @@ impl<'a> StagedGroup<'a> {
         let place = (table.name, name);
         let before = match self.sums.remove(&place) {
             Some(staged) => Some(staged),
-            None => {
-                let (dir, name) = (self.engine.dir(), place.1.as_bytes());
-                let row = self.engine.with(|db| rows::get_readable(db, dir, table.name, name))?;
-                row.map(|row| row.value)
-            }
+            None => self.stored_row(table.name, &place.1)?.map(|row| row.value),
         };
         let value = (table.add)(before.as_deref(), &value);
         self.set(table.name, &place.1, Some(&value), revision)?;
@@ -312,26 +315,27 @@ impl<'a> StagedGroup<'a> {
         if self.rows.contains_key(&(table.name, name.to_owned())) {
             return Ok(rows::get_from(&self.batch, table.name, name.as_bytes()).flatten());
         }
-        let dir = self.engine.dir();
-        let row = self.engine.with(|db| rows::get_readable(db, dir, table.name, name.as_bytes()))?;
-        Ok(row.map(|row| row.value))
+        Ok(self.stored_row(table.name, name)?.map(|row| row.value))
+    }
+
+    /// A row as it was before the group. A damaged one must not prevent other writes, so it ends before its damage.
+    fn stored_row(&self, table: &str, name: &str) -> Result<Option<StoredRow>, StoreError> {
+        let (dir, name) = (self.engine.dir(), name.as_bytes());
+        let read = if self.is_shared { rows::get } else { rows::get_readable };
+        self.engine.with(|db| read(db, dir, table, name))
     }
 
     /// The bundle of `table` called `name` after the records staged so far.
     fn bundle(&mut self, table: &'static Table, name: &str) -> Result<&mut Bundle, StoreError> {
-        let (dir, stored) = (self.engine.dir(), stored_in(table));
-        match self.bundles.entry((stored, name.to_owned())) {
-            Entry::Occupied(staged) => Ok(staged.into_mut()),
-            Entry::Vacant(vacant) => {
-                // a damaged row must not prevent other writes
-                let row = self.engine.with(|db| rows::get_readable(db, dir, stored, name.as_bytes()))?;
-                self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
-                let head = row.as_ref().map(|row| (row.revision, row.chunks));
-                self.rows.insert((stored, name.to_owned()), head);
-                let bundle = row.map(|row| Bundle::from_bytes(dir, &row.value)).transpose()?;
-                Ok(vacant.insert(bundle.unwrap_or_default()))
-            }
+        let (place, dir) = ((stored_in(table), name.to_owned()), self.engine.dir());
+        if !self.bundles.contains_key(&place) {
+            let row = self.stored_row(place.0, name)?;
+            self.read_bytes += row.as_ref().map_or(0, |row| row.value.len());
+            self.rows.insert(place.clone(), row.as_ref().map(|row| (row.revision, row.chunks)));
+            let bundle = row.map(|row| Bundle::from_bytes(dir, &row.value)).transpose()?;
+            self.bundles.insert(place.clone(), bundle.unwrap_or_default());
         }
+        Ok(self.bundles.entry(place).or_default())
     }
 
     /// The head of a row after the records staged so far.

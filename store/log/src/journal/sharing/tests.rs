@@ -17,9 +17,9 @@ use domain_verdict::session::SessionRecord;
 use fastrand::Rng;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use store_base::error::StoreError;
 use tempfile::TempDir;
 
@@ -36,10 +36,12 @@ struct FakeEngine {
     /// The end before the first group.
     first: GroupsEnd,
     groups: Vec<SharedGroup>,
-    late: Vec<SharedGroup>,
+    late: Vec<(GroupsEnd, SharedGroup)>,
     random: Rng,
     /// One call in this many has no answer; 0 if all have.
     lost_in: usize,
+    /// Whether the next append happens without an answer.
+    loses_next: bool,
 }
 
 impl FakeEngine {
@@ -47,8 +49,12 @@ impl FakeEngine {
         self.groups.last().map_or(self.first.entries, |last| last.after)
     }
 
-    fn append(&mut self, group: &SharedGroup) -> SharedAppend {
-        if self.tail() != group.before {
+    fn end(&self) -> GroupsEnd {
+        self.groups.last().map_or(self.first, |last| GroupsEnd { entries: last.after, root: last.root })
+    }
+
+    fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> SharedAppend {
+        if self.end() != own {
             return SharedAppend::Behind;
         }
         self.groups.push(group.clone());
@@ -59,8 +65,8 @@ impl FakeEngine {
     fn append_late(&mut self) {
         if !self.late.is_empty() {
             let at = self.random.usize(..self.late.len());
-            let group = self.late.swap_remove(at);
-            self.append(&group);
+            let (own, group) = self.late.swap_remove(at);
+            self.append(own, &group);
         }
     }
 
@@ -111,16 +117,20 @@ impl SharedLog for FakeConnection {
         })
     }
 
-    fn append(&mut self, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
+    fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
         self.call(|engine| {
+            if mem::take(&mut engine.loses_next) {
+                engine.append(own, group);
+                return lost();
+            }
             if !engine.is_lost() {
-                return Ok(engine.append(group));
+                return Ok(engine.append(own, group));
             }
             match engine.random.u8(..3) {
                 // the answer is lost
-                0 => drop(engine.append(group)),
+                0 => drop(engine.append(own, group)),
                 // it happens later, or never
-                1 => engine.late.push(group.clone()),
+                1 => engine.late.push((own, group.clone())),
                 _ => {}
             }
             lost()
@@ -167,7 +177,9 @@ impl Host {
     fn start(&mut self, engine: &Arc<Mutex<FakeEngine>>) {
         let (mut journal, store) = open(self.dir.path());
         let connection = FakeConnection { engine: Arc::clone(engine), is_connected: false };
-        journal.share(Box::new(connection), Duration::ZERO);
+        // some hosts give up at once, and some try again
+        let attempts = engine.lock().expect("no test panicked").random.u32(1..4);
+        journal.share(Box::new(connection), attempts);
         self.open = Some((journal, store));
         // `take_followed` does not report again what it applied before
         let entries = self.store().log_head().0;
@@ -175,8 +187,19 @@ impl Host {
         assert_eq!(entries, self.journal().counts().entries);
     }
 
+    /// Tries to accept writes again, if the last one failed.
+    fn recover(&mut self) -> bool {
+        match self.journal().recover() {
+            Ok(()) => true,
+            Err(error) => {
+                assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+                false
+            }
+        }
+    }
+
     fn follow(&mut self) -> Result<(), StoreError> {
-        let followed = self.journal().follow();
+        let followed = if self.recover() { self.journal().follow() } else { Ok(()) };
         let of_verdicts =
             self.journal().take_followed().into_iter().filter_map(|row| row.key::<VerdictDelivery>());
         self.known.extend(of_verdicts.map(|id| id.to_string()));
@@ -225,7 +248,14 @@ impl Cluster {
         let mut random = Rng::with_seed(seed);
         let (groups, late) = (Vec::new(), Vec::new());
         let first_end = GroupsEnd { entries, root };
-        let engine = FakeEngine { first: first_end, groups, late, random: random.fork(), lost_in: 6 };
+        let engine = FakeEngine {
+            first: first_end,
+            groups,
+            late,
+            random: random.fork(),
+            lost_in: 6,
+            loses_next: false,
+        };
         let mut cluster = Self {
             engine: Arc::new(Mutex::new(engine)),
             hosts: Vec::new(),
@@ -253,6 +283,9 @@ impl Cluster {
             record
         };
         let group: Vec<JournalRecord> = sessions.iter().map(record).collect();
+        if !self.hosts[at].recover() {
+            return;
+        }
         match self.hosts[at].journal().commit(&group) {
             Ok(outcomes) => {
                 for (session, outcome) in sessions.into_iter().zip(outcomes) {
@@ -276,7 +309,9 @@ impl Cluster {
             writes: vec![RowWrite::remove::<VerdictDelivery>(&id(session))],
             ..JournalRecord::from(AuditEvent::new(at_second(0), id(session), ServiceStopped {}))
         };
-        if let Err(error) = self.hosts[at].journal().commit(&[removal]) {
+        if self.hosts[at].recover()
+            && let Err(error) = self.hosts[at].journal().commit(&[removal])
+        {
             assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
         }
     }
@@ -357,6 +392,44 @@ proptest! {
 }
 
 #[test]
+fn group_is_committed_once_although_its_answer_is_lost() {
+    let mut cluster = with_one_group();
+    for attempts in [1, 2] {
+        cluster.hosts[1].open = None;
+        let engine = Arc::clone(&cluster.engine);
+        cluster.hosts[1].start(&engine);
+        let journal = cluster.hosts[1].journal();
+        journal.shared.as_mut().expect("it is shared").attempts = attempts;
+        journal.follow().expect("the shared log answers");
+        engine.lock().expect("no test panicked").loses_next = true;
+        let session = 100 + attempts as usize;
+        let record = JournalRecord { expect: Vec::new(), ..delivered(session, 40) };
+        let committed = journal.commit(&[record]);
+        if attempts == 1 {
+            assert!(matches!(committed, Err(StoreError::Unavailable { .. })), "{committed:?}");
+            assert!(journal.failure().is_some(), "what was appended is not applied yet");
+            journal.recover().expect("the shared log answers");
+        } else {
+            assert!(committed.expect("the second attempt finds the group")[0].is_ok());
+        }
+        let delivered = delivered_in(&whole_log(cluster.hosts[1].store()));
+        assert_eq!(delivered[&id(session).to_string()], 1);
+    }
+}
+
+#[test]
+fn host_with_other_groups_than_the_shared_log_stops() {
+    let mut cluster = with_one_group();
+    cluster.engine.lock().expect("no test panicked").groups[0].root[0] ^= 1;
+    cluster.hosts[0].open = None;
+    let engine = Arc::clone(&cluster.engine);
+    cluster.hosts[0].start(&engine);
+    let error = cluster.hosts[0].journal().commit(&[delivered(101, 40)]).expect_err("they have forked");
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert_eq!(engine.lock().expect("no test panicked").groups.len(), 1);
+}
+
+#[test]
 fn sessions_are_delivered_twice_without_expectations() {
     let mut cluster = Cluster::new(19);
     cluster.run(false);
@@ -377,11 +450,17 @@ fn changed_group_of_the_shared_log_is_refused() {
     for change in [
         |group: &mut SharedGroup| group.root[0] ^= 1,
         |group: &mut SharedGroup| group.after += 1,
+        |group: &mut SharedGroup| group.after = group.before,
         |group: &mut SharedGroup| group.rows.truncate(group.rows.len() - 1),
     ] {
         let mut cluster = with_one_group();
         change(&mut cluster.engine.lock().expect("no test panicked").groups[0]);
-        let error = cluster.hosts[1].follow().expect_err("the group is another one");
+        let journal = cluster.hosts[1].journal();
+        let error = journal.follow().expect_err("the group is another one");
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        // it stops for good
+        assert!(journal.commit(&[delivered(101, 40)]).is_err());
+        let error = journal.recover().expect_err("the group is still another one");
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
         assert_eq!(cluster.hosts[1].store().get::<SessionRecord>(&id(100)).expect("readable"), None);
     }
