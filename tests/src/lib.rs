@@ -10,6 +10,7 @@ pub mod live;
 pub mod load;
 pub mod model;
 pub mod old_state;
+pub mod postgres;
 pub mod reference;
 pub mod signing;
 pub mod strategies;
@@ -528,6 +529,23 @@ pub async fn read_whole_log(control: &mut DaemonClient) -> Vec<Value> {
             let seq = entry.get("seq").and_then(Value::as_u64);
             assert_eq!(seq, Some(entries.len() as u64 + 1), "a gap before {entry}");
             entries.push(entry);
+        }
+    }
+}
+
+/// Copies a directory with all its files.
+///
+/// # Panics
+/// Panics if a file cannot be read or written.
+pub fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the directory is created");
+    for entry in fs::read_dir(from).expect("the directory is readable") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("the copy succeeds");
         }
     }
 }

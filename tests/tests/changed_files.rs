@@ -3,7 +3,7 @@
 
 use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
 use oracled_tests::old_state::register_days_ago;
-use oracled_tests::{DaemonWorld, GOOD, eventually, post, submission};
+use oracled_tests::{DaemonWorld, GOOD, copy_dir, eventually, post, submission};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -263,14 +263,6 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
         }
     }
     found
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    for (name, content) in files(from) {
-        let path = to.join(name);
-        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder is created");
-        fs::write(path, content).expect("the write succeeds");
-    }
 }
 
 /// Runs `oraclectl` while the daemon serves, and returns its output.

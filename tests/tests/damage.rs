@@ -2,7 +2,7 @@
 
 use oracled_api::client::DaemonClient;
 use oracled_tests::load::{AnswerLedger, KnownSessionState, LoadConfig, check_served};
-use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, post, submission};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, PATIENCE, copy_dir, document, get, post, submission};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -87,19 +87,6 @@ impl UndamagedState {
             }
         }
         Ok(())
-    }
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("the directory is created");
-    for entry in fs::read_dir(from).expect("the read succeeds") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_dir(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("the copy succeeds");
-        }
     }
 }
 

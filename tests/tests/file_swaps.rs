@@ -4,7 +4,7 @@
 
 use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{approve, example_documents, ingest, register_all, started_run, wait_for_run};
-use oracled_tests::{DaemonWorld, GOOD, PATIENCE, document, get, lines, post, submission};
+use oracled_tests::{DaemonWorld, GOOD, PATIENCE, copy_dir, document, get, lines, post, submission};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -63,18 +63,6 @@ async fn state(seed: usize) -> (DaemonWorld, DaemonWorld) {
     }
     assert!(daemon.stop().success());
     (world, older)
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("the directory is created");
-    for entry in fs::read_dir(from).expect("the read succeeds").map(|entry| entry.expect("an entry")) {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_dir(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("the copy succeeds");
-        }
-    }
 }
 
 /// Paths of the files below `dir`, relative to `dir`.

@@ -7,7 +7,7 @@ use domain_audit::checkpoint::{Checkpoint as LogCheckpoint, LogKey, LogSigner};
 use domain_audit::leaf::leaf_of;
 use hyper::Method;
 use oracled_tests::generation::register_session;
-use oracled_tests::{DaemonWorld, GOOD, call, document, error_line, eventually, get, log, problem};
+use oracled_tests::{DaemonWorld, GOOD, call, copy_dir, document, error_line, eventually, get, log, problem};
 use serde_json::{Value, json};
 use signed_note::{Note, StandardVerifier, VerifierList};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -178,10 +178,10 @@ async fn log_of_a_state_directory_is_verified_offline_and_each_change_is_found()
     assert_eq!(shown["checkpoints"], json!([]), "nothing was compared");
 
     let whole = world.path("whole");
-    copy_state(&world.state(), &whole);
+    copy_dir(&world.state(), &whole);
     let restore = || {
         fs::remove_dir_all(world.state()).expect("the directory is removed");
-        copy_state(&whole, &world.state());
+        copy_dir(&whole, &world.state());
     };
     let refuse = |place: &str| {
         let output = world.ctl(&verify);
@@ -302,19 +302,6 @@ fn handed_out(world: &DaemonWorld, key: &str) -> (LogCheckpoint, PathBuf) {
 }
 
 /// The parts of a state directory that decide its log.
-fn copy_state(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("the directory is created");
-    for entry in fs::read_dir(from).expect("the directory is readable") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_state(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("the copy succeeds");
-        }
-    }
-}
-
 #[tokio::test]
 async fn older_or_different_log_than_that_of_the_last_checkpoint_is_refused() {
     let mut world = DaemonWorld::default();
@@ -329,7 +316,7 @@ async fn older_or_different_log_than_that_of_the_last_checkpoint_is_refused() {
     assert!(daemon.stop().success());
     let (first, file) = handed_out(&world, &key);
     let older = world.path("older");
-    copy_state(&world.state(), &older);
+    copy_dir(&world.state(), &older);
 
     let daemon = world.serve().await;
     deliver(&world, "cs_1").await;
@@ -341,7 +328,7 @@ async fn older_or_different_log_than_that_of_the_last_checkpoint_is_refused() {
 
     let newer = world.path("newer");
     fs::rename(world.state(), &newer).expect("the rename succeeds");
-    copy_state(&older, &world.state());
+    copy_dir(&older, &world.state());
     let older_copy = error_line(world.command());
 
     // the older copy gets other entries

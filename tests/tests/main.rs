@@ -88,6 +88,7 @@ mod rules_batch;
 mod rules_cases;
 mod rules_gate;
 mod sessions;
+mod shared_log;
 mod sockets;
 mod stored_state;
 mod traces;

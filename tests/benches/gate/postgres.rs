@@ -1,19 +1,11 @@
 //! A peer of a durable submission: PostgreSQL with synchronous commits, if it is installed.
 
 use crate::load::{LoadConnections, LoadRound, RoundEnd};
-use crate::peer::PeerProcess;
 use crate::records::session_id;
-use nix::unistd::{User, geteuid};
-use std::fs;
+use oracled_tests::postgres::{PostgresServer, USER};
 use std::io;
-use std::os::unix::fs::chown;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-/// The name of the database's user.
-const USER: &str = "bench";
-const PORT: &str = "5432";
 /// The end of an answer: the server is ready for the next query, outside of a transaction.
 const READY: &[u8] = b"Z\0\0\0\x05I";
 /// The beginning of the answer to an insertion: its parameters are bound.
@@ -21,58 +13,20 @@ const BOUND: &str = "2";
 /// A list of no formats: all arguments, or all results, are text.
 const ALL_TEXT: [u8; 2] = [0, 0];
 
-/// A running server.
+/// The server with a table of its own.
 #[derive(Debug)]
-pub(crate) struct PostgresServer {
-    _process: PeerProcess,
-    socket: PathBuf,
-}
+pub(crate) struct PostgresPeer(PostgresServer);
 
-impl PostgresServer {
+impl PostgresPeer {
     /// Starts a server in the empty folder `dir`; `None` if it is not installed.
     pub(crate) fn start(dir: &Path) -> io::Result<Option<Self>> {
-        let Ok(found) = Command::new("pg_config").arg("--bindir").output() else { return Ok(None) };
-        let programs = PathBuf::from(String::from_utf8_lossy(&found.stdout).trim());
-        if !programs.join("initdb").exists() {
-            return Ok(None);
-        }
-        // the server refuses to run as root
-        let other = User::from_name("postgres").ok().flatten().filter(|_| geteuid().is_root());
-        let command = |program: &str| {
-            let mut command = Command::new(programs.join(program));
-            if let Some(user) = &other {
-                command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-            }
-            command.stderr(Stdio::null()).current_dir("/");
-            command
-        };
-        let (data, socket) = (dir.join("data"), dir.join(format!(".s.PGSQL.{PORT}")));
-        if let Some(user) = &other {
-            chown(dir, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
-        }
-        let mut prepare = command("initdb");
-        prepare.args(["--auth", "trust", "--username", USER, "--pgdata"]).arg(&data).stdout(Stdio::null());
-        if !prepare.status()?.success() {
-            return Err(io::Error::other("initdb failed"));
-        }
-        let mut serve = command("postgres");
-        serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-p", PORT]);
-        for setting in ["listen_addresses=", "fsync=on", "synchronous_commit=on", "full_page_writes=on"] {
-            serve.args(["-c", setting]);
-        }
-        let server = Self { _process: PeerProcess::spawn(&mut serve, &socket)?, socket };
-        // its socket exists before it accepts sessions
-        while !data.join("postmaster.pid").exists()
-            || !fs::read_to_string(data.join("postmaster.pid"))?.contains("ready")
-        {
-            std::thread::yield_now();
-        }
-        let mut table = LoadConnections::connect_greeted(&server.socket, 1, &greeting(), |answer| {
+        let Some(server) = PostgresServer::start(dir)? else { return Ok(None) };
+        let mut table = LoadConnections::connect_greeted(&server.socket(), 1, &greeting(), |answer| {
             answer.ends_with(READY)
         })?;
         let create = message(b'Q', b"CREATE TABLE records (id text PRIMARY KEY, value text)\0");
         table.round_of(RoundEnd::Sent(1), "C", whole_answer, |request| request.extend_from_slice(&create))?;
-        Ok(Some(server))
+        Ok(Some(Self(server)))
     }
 
     /// Inserts values of `bytes` bytes under the ids of `requests` sessions, beginning with number `from`: one transaction each,
@@ -90,7 +44,7 @@ impl PostgresServer {
         let is_ready =
             |answer: &[u8]| answer.windows(READY.len()).filter(|found| *found == READY).count() == 2;
         let (mut numbers, value) = (from.., vec![b'x'; bytes]);
-        LoadConnections::connect_greeted(&self.socket, connections, &greeting, is_ready)?.round_of(
+        LoadConnections::connect_greeted(&self.0.socket(), connections, &greeting, is_ready)?.round_of(
             RoundEnd::Sent(requests),
             BOUND,
             whole_answer,

@@ -5,7 +5,7 @@
 use crate::load::{LoadConnections, LoadRound, RoundEnd, body_of, post};
 use crate::machine::{spent_since, thread_times};
 use crate::peer::PeerProcess;
-use crate::postgres::PostgresServer;
+use crate::postgres::PostgresPeer;
 use crate::read::{all_latencies, busiest_row};
 use crate::records::{QUERY, record, session_id, text};
 use crate::redis::RedisServer;
@@ -58,7 +58,7 @@ struct SubmitSides<'w> {
     alone: StandaloneJournal,
     floor: PeerProcess,
     redis: Option<RedisServer>,
-    postgres: Option<PostgresServer>,
+    postgres: Option<PostgresPeer>,
     /// The next session of the daemon and its peers.
     next: usize,
     record_bytes: usize,
@@ -112,7 +112,7 @@ fn measure_with(
         alone: StandaloneJournal::open(&world.path("alone"))?,
         floor: PeerProcess::start(SERVE_FLOOR, &world.path("floor.sock"), &world.path("floor"))?,
         redis: if stored > 0 { None } else { RedisServer::start(&redis_dir)? },
-        postgres: if stored > 0 { None } else { PostgresServer::start(&postgres_dir)? },
+        postgres: if stored > 0 { None } else { PostgresPeer::start(&postgres_dir)? },
         next: stored,
         record_bytes: bytes_of(&record(0)),
     };

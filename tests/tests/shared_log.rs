@@ -1,0 +1,248 @@
+//! Hosts with one log in PostgreSQL. Without PostgreSQL, these tests do nothing.
+
+use domain_audit::event::ServiceStopped;
+use domain_base::event::AuditEvent;
+use domain_base::session_id::SessionId;
+use domain_verdict::label::ProductTier;
+use domain_verdict::query::CustomerQuery;
+use domain_verdict::session::SessionRecord;
+use fastrand::Rng;
+use jiff::Timestamp;
+use oracled_store::{Journal, JournalRecord, LogQuery, RowExpectation, RowWrite, Store, StoreError};
+use oracled_tests::copy_dir;
+use oracled_tests::ground::open_store;
+use oracled_tests::postgres::PostgresServer;
+use postgres::{Client, NoTls};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedTail};
+use store_postgres::{ClusterKeys, PostgresLog, PostgresSettings, SharedLogDurability};
+use tempfile::TempDir;
+
+const HOSTS: usize = 3;
+const SESSIONS: usize = 300;
+/// For how long the hosts write.
+const SPAN: Duration = Duration::from_secs(3);
+const KEY: &str = "2026-11 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n";
+
+fn settings(server: &PostgresServer, host: usize) -> PostgresSettings {
+    PostgresSettings {
+        url: server.url(),
+        host: format!("host-{host}"),
+        store_id: 7,
+        keys: ClusterKeys::parse(KEY).expect("a key"),
+        durability: SharedLogDurability::Asynchronous,
+        answer_within: Duration::from_secs(5),
+    }
+}
+
+fn log_of(server: &PostgresServer, host: usize) -> PostgresLog {
+    PostgresLog::new(settings(server, host))
+}
+
+/// A server with a cluster that goes on after `own`; `None` without PostgreSQL.
+fn cluster(own: GroupsEnd) -> Option<(TempDir, PostgresServer)> {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = PostgresServer::start(dir.path()).expect("the server starts")?;
+    log_of(&server, 0).create(own).expect("the tables are created");
+    Some((dir, server))
+}
+
+fn head(store: &Store) -> GroupsEnd {
+    let (entries, root) = store.log_head();
+    GroupsEnd { entries, root }
+}
+
+fn registered(session: usize) -> JournalRecord {
+    let id: SessionId = format!("cs_{session}").parse().expect("a valid id");
+    let query = CustomerQuery::new(format!("Question {session}?"));
+    let row = SessionRecord::new(id.clone(), ProductTier::Quick, query);
+    JournalRecord {
+        expect: vec![RowExpectation::new::<SessionRecord>(&id, None)],
+        writes: vec![RowWrite::put::<SessionRecord>(&row)],
+        ..JournalRecord::from(AuditEvent::new(Timestamp::now(), id, ServiceStopped {}))
+    }
+}
+
+/// Registers random sessions until the end. Returns the last entry of each that was acknowledged, by its number.
+fn write(journal: &mut Journal, seed: u64, until: Instant) -> Vec<(u64, usize)> {
+    let (mut random, mut acknowledged) = (Rng::with_seed(seed), Vec::new());
+    while Instant::now() < until {
+        let session = random.usize(..SESSIONS);
+        if journal.recover().is_err() {
+            continue;
+        }
+        match journal.commit(&[registered(session)]) {
+            Ok(outcomes) => {
+                acknowledged.extend(outcomes[0].as_ref().ok().map(|receipt| (receipt.last_seq, session)));
+            }
+            Err(error) => assert!(matches!(error, StoreError::Unavailable { .. }), "{error}"),
+        }
+    }
+    acknowledged
+}
+
+/// Ends the sessions of all hosts again and again.
+fn end_sessions(server: &PostgresServer, is_over: &AtomicBool) -> usize {
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    let mut ended = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let others =
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'oracled'";
+        ended += client.query(others, &[]).expect("the server runs").len();
+        thread::sleep(Duration::from_millis(20));
+    }
+    ended
+}
+
+fn open_host(server: &PostgresServer, state: &Path, host: usize) -> (Journal, Store) {
+    let (mut journal, store) = open_store(state);
+    journal.share(Box::new(log_of(server, host)), 100);
+    (journal, store)
+}
+
+#[test]
+fn hosts_have_one_log_although_their_connections_end() {
+    let dirs: Vec<_> = (0..HOSTS).map(|_| tempfile::tempdir().expect("a folder")).collect();
+    let (journal, store) = open_store(dirs[0].path());
+    let own = head(&store);
+    drop((journal, store));
+    let Some((_dir, server)) = cluster(own) else { return };
+    for dir in &dirs[1..] {
+        copy_dir(dirs[0].path(), dir.path());
+    }
+    let mut hosts: Vec<_> =
+        dirs.iter().enumerate().map(|(host, dir)| open_host(&server, dir.path(), host)).collect();
+    let (is_over, until) = (AtomicBool::new(false), Instant::now() + SPAN);
+    let (acknowledged, ended) = thread::scope(|scope| {
+        let ender = scope.spawn(|| end_sessions(&server, &is_over));
+        let writers: Vec<_> = (0..)
+            .zip(&mut hosts)
+            .map(|(seed, (journal, _))| scope.spawn(move || write(journal, seed, until)))
+            .collect();
+        let acknowledged: Vec<_> =
+            writers.into_iter().flat_map(|writer| writer.join().expect("it does not panic")).collect();
+        is_over.store(true, Ordering::Relaxed);
+        (acknowledged, ender.join().expect("it does not panic"))
+    });
+    assert!(ended > 0 && acknowledged.len() > HOSTS, "{ended} ended, {} acknowledged", acknowledged.len());
+    for (journal, _) in &mut hosts {
+        // the first call can use a connection that has ended
+        journal
+            .recover()
+            .and_then(|()| journal.follow())
+            .or_else(|_| journal.follow())
+            .expect("the server runs");
+    }
+    let heads: Vec<_> = hosts.iter().map(|(_, store)| head(store)).collect();
+    assert!(heads.iter().all(|other| *other == heads[0]), "{heads:?}");
+    let log = hosts[0].1.log(&LogQuery { limit: usize::MAX, ..LogQuery::default() }).expect("it is readable");
+    let mut registrations = BTreeMap::<String, Vec<u64>>::new();
+    for line in &log {
+        let entry: serde_json::Value = serde_json::from_str(&line.json).expect("JSON");
+        registrations
+            .entry(entry["session_id"].as_str().expect("an id").to_owned())
+            .or_default()
+            .push(line.seq);
+    }
+    assert!(registrations.values().all(|entries| entries.len() == 1), "{registrations:?}");
+    for (seq, session) in acknowledged {
+        assert_eq!(registrations[&format!("cs_{session}")], [seq]);
+    }
+    assert_no_text_is_in(&server, "Question ");
+}
+
+/// No group has this text.
+fn assert_no_text_is_in(server: &PostgresServer, text: &str) {
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    let found = "SELECT count(*) FROM oracled_group WHERE position($1::bytea in bytes) > 0";
+    let found: i64 = client.query_one(found, &[&text.as_bytes()]).expect("the table exists").get(0);
+    assert_eq!(found, 0);
+}
+
+const OWN: GroupsEnd = GroupsEnd { entries: 5, root: [5; 32] };
+
+/// The end of [`group`], or of the host at the start.
+fn end(entries: u64) -> GroupsEnd {
+    GroupsEnd { entries, root: [u8::try_from(entries).expect("a small number"); 32] }
+}
+
+fn group(before: u64, after: u64) -> SharedGroup {
+    let root = [u8::try_from(after).expect("a small number"); 32];
+    SharedGroup { before, after, root, rows: vec![b'r'; 1000] }
+}
+
+#[test]
+fn group_is_appended_only_to_the_end() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let (mut one, mut other) = (log_of(&server, 1), log_of(&server, 2));
+    assert!(one.append(end(5), &group(5, 7)).is_err(), "it is not connected");
+    for log in [&mut one, &mut other] {
+        assert_eq!(log.connect(OWN), Ok(SharedTail::Follows(5)));
+    }
+    assert_eq!(one.append(end(4), &group(4, 7)), Ok(SharedAppend::Behind));
+    let other_root = GroupsEnd { root: [6; 32], ..OWN };
+    assert_eq!(one.append(other_root, &group(5, 7)), Ok(SharedAppend::Behind), "it follows another group");
+    assert_eq!(one.append(end(5), &group(5, 7)), Ok(SharedAppend::Appended));
+    assert_eq!(other.append(end(5), &group(5, 8)), Ok(SharedAppend::Behind));
+    assert_eq!(other.append(end(7), &group(7, 9)), Ok(SharedAppend::Appended));
+    assert_eq!((one.tail(), other.tail()), (Ok(9), Ok(9)));
+    let groups = [group(5, 7), group(7, 9)];
+    assert_eq!(one.read(5, usize::MAX), Ok(groups.to_vec()));
+    assert_eq!(one.read(5, 0), Ok(groups[..1].to_vec()));
+    assert_eq!(one.read(7, usize::MAX), Ok(groups[1..].to_vec()));
+    assert_eq!(one.read(9, usize::MAX), Ok(Vec::new()));
+}
+
+#[test]
+fn ends_are_compared_with_each_connection() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let mut log = log_of(&server, 1);
+    log.connect(OWN).expect("it answers");
+    log.append(end(5), &group(5, 7)).expect("it answers");
+    let other = |entries, root: u8| GroupsEnd { entries, root: [root; 32] };
+    for (own, expected) in [
+        (OWN, SharedTail::Follows(7)),
+        (end(7), SharedTail::Follows(7)),
+        (other(7, 6), SharedTail::Forked),
+        (other(5, 6), SharedTail::Forked),
+        (end(6), SharedTail::Forked),
+        (end(8), SharedTail::Lacks(7)),
+    ] {
+        assert_eq!(log.connect(own), Ok(expected), "{own:?}");
+    }
+    assert!(log.connect(end(4)).is_err(), "the log begins later");
+    assert!(log.append(end(7), &group(7, 9)).is_err(), "it is not connected any longer");
+}
+
+#[test]
+fn log_of_another_cluster_or_without_its_key_is_refused() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let mut log = log_of(&server, 1);
+    log.connect(OWN).expect("it answers");
+    log.append(end(5), &group(5, 7)).expect("it answers");
+    let mut other = PostgresLog::new(PostgresSettings { store_id: 8, ..settings(&server, 2) });
+    assert!(other.connect(OWN).is_err());
+    let keys = ClusterKeys::parse(&KEY.replace("2026-11", "2026-12")).expect("a key");
+    let mut other = PostgresLog::new(PostgresSettings { keys, ..settings(&server, 2) });
+    assert_eq!(other.connect(OWN), Ok(SharedTail::Follows(7)));
+    assert!(other.read(5, usize::MAX).is_err());
+    let standby = SharedLogDurability::SynchronousStandby;
+    let mut other = PostgresLog::new(PostgresSettings { durability: standby, ..settings(&server, 2) });
+    assert!(other.connect(OWN).is_err(), "the server has no standby");
+    assert!(log_of(&server, 2).create(OWN).is_err(), "there is a cluster");
+}
+
+#[test]
+fn server_that_is_gone_is_an_error_at_once() {
+    let Some((dir, server)) = cluster(OWN) else { return };
+    let mut log = log_of(&server, 1);
+    log.connect(OWN).expect("it answers");
+    drop(server);
+    assert!(log.append(end(5), &group(5, 7)).is_err());
+    assert!(log.connect(OWN).is_err());
+    drop(dir);
+}
