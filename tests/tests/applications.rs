@@ -160,7 +160,12 @@ async fn flood_of_one_application_delays_another_by_one_order() {
     .await;
     let order: Vec<_> = log(control, "event=order_attempted&limit=100").await;
     let names: Vec<_> = order.iter().filter_map(|entry| entry["session_id"].as_str()).collect();
-    let helped: Vec<_> = (0..names.len()).filter(|index| names[*index].starts_with("help/")).collect();
+    // on a busy machine, attempts can begin before all orders are placed
+    let last = log(control, "session=help/cs_2&event=order_placed").await.remove(0)["seq"].as_u64();
+    let waited = names.iter().zip(&order).filter(|(_, attempt)| attempt["seq"].as_u64() > last);
+    let waited: Vec<_> = waited.map(|(name, _)| name.starts_with("help/")).collect();
+    let helped: Vec<_> = (0..waited.len()).filter(|index| waited[*index]).collect();
+    assert!(helped.first().is_none_or(|first| *first <= 1), "{names:?}");
     assert!(helped.windows(2).all(|pair| pair[1] - pair[0] <= 2), "{names:?}");
     let placed = log(control, "session=help/cs_0&event=order_placed").await.remove(0)["seq"].as_u64();
     let attempted = order.iter().find(|entry| entry["session_id"] == "help/cs_0").expect("an attempt");

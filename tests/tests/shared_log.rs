@@ -43,7 +43,7 @@ fn log_of(server: &PostgresServer, host: usize) -> PostgresLog {
     PostgresLog::new(settings(server, host))
 }
 
-/// A server with a cluster that goes on after `own`; `None` without PostgreSQL.
+/// A server with a cluster that continues after `own`; `None` without PostgreSQL.
 fn cluster(own: GroupsEnd) -> Option<(TempDir, PostgresServer)> {
     let dir = tempfile::tempdir().expect("a folder");
     let server = PostgresServer::start(dir.path()).expect("the server starts")?;

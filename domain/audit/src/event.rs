@@ -14,7 +14,7 @@ pub const LOST_ROWS: &str = "lost_rows";
 /// A row that every copy has lost: its segment and the database were damaged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LostRow {
-    /// The table and the name of the row, as in `rows_sha256`: `verdicts/cs_1`. `log/7` stands for the inputs of the verification that
+    /// The table and the name of the row, as in `rows_sha256`: `verdicts/cs_1`. `log/7` means the inputs of the verification that
     /// entry 7 logs.
     pub row: String,
     /// The number of the entry that set it.

@@ -64,7 +64,7 @@ pub enum SharedLogDurability {
     Asynchronous,
 }
 
-/// What a host needs to use the shared log of its cluster.
+/// The server, the cluster and the host of a shared log.
 #[derive(Clone)]
 pub struct PostgresSettings {
     /// The server and the user, such as `postgres://…`.
@@ -108,7 +108,7 @@ impl PostgresLog {
         Self { settings, connection: None }
     }
 
-    /// Creates the tables of a cluster, whose log goes on after the groups of this host.
+    /// Creates the tables of a cluster, whose log continues after the groups of this host.
     ///
     /// # Errors
     /// The server does not answer, or has another cluster.

@@ -416,8 +416,8 @@ fn has_lost_values(line: &str) -> bool {
 }
 
 impl TableReader {
-    /// The rows that every copy has lost, and that were not set again. `log/7` stands for the values of entry 7 that only the log had; it
-    /// is there until the entry is dropped.
+    /// The rows that every copy has lost, and that were not set again. `log/7` means the values of entry 7 that only the log had; it
+    /// is lost until the entry is dropped.
     ///
     /// # Errors
     /// The rows cannot be read.
