@@ -600,7 +600,12 @@ impl Journal {
         // the failure of a group that is read from the shared log replaces that of before
         self.failure = None;
         if let Err(error) = mended.and_then(|()| self.follow()) {
-            self.failure.get_or_insert(JournalFailure { cause: error.to_cause(), condition: mend });
+            let condition = match self.shared {
+                // it is unknown which groups this host lacks
+                Some(_) => mend.max(RecoveryCondition::Following),
+                None => mend,
+            };
+            self.failure.get_or_insert(JournalFailure { cause: error.to_cause(), condition });
             return Err(error);
         }
         self.sync_pending_work();
