@@ -113,8 +113,7 @@ impl PostgresLog {
     /// # Errors
     /// The server does not answer, or has another cluster.
     pub fn create(&mut self, own: GroupsEnd) -> Result<(), SharedLogError> {
-        let connection = self.open()?;
-        self.connection = Some(connection);
+        self.connection = Some(self.open()?);
         let (store_id, host) = (id_of(self.settings.store_id), self.settings.host.clone());
         let after = number(own.entries)?;
         self.call(move |client| {

@@ -302,8 +302,9 @@ impl LogMirror {
             let Some(last) = entries.last() else {
                 return Err(io::Error::other(format!("the log ends before entry {last_seq}")));
             };
-            let lines: String = entries.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect();
-            self.write(&mirrored(lines.as_bytes()), last.seq)?;
+            let lines: String =
+                entries.iter().flat_map(|line| [mirrored_line(&line.json), Cow::Borrowed("\n")]).collect();
+            self.write(lines.as_bytes(), last.seq)?;
         }
         Ok(self.last_seq >= last_seq)
     }

@@ -85,7 +85,7 @@ impl RowWrite {
         Self::remove_row(RowName::of::<R>(key))
     }
 
-    /// The change of a row that is applied already, with its new value.
+    /// A change that names no index: a removal, or one of a group that has the rows of its indexes.
     pub(crate) const fn of(row: RowName, value: Option<Vec<u8>>) -> Self {
         Self { row, value, index: Vec::new() }
     }
@@ -93,7 +93,7 @@ impl RowWrite {
     /// Removes this row.
     #[must_use]
     pub const fn remove_row(row: RowName) -> Self {
-        Self { row, value: None, index: Vec::new() }
+        Self::of(row, None)
     }
 
     /// The row that it stores, if it is one of type `R`.
