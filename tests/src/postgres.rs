@@ -1,9 +1,9 @@
 //! A server of PostgreSQL of its own, if it is installed.
 
 use nix::unistd::{User, geteuid};
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// The name of the user and of the superuser.
 pub const USER: &str = "oracled";
-/// The port in the name of the socket. The server does not listen on it.
+/// The port in the name of the socket of a server that listens on none.
 pub const PORT: &str = "5432";
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -40,6 +40,28 @@ impl PostgresServer {
     /// # Errors
     /// The server does not start.
     pub fn start(dir: &Path) -> io::Result<Option<Self>> {
+        Self::start_with(dir, PORT, &["listen_addresses="])
+    }
+
+    /// Starts a server that also listens on this port of the loopback address, with a certificate and its key (PEM).
+    ///
+    /// # Errors
+    /// The server does not start.
+    pub fn start_with_tls(dir: &Path, port: u16, certificate: &str, key: &str) -> io::Result<Option<Self>> {
+        let files = [("server.pem", certificate), ("server.key", key)].map(|(name, text)| {
+            let file = dir.join(name);
+            fs::write(&file, text)?;
+            fs::set_permissions(&file, Permissions::from_mode(0o600))?;
+            Ok::<_, io::Error>(file)
+        });
+        let [certificate, key] = files;
+        let certificate = format!("ssl_cert_file={}", certificate?.display());
+        let key = format!("ssl_key_file={}", key?.display());
+        let settings = ["listen_addresses=127.0.0.1", "ssl=on", &certificate, &key];
+        Self::start_with(dir, &port.to_string(), &settings)
+    }
+
+    fn start_with(dir: &Path, port: &str, settings: &[&str]) -> io::Result<Option<Self>> {
         let Some(programs) = find_programs() else { return Ok(None) };
         // the server refuses to run as root
         let other = User::from_name("postgres").ok().flatten().filter(|_| geteuid().is_root());
@@ -53,7 +75,9 @@ impl PostgresServer {
         };
         let data = dir.join("data");
         if let Some(user) = &other {
-            chown(dir, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
+            let own = |path: &Path| chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()));
+            own(dir)?;
+            fs::read_dir(dir)?.try_for_each(|file| own(&file?.path()))?;
         }
         let mut prepare = command("initdb");
         prepare.args(["--auth", "trust", "--username", USER, "--pgdata"]).arg(&data);
@@ -61,8 +85,8 @@ impl PostgresServer {
             return Err(io::Error::other("initdb failed"));
         }
         let mut serve = command("postgres");
-        serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-p", PORT]);
-        for setting in ["listen_addresses=", "fsync=on", "synchronous_commit=on", "full_page_writes=on"] {
+        serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-p", port]);
+        for setting in ["fsync=on", "synchronous_commit=on", "full_page_writes=on"].iter().chain(settings) {
             serve.args(["-c", setting]);
         }
         let server = Self { process: serve.spawn()?, dir: dir.to_owned() };

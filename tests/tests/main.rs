@@ -89,6 +89,7 @@ mod rules_cases;
 mod rules_gate;
 mod sessions;
 mod shared_log;
+mod shared_log_tls;
 mod sockets;
 mod stored_state;
 mod traces;

@@ -14,11 +14,12 @@ use oracled_tests::ground::open_store;
 use oracled_tests::postgres::PostgresServer;
 use postgres::{Client, NoTls};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedTail};
+use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
 use store_postgres::{ClusterKeys, PostgresLog, PostgresSettings, SharedLogDurability};
 use tempfile::TempDir;
 
@@ -28,7 +29,7 @@ const SESSIONS: usize = 300;
 const SPAN: Duration = Duration::from_secs(3);
 const KEY: &str = "2026-11 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n";
 
-fn settings(server: &PostgresServer, host: usize) -> PostgresSettings {
+pub(crate) fn settings(server: &PostgresServer, host: usize) -> PostgresSettings {
     PostgresSettings {
         url: server.url(),
         host: format!("host-{host}"),
@@ -155,6 +156,12 @@ fn hosts_have_one_log_although_their_connections_end() {
     assert_no_text_is_in(&server, "Question ");
 }
 
+/// It is an error whose text has these words.
+pub(crate) fn assert_refused<T: Debug>(outcome: Result<T, SharedLogError>, words: &str) {
+    let error = outcome.expect_err(words);
+    assert!(error.0.contains(words), "{error}");
+}
+
 /// No group has this text.
 fn assert_no_text_is_in(server: &PostgresServer, text: &str) {
     let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
@@ -163,7 +170,7 @@ fn assert_no_text_is_in(server: &PostgresServer, text: &str) {
     assert_eq!(found, 0);
 }
 
-const OWN: GroupsEnd = GroupsEnd { entries: 5, root: [5; 32] };
+pub(crate) const OWN: GroupsEnd = GroupsEnd { entries: 5, root: [5; 32] };
 
 /// The end of [`group`], or of the host at the start.
 fn end(entries: u64) -> GroupsEnd {

@@ -3,10 +3,11 @@
 //! The caller waits for a limited time. A statement is never cancelled: after that time its thread and its connection are left to
 //! themselves, and the next connection finds out what the statement did.
 
-use crate::SharedLogDurability;
-use crate::failed;
+use crate::address::ServerAddress;
+use crate::{PostgresSettings, SharedLogDurability, failed};
 use postgres::config::TargetSessionAttrs;
-use postgres::{Client, Config, Error, NoTls};
+use postgres::{Client, Error, NoTls};
+use std::error::Error as _;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -40,26 +41,29 @@ impl Connection {
     }
 }
 
-/// An error with its cause: that of the client alone is `db error`.
+/// An error with its causes: that of the client alone is `db error`.
 fn described(error: &Error) -> String {
     match error.as_db_error() {
         Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
-        None => error.to_string(),
+        None => error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")),
     }
 }
 
 /// Connects to a server that accepts writes, and checks its durability.
-pub(crate) fn connect(
-    mut config: Config,
-    durability: SharedLogDurability,
-    answer_within: Duration,
-) -> Result<Connection, SharedLogError> {
+pub(crate) fn connect(settings: &PostgresSettings) -> Result<Connection, SharedLogError> {
+    let PostgresSettings { url, durability, answer_within, .. } = settings;
+    let address = ServerAddress::parse(url).map_err(failed)?;
+    let (tls, mut config, answer_within) = (address.tls()?, address.config, *answer_within);
     config.target_session_attrs(TargetSessionAttrs::ReadWrite).connect_timeout(answer_within);
     config.tcp_user_timeout(answer_within).application_name("oracled");
     let (jobs, queue) = mpsc::channel::<Job>();
     let (opened, is_open) = mpsc::channel();
     let run = move || {
-        let mut client = match config.connect(NoTls) {
+        let connected = match tls {
+            Some(tls) => config.connect(tls),
+            None => config.connect(NoTls),
+        };
+        let mut client = match connected {
             Ok(client) => client,
             Err(error) => return drop(opened.send(Err(error))),
         };
@@ -78,7 +82,7 @@ pub(crate) fn connect(
         client.batch_execute("SET synchronous_commit = on")?;
         client.query_one("SHOW synchronous_standby_names", &[])?.try_get::<_, String>(0)
     })?;
-    if durability == SharedLogDurability::SynchronousStandby && standbys.is_empty() {
+    if *durability == SharedLogDurability::SynchronousStandby && standbys.is_empty() {
         return Err(failed(
             "the server has no synchronous standby; set synchronous_standby_names there, or another `durability` here",
         ));

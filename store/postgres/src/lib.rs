@@ -4,13 +4,15 @@
 //! encrypted: PostgreSQL keeps what was deleted in its write-ahead log, its replicas and its archives, and only a destroyed key erases
 //! it there.
 
+mod address;
 mod connection;
 mod keys;
 
+pub use address::crosses_network_in_cleartext;
 use connection::{Connection, connect};
 use keys::SealedRows;
 pub use keys::{ClusterKeys, ClusterKeysError};
-use postgres::{Client, Config, Error};
+use postgres::{Client, Error};
 use std::fmt::{self, Debug};
 use std::time::Duration;
 use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
@@ -113,7 +115,7 @@ impl PostgresLog {
     /// # Errors
     /// The server does not answer, or has another cluster.
     pub fn create(&mut self, own: GroupsEnd) -> Result<(), SharedLogError> {
-        self.connection = Some(self.open()?);
+        self.connection = Some(connect(&self.settings)?);
         let (store_id, host) = (id_of(self.settings.store_id), self.settings.host.clone());
         let after = number(own.entries)?;
         self.call(move |client| {
@@ -124,13 +126,6 @@ impl PostgresLog {
             transaction.execute(row, &[&START, &after, &own.root.as_slice(), &host])?;
             transaction.commit()
         })
-    }
-
-    fn open(&self) -> Result<Connection, SharedLogError> {
-        let PostgresSettings { url, durability, answer_within, .. } = &self.settings;
-        let config: Config =
-            url.parse().map_err(|error| failed(format_args!("its URL is invalid: {error}")))?;
-        connect(config, *durability, *answer_within)
     }
 
     /// Calls the server over the present connection, which an error ends.
@@ -147,7 +142,7 @@ impl PostgresLog {
 
 impl SharedLog for PostgresLog {
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError> {
-        self.connection = Some(self.open()?);
+        self.connection = Some(connect(&self.settings)?);
         let entries = number(own.entries)?;
         let row = self.call(move |client| client.query_one(COMPARE, &[&entries]))?;
         let compared = (|| {
