@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
-use store_postgres::{ClusterKeys, PostgresLog, PostgresSettings, SharedLogDurability};
+use store_postgres::{
+    ClusterIdentity, ClusterKeys, ClusterMembership, PostgresLog, PostgresSettings, SharedLogDurability,
+};
 use tempfile::TempDir;
 
 const HOSTS: usize = 3;
@@ -33,22 +35,26 @@ pub(crate) fn settings(server: &PostgresServer, host: usize) -> PostgresSettings
     PostgresSettings {
         url: server.url(),
         host: format!("host-{host}"),
+        instance: [u8::try_from(host).expect("a small number"); 16],
         store_id: 7,
+        identity: ClusterIdentity { log_key: "log".to_owned(), held_key: "held".to_owned() },
         keys: ClusterKeys::parse(KEY).expect("a key"),
         durability: SharedLogDurability::Asynchronous,
         answer_within: Duration::from_secs(5),
     }
 }
 
+/// The log of a host, which enters the cluster.
 fn log_of(server: &PostgresServer, host: usize) -> PostgresLog {
+    ClusterMembership::new(settings(server, host)).enter(false).expect("it enters");
     PostgresLog::new(settings(server, host))
 }
 
-/// A server with a cluster that continues after `own`; `None` without PostgreSQL.
-fn cluster(own: GroupsEnd) -> Option<(TempDir, PostgresServer)> {
+/// A server with a cluster of host 0 that continues after `own`; `None` without PostgreSQL.
+pub(crate) fn cluster(own: GroupsEnd) -> Option<(TempDir, PostgresServer)> {
     let dir = tempfile::tempdir().expect("a folder");
     let server = PostgresServer::start(dir.path()).expect("the server starts")?;
-    log_of(&server, 0).create(own).expect("the tables are created");
+    PostgresLog::new(settings(&server, 0)).create(own).expect("the tables are created");
     Some((dir, server))
 }
 
@@ -173,11 +179,11 @@ fn assert_no_text_is_in(server: &PostgresServer, text: &str) {
 pub(crate) const OWN: GroupsEnd = GroupsEnd { entries: 5, root: [5; 32] };
 
 /// The end of [`group`], or of the host at the start.
-fn end(entries: u64) -> GroupsEnd {
+pub(crate) fn end(entries: u64) -> GroupsEnd {
     GroupsEnd { entries, root: [u8::try_from(entries).expect("a small number"); 32] }
 }
 
-fn group(before: u64, after: u64) -> SharedGroup {
+pub(crate) fn group(before: u64, after: u64) -> SharedGroup {
     let root = [u8::try_from(after).expect("a small number"); 32];
     SharedGroup { before, after, root, rows: vec![b'r'; 1000] }
 }
@@ -231,16 +237,17 @@ fn log_of_another_cluster_or_without_its_key_is_refused() {
     let mut log = log_of(&server, 1);
     log.connect(OWN).expect("it answers");
     log.append(end(5), &group(5, 7)).expect("it answers");
+    drop(log_of(&server, 2));
     let mut other = PostgresLog::new(PostgresSettings { store_id: 8, ..settings(&server, 2) });
-    assert!(other.connect(OWN).is_err());
+    assert_refused(other.connect(OWN), "another cluster");
     let keys = ClusterKeys::parse(&KEY.replace("2026-11", "2026-12")).expect("a key");
     let mut other = PostgresLog::new(PostgresSettings { keys, ..settings(&server, 2) });
     assert_eq!(other.connect(OWN), Ok(SharedTail::Follows(7)));
     assert!(other.read(5, usize::MAX).is_err());
     let standby = SharedLogDurability::SynchronousStandby;
     let mut other = PostgresLog::new(PostgresSettings { durability: standby, ..settings(&server, 2) });
-    assert!(other.connect(OWN).is_err(), "the server has no standby");
-    assert!(log_of(&server, 2).create(OWN).is_err(), "there is a cluster");
+    assert_refused(other.connect(OWN), "no synchronous standby");
+    assert!(PostgresLog::new(settings(&server, 2)).create(OWN).is_err(), "there is a cluster");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use store_log::{SharedLog, SharedTail};
-use store_postgres::{PostgresLog, PostgresSettings};
+use store_postgres::{ClusterMembership, PostgresLog, PostgresSettings};
 
 /// The name in the certificate of the server.
 const NAME: &str = "db.example";
@@ -51,6 +51,12 @@ fn certificate_and_name_of_the_server_are_verified() {
         client.query_one(own, &[]).expect("the view exists").get::<_, Option<bool>>(0)
     };
     assert_eq!(uses_tls(), Some(true));
+    let mut membership = ClusterMembership::new(PostgresSettings {
+        url: format!("{keywords} host={NAME} sslmode=verify-full sslrootcert={}", roots.display()),
+        ..settings(&server, 0)
+    });
+    membership.enter(false).expect("it uses the same address");
+    assert_eq!(uses_tls(), Some(true));
     for mode in ["require", "verify-ca", "verify-full"] {
         assert_eq!(rooted(NAME, mode, &roots).connect(OWN), Ok(SharedTail::Follows(OWN.entries)), "{mode}");
         assert_refused(rooted(NAME, mode, &other_roots).connect(OWN), "invalid peer certificate");
@@ -58,7 +64,7 @@ fn certificate_and_name_of_the_server_are_verified() {
     }
     let system = log_at(format!("{keywords} host={NAME} sslmode=require")).connect(OWN);
     assert_refused(system, "invalid peer certificate");
-    drop(log);
+    drop((log, membership));
     // the address is local, so a mode is needed for TLS
     let mut log = log_at(format!("{keywords} host={NAME}"));
     assert_eq!(log.connect(OWN), Ok(SharedTail::Follows(OWN.entries)));

@@ -4,8 +4,10 @@
 //! themselves, and the next connection finds out what the statement did.
 
 use crate::address::ServerAddress;
+use crate::cluster::NO_CLUSTER;
 use crate::{PostgresSettings, SharedLogDurability, failed};
 use postgres::config::TargetSessionAttrs;
+use postgres::error::SqlState;
 use postgres::{Client, Error, NoTls};
 use std::error::Error as _;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -41,9 +43,21 @@ impl Connection {
     }
 }
 
+/// Calls the server over a connection, which an error ends.
+pub(crate) fn call<T: Send + 'static>(
+    connection: &mut Option<Connection>,
+    call: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
+) -> Result<T, SharedLogError> {
+    let present = connection.take().ok_or_else(|| failed("it is not connected"))?;
+    let answer = present.call(call)?;
+    *connection = Some(present);
+    Ok(answer)
+}
+
 /// An error with its causes: that of the client alone is `db error`.
 fn described(error: &Error) -> String {
     match error.as_db_error() {
+        Some(cause) if *cause.code() == SqlState::UNDEFINED_TABLE => NO_CLUSTER.to_owned(),
         Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
         None => error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")),
     }

@@ -1,18 +1,25 @@
-//! The shared log of a cluster, as a table of PostgreSQL.
+//! The shared log of a cluster, as a table of PostgreSQL, and the membership and the leases of its hosts.
 //!
 //! A group is appended if the log ends at the group's first entry, which one statement decides. The rows of a group are compressed and
 //! encrypted: PostgreSQL keeps what was deleted in its write-ahead log, its replicas and its archives, and only a destroyed key erases
 //! it there.
 
 mod address;
+mod cluster;
 mod connection;
 mod keys;
+mod membership;
 
 pub use address::crosses_network_in_cleartext;
-use connection::{Connection, connect};
+pub use cluster::ClusterIdentity;
+use cluster::{ClusterRow, Member, PROTOCOL, TABLES, id_of};
+use connection::{Connection, call, connect};
 use keys::SealedRows;
 pub use keys::{ClusterKeys, ClusterKeysError};
-use postgres::{Client, Error};
+use membership::insert_host;
+pub use membership::{ClusterHost, ClusterMembership, Heartbeat, HostState, Renewal};
+use postgres::types::Type;
+use postgres::{Client, Error, Row};
 use std::fmt::{self, Debug};
 use std::time::Duration;
 use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
@@ -20,40 +27,30 @@ use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError,
 /// The `before` of the row from which the log starts. It has no group.
 const START: i64 = -1;
 
-/// The tables of a cluster.
-const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS oracled_cluster (
-    store_id bigint PRIMARY KEY,
-    protocol integer NOT NULL,
-    one boolean NOT NULL DEFAULT true UNIQUE CHECK (one)
-);
-CREATE TABLE IF NOT EXISTS oracled_group (
-    before bigint PRIMARY KEY,
-    after bigint NOT NULL UNIQUE,
-    root bytea NOT NULL,
-    host text NOT NULL,
-    key_id text NOT NULL,
-    bytes bytea NOT NULL
-);
-";
-/// The version of the tables and of the form of a group.
-const PROTOCOL: i32 = 1;
-
+/// Appends a group, if the log ends before it and the host is live. Its row is locked, so an append is decided before or after a removal.
 const APPEND: &str = "
-INSERT INTO oracled_group (before, after, root, host, key_id, bytes)
-SELECT $1, $2, $3, $4, $5, $6 WHERE EXISTS (SELECT FROM oracled_group WHERE after = $1 AND root = $7)
-ON CONFLICT DO NOTHING RETURNING after";
+WITH added AS (
+    INSERT INTO oracled_group (before, after, root, host, key_id, bytes)
+    SELECT $1, $2, $3, $4, $5, $6 FROM oracled_host WHERE host = $4 AND instance = $8 AND state = 'live'
+        AND EXISTS (SELECT FROM oracled_group WHERE after = $1 AND root = $7)
+    FOR KEY SHARE
+    ON CONFLICT DO NOTHING RETURNING after
+)
+SELECT EXISTS (SELECT FROM added), state, instance = $8
+FROM (SELECT 1) AS one LEFT JOIN oracled_host ON host = $4";
 const READ: &str = "
 SELECT before, after, root, key_id, bytes FROM (
     SELECT *, sum(length(bytes)) OVER (ORDER BY before) - length(bytes) AS earlier_bytes
     FROM (SELECT * FROM oracled_group WHERE before >= $1 ORDER BY before LIMIT 1000) AS next
 ) AS sized WHERE earlier_bytes <= $2 ORDER BY before";
 const TAIL: &str = "SELECT max(after) FROM oracled_group";
-/// The root after an entry, the first and the last entry at which a group ends, and the cluster.
+/// The root after an entry, the first and the last entry at which a group ends, the cluster, and the host.
 const COMPARE: &str = "
-SELECT (SELECT root FROM oracled_group WHERE after = $1), min(after), max(after),
-    (SELECT store_id FROM oracled_cluster), (SELECT protocol FROM oracled_cluster)
-FROM oracled_group";
+SELECT own.root, first, last, store_id, protocol, log_key, held_key, state, instance = $3
+FROM (SELECT min(after) AS first, max(after) AS last FROM oracled_group) AS ends
+LEFT JOIN (SELECT root FROM oracled_group WHERE after = $1) AS own ON true
+LEFT JOIN oracled_cluster ON true
+LEFT JOIN oracled_host ON oracled_host.host = $2";
 
 /// How many servers have a group when its append is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +70,11 @@ pub struct PostgresSettings {
     pub url: String,
     /// The name of this host.
     pub host: String,
+    /// The process of this host: random bytes.
+    pub instance: [u8; 16],
     /// The id of the store that the hosts share.
     pub store_id: u64,
+    pub identity: ClusterIdentity,
     pub keys: ClusterKeys,
     pub durability: SharedLogDurability,
     /// The longest wait for an answer. The statement is not cancelled then: its connection is given up.
@@ -110,20 +110,25 @@ impl PostgresLog {
         Self { settings, connection: None }
     }
 
-    /// Creates the tables of a cluster, whose log continues after the groups of this host.
+    /// Creates the tables of a cluster, whose log continues after the groups of this host. The host is its first member.
     ///
     /// # Errors
     /// The server does not answer, or has another cluster.
     pub fn create(&mut self, own: GroupsEnd) -> Result<(), SharedLogError> {
         self.connection = Some(connect(&self.settings)?);
-        let (store_id, host) = (id_of(self.settings.store_id), self.settings.host.clone());
+        let settings = self.settings.clone();
         let after = number(own.entries)?;
         self.call(move |client| {
             let mut transaction = client.transaction()?;
             transaction.batch_execute(TABLES)?;
-            transaction.execute("INSERT INTO oracled_cluster VALUES ($1, $2)", &[&store_id, &PROTOCOL])?;
+            let PostgresSettings { store_id, identity, host, .. } = &settings;
+            transaction.execute(
+                "INSERT INTO oracled_cluster (store_id, protocol, log_key, held_key) VALUES ($1, $2, $3, $4)",
+                &[&id_of(*store_id), &PROTOCOL, &identity.log_key, &identity.held_key],
+            )?;
             let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '')";
-            transaction.execute(row, &[&START, &after, &own.root.as_slice(), &host])?;
+            transaction.execute(row, &[&START, &after, &own.root.as_slice(), host])?;
+            insert_host(&mut transaction, &settings)?;
             transaction.commit()
         })
     }
@@ -131,70 +136,83 @@ impl PostgresLog {
     /// Calls the server over the present connection, which an error ends.
     fn call<T: Send + 'static>(
         &mut self,
-        call: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
+        run: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, SharedLogError> {
-        let connection = self.connection.take().ok_or_else(|| failed("it is not connected"))?;
-        let answer = connection.call(call)?;
-        self.connection = Some(connection);
-        Ok(answer)
+        call(&mut self.connection, run)
+    }
+
+    /// How the groups of this host relate to the log that a row of [`COMPARE`] describes.
+    fn compared(&self, own: GroupsEnd, row: &Row) -> Result<SharedTail, SharedLogError> {
+        self.settings.check_cluster(ClusterRow::read(row, 3).map_err(failed)?.as_ref())?;
+        Member::check(Member::read(row, 7).map_err(failed)?.as_ref(), &self.settings.host)?;
+        let root: Option<Vec<u8>> = row.try_get(0).map_err(failed)?;
+        let ends: (Option<i64>, Option<i64>) =
+            (row.try_get(1).map_err(failed)?, row.try_get(2).map_err(failed)?);
+        let (Some(first), Some(last)) = ends else { return Err(failed("its log has no start")) };
+        let (first, last) = (entry(first)?, entry(last)?);
+        match root {
+            Some(root) if root == own.root => Ok(SharedTail::Follows(last)),
+            None if last < own.entries => Ok(SharedTail::Lacks(last)),
+            None if own.entries < first => Err(failed(format_args!(
+                "it begins at entry {first}, and this host ends at entry {}; join the cluster again from a backup",
+                own.entries
+            ))),
+            _ => Ok(SharedTail::Forked),
+        }
     }
 }
 
 impl SharedLog for PostgresLog {
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError> {
         self.connection = Some(connect(&self.settings)?);
-        let entries = number(own.entries)?;
-        let row = self.call(move |client| client.query_one(COMPARE, &[&entries]))?;
-        let compared = (|| {
-            let root: Option<Vec<u8>> = row.try_get(0)?;
-            let ends: (Option<i64>, Option<i64>) = (row.try_get(1)?, row.try_get(2)?);
-            let cluster: (Option<i64>, Option<i32>) = (row.try_get(3)?, row.try_get(4)?);
-            Ok::<_, Error>((root, ends, cluster))
-        })();
-        let (root, ends, cluster) = compared.map_err(failed)?;
-        let settled = match (cluster, ends) {
-            ((Some(store_id), Some(PROTOCOL)), (Some(first), Some(last)))
-                if store_id == id_of(self.settings.store_id) =>
-            {
-                match root {
-                    Some(root) if root == own.root => Ok(SharedTail::Follows(entry(last)?)),
-                    None if last < entries => Ok(SharedTail::Lacks(entry(last)?)),
-                    None if entries < first => Err(failed(format_args!(
-                        "it begins at entry {first}, and this host ends at entry {entries}; join the cluster again from a backup"
-                    ))),
-                    _ => Ok(SharedTail::Forked),
-                }
-            }
-            ((Some(_), Some(PROTOCOL)), _) => Err(failed("it is of another cluster")),
-            ((_, Some(protocol)), _) => {
-                Err(failed(format_args!("its protocol is {protocol}, and this host knows {PROTOCOL}")))
-            }
-            _ => Err(failed("it has no cluster; create it by `oraclectl cluster init`")),
-        };
-        if settled.is_err() {
-            self.connection = None;
-        }
-        settled
+        let (entries, PostgresSettings { host, instance, .. }) =
+            (number(own.entries)?, self.settings.clone());
+        let row = self.call(move |client| {
+            let instance = instance.as_slice();
+            client.query_typed_one(
+                COMPARE,
+                &[(&entries, Type::INT8), (&host, Type::TEXT), (&instance, Type::BYTEA)],
+            )
+        })?;
+        self.compared(own, &row).inspect_err(|_| self.connection = None)
     }
 
     fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
         let SealedRows { key_id, bytes } = self.settings.keys.seal(self.settings.store_id, group)?;
         let (before, after) = (number(group.before)?, number(group.after)?);
-        let (root, before_root, host) = (group.root, own.root, self.settings.host.clone());
-        let appended = self.call(move |client| {
-            client.query_opt(
+        let (root, before_root) = (group.root, own.root);
+        let PostgresSettings { host, instance, .. } = self.settings.clone();
+        let row = self.call(move |client| {
+            client.query_typed_one(
                 APPEND,
-                &[&before, &after, &root.as_slice(), &host, &key_id, &bytes, &before_root.as_slice()],
+                &[
+                    (&before, Type::INT8),
+                    (&after, Type::INT8),
+                    (&root.as_slice(), Type::BYTEA),
+                    (&host, Type::TEXT),
+                    (&key_id, Type::TEXT),
+                    (&bytes, Type::BYTEA),
+                    (&before_root.as_slice(), Type::BYTEA),
+                    (&instance.as_slice(), Type::BYTEA),
+                ],
             )
         })?;
-        Ok(if appended.is_some() { SharedAppend::Appended } else { SharedAppend::Behind })
+        if row.try_get(0).map_err(failed)? {
+            return Ok(SharedAppend::Appended);
+        }
+        let member = Member::read(&row, 1).map_err(failed)?;
+        let checked = Member::check(member.as_ref(), &self.settings.host);
+        checked.inspect_err(|_| self.connection = None)?;
+        Ok(SharedAppend::Behind)
     }
 
     fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError> {
         let (after, max_bytes) = (number(after)?, i64::try_from(max_bytes).unwrap_or(i64::MAX));
-        let rows = self.call(move |client| client.query(READ, &[&after, &max_bytes]))?;
+        let rows = self.call(move |client| {
+            client.query_typed(READ, &[(&after, Type::INT8), (&max_bytes, Type::INT8)])
+        })?;
         let PostgresSettings { keys, store_id, .. } = &self.settings;
-        let read = |row: &postgres::Row| {
+        let read = |row: &Row| {
             let numbers: (i64, i64) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
             let root: Vec<u8> = row.try_get(2).map_err(failed)?;
             let sealed = SealedRows {
@@ -210,7 +228,7 @@ impl SharedLog for PostgresLog {
     }
 
     fn tail(&mut self) -> Result<u64, SharedLogError> {
-        let row = self.call(|client| client.query_one(TAIL, &[]))?;
+        let row = self.call(|client| client.query_typed_one(TAIL, &[]))?;
         let last: Option<i64> = row.try_get(0).map_err(failed)?;
         entry(last.ok_or_else(|| failed("it has no cluster"))?)
     }
@@ -223,9 +241,4 @@ fn number(entry: u64) -> Result<i64, SharedLogError> {
 
 fn entry(number: i64) -> Result<u64, SharedLogError> {
     u64::try_from(number).map_err(failed)
-}
-
-/// The id of a store for PostgreSQL: the same bits.
-const fn id_of(store_id: u64) -> i64 {
-    store_id.cast_signed()
 }

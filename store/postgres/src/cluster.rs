@@ -1,0 +1,132 @@
+//! The tables of a cluster, and what each connection compares with them.
+
+use crate::{PostgresSettings, failed};
+use postgres::{Error, Row};
+use store_log::SharedLogError;
+
+pub(crate) const NO_CLUSTER: &str = "it has no cluster; create it by `oraclectl cluster init`";
+
+/// The tables of a cluster. All times are those of the server.
+pub(crate) const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS oracled_cluster (
+    store_id bigint PRIMARY KEY,
+    protocol integer NOT NULL,
+    log_key text NOT NULL,
+    held_key text NOT NULL,
+    one boolean NOT NULL DEFAULT true UNIQUE CHECK (one)
+);
+CREATE TABLE IF NOT EXISTS oracled_group (
+    before bigint PRIMARY KEY,
+    after bigint NOT NULL UNIQUE,
+    root bytea NOT NULL,
+    host text NOT NULL,
+    key_id text NOT NULL,
+    bytes bytea NOT NULL
+);
+CREATE TABLE IF NOT EXISTS oracled_host (
+    host text PRIMARY KEY,
+    instance bytea NOT NULL,
+    version text,
+    schema integer,
+    applied bigint,
+    root bytea,
+    clock_offset_ms bigint,
+    seen timestamptz NOT NULL,
+    state text NOT NULL CHECK (state IN ('live', 'removed', 'left'))
+);
+CREATE TABLE IF NOT EXISTS oracled_lease (
+    name text PRIMARY KEY,
+    instance bytea NOT NULL,
+    host text NOT NULL,
+    until timestamptz NOT NULL
+);
+";
+/// The version of the tables and of the form of a group.
+pub(crate) const PROTOCOL: i32 = 1;
+
+pub(crate) const CLUSTER: &str = "SELECT store_id, protocol, log_key, held_key FROM oracled_cluster";
+
+/// The keys that all hosts of a cluster have. Neither text is secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterIdentity {
+    /// The public key of the log.
+    pub log_key: String,
+    /// A digest of the key of held verdicts.
+    pub held_key: String,
+}
+
+/// The cluster of a server.
+#[derive(Debug)]
+pub(crate) struct ClusterRow {
+    store_id: i64,
+    protocol: i32,
+    identity: ClusterIdentity,
+}
+
+/// The state of a host, and whether its row is of this process.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) state: String,
+    pub(crate) is_own: bool,
+}
+
+impl ClusterRow {
+    /// The cluster in the four columns of a row from `first`.
+    pub(crate) fn read(row: &Row, first: usize) -> Result<Option<Self>, Error> {
+        let Some(store_id) = row.try_get(first)? else { return Ok(None) };
+        let (log_key, held_key) = (row.try_get(first + 2)?, row.try_get(first + 3)?);
+        let identity = ClusterIdentity { log_key, held_key };
+        Ok(Some(Self { store_id, protocol: row.try_get(first + 1)?, identity }))
+    }
+}
+
+impl Member {
+    /// The member in the two columns of a row from `first`.
+    pub(crate) fn read(row: &Row, first: usize) -> Result<Option<Self>, Error> {
+        let Some(state) = row.try_get(first)? else { return Ok(None) };
+        Ok(Some(Self { state, is_own: row.try_get(first + 1)? }))
+    }
+
+    /// Whether a host is a member of its cluster, by this process.
+    pub(crate) fn check(member: Option<&Self>, host: &str) -> Result<(), SharedLogError> {
+        let Some(Self { state, is_own }) = member else {
+            return Err(failed(format_args!("its cluster has no host {host}")));
+        };
+        match state.as_str() {
+            "live" if *is_own => Ok(()),
+            "live" => Err(failed(format_args!("another process has taken the name {host}"))),
+            "removed" => Err(failed(format_args!("the host {host} was removed from the cluster"))),
+            _ => Err(failed(format_args!("the host {host} has left the cluster"))),
+        }
+    }
+}
+
+impl PostgresSettings {
+    /// Whether the cluster is that of this host.
+    pub(crate) fn check_cluster(&self, cluster: Option<&ClusterRow>) -> Result<(), SharedLogError> {
+        let Some(ClusterRow { store_id, protocol, identity }) = cluster else {
+            return Err(failed(NO_CLUSTER));
+        };
+        let another_key = |key, file| {
+            Err(failed(format_args!(
+                "its key of {key} is another one; give this host the key `{file}` of the other hosts"
+            )))
+        };
+        if *protocol != PROTOCOL {
+            Err(failed(format_args!("its protocol is {protocol}, and this host knows {PROTOCOL}")))
+        } else if *store_id != id_of(self.store_id) {
+            Err(failed("it is of another cluster"))
+        } else if identity.log_key != self.identity.log_key {
+            another_key("the log", "log.key")
+        } else if identity.held_key != self.identity.held_key {
+            another_key("held verdicts", "held.key")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The id of a store for PostgreSQL: the same bits.
+pub(crate) const fn id_of(store_id: u64) -> i64 {
+    store_id.cast_signed()
+}

@@ -1,0 +1,309 @@
+//! The membership of a host in its cluster, and its leases.
+//!
+//! All times are those of the server's clock. An append locks the row of its host, so it is decided before or after a change of the
+//! membership.
+
+use crate::cluster::{CLUSTER, ClusterRow, Member};
+use crate::connection::{Connection, call, connect};
+use crate::{PostgresSettings, entry, failed, number};
+use jiff::Timestamp;
+use postgres::types::Type;
+use postgres::{Client, Error, Row, Transaction};
+use store_log::SharedLogError;
+
+/// A host by its name, and whether it was seen recently. The lock waits for the running append of that host.
+const LOCK: &str = "
+SELECT state, instance = $2, seen > clock_timestamp() - interval '10 s' FROM oracled_host WHERE host = $1 FOR UPDATE";
+const INSERT: &str = "
+INSERT INTO oracled_host (host, instance, seen, state) VALUES ($1, $2, clock_timestamp(), 'live') ON CONFLICT DO NOTHING";
+const TAKE_OVER: &str = "
+UPDATE oracled_host SET instance = $2, seen = clock_timestamp(), state = 'live' WHERE host = $1";
+const SET_STATE: &str = "UPDATE oracled_host SET state = $2 WHERE host = $1";
+const OTHERS: &str = "
+SELECT EXISTS (
+    SELECT FROM oracled_host WHERE host <> $1 AND state = 'live' AND seen > clock_timestamp() - interval '10 s'
+)";
+/// The order of the names is that of a renewal, so that neither waits for the other.
+const RELEASE: &str = "
+DELETE FROM oracled_lease WHERE instance = $1
+AND name IN (SELECT name FROM oracled_lease WHERE instance = $1 ORDER BY name FOR UPDATE)";
+/// The rows of a statement do not see its changes, so they are taken from what these return.
+const RENEW: &str = "
+WITH clock AS MATERIALIZED (
+    SELECT round($7 / 1000.0 - extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ahead_ms
+), beat AS (
+    UPDATE oracled_host SET version = $3, schema = $4, applied = $5, root = $6,
+        clock_offset_ms = (SELECT ahead_ms FROM clock), seen = clock_timestamp()
+    WHERE host = $1 AND instance = $2 AND state = 'live' RETURNING oracled_host.*
+), taken AS (
+    INSERT INTO oracled_lease (name, instance, host, until)
+    SELECT name, $2, $1, clock_timestamp() + interval '10 s'
+    FROM (SELECT DISTINCT unnest($8) AS name ORDER BY name) AS wanted WHERE EXISTS (SELECT FROM beat)
+    ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, host = excluded.host, until = excluded.until
+    WHERE oracled_lease.instance = excluded.instance OR oracled_lease.until <= clock_timestamp()
+    RETURNING name
+), held AS (
+    SELECT name, $1 AS host FROM taken UNION ALL
+    SELECT name, host FROM oracled_lease
+    WHERE until > clock_timestamp() AND name NOT IN (SELECT name FROM taken)
+)
+SELECT host, coalesce(version, ''), coalesce(schema, 0), coalesce(applied, 0), coalesce(clock_offset_ms, 0),
+    greatest(0, extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, state,
+    ARRAY(SELECT name FROM held WHERE held.host = known.host ORDER BY name),
+    ARRAY(SELECT name FROM taken ORDER BY name), (SELECT ahead_ms FROM clock), EXISTS (SELECT FROM beat)
+FROM (
+    SELECT * FROM beat UNION ALL SELECT * FROM oracled_host WHERE host NOT IN (SELECT host FROM beat)
+) AS known ORDER BY host";
+
+/// The membership of this host in its cluster, over a connection of its own. Its calls block.
+///
+/// After an error the connection is gone, and the next call makes a new one.
+#[derive(Debug)]
+pub struct ClusterMembership {
+    settings: PostgresSettings,
+    connection: Option<Connection>,
+}
+
+/// What a host tells the others about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// The version of the program.
+    pub version: String,
+    /// The version of its rows.
+    pub schema: u32,
+    /// The last entry of the log that it has.
+    pub applied: u64,
+    /// The root of the log's Merkle tree after that entry.
+    pub root: [u8; 32],
+    /// The time by its own clock.
+    pub clock: Timestamp,
+}
+
+/// The cluster after a heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renewal {
+    /// The wanted leases that this process holds. They end 10 s after the server's answer, so 10 s after the call is earlier.
+    pub leases: Vec<String>,
+    /// All hosts, by name.
+    pub hosts: Vec<ClusterHost>,
+    /// How far the own clock is ahead of the server's. The way to the server is in it.
+    pub clock_offset_ms: i64,
+    /// Whether the host is live and its name is of this process. Without this, it got no lease and the heartbeat was not stored.
+    pub is_live: bool,
+}
+
+/// A host of a cluster. Before its first heartbeat its numbers are 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterHost {
+    pub host: String,
+    pub version: String,
+    pub schema: u32,
+    /// The last entry of the log that it has.
+    pub applied: u64,
+    /// How far its clock is ahead of the server's.
+    pub clock_offset_ms: i64,
+    /// For how long the server has not seen it.
+    pub seen_ms_ago: u64,
+    pub state: HostState,
+    /// The leases that it holds.
+    pub leases: Vec<String>,
+}
+
+/// Whether a host takes part in its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostState {
+    Live,
+    /// Another host has removed it.
+    Removed,
+    /// It has ended its membership.
+    Left,
+}
+
+/// Adds the host of these settings, unless its name is in use.
+pub(crate) fn insert_host(
+    transaction: &mut Transaction<'_>,
+    settings: &PostgresSettings,
+) -> Result<bool, Error> {
+    let PostgresSettings { host, instance, .. } = settings;
+    Ok(transaction.execute(INSERT, &[host, &instance.as_slice()])? == 1)
+}
+
+impl ClusterMembership {
+    /// The membership with these settings. It connects on demand.
+    #[must_use]
+    pub const fn new(settings: PostgresSettings) -> Self {
+        Self { settings, connection: None }
+    }
+
+    /// Enters this host into the cluster, or takes its name over from an earlier process. A host that was removed or has left enters
+    /// only if it `joins` again.
+    ///
+    /// # Errors
+    /// The server does not answer, has another cluster, or has seen another process with this name within the last 10 s.
+    pub fn enter(&mut self, joins: bool) -> Result<(), SharedLogError> {
+        let settings = self.settings.clone();
+        self.decide(move |client| {
+            let mut transaction = client.transaction()?;
+            let cluster = transaction.query_opt(CLUSTER, &[])?;
+            let cluster = cluster.map(|row| ClusterRow::read(&row, 0)).transpose()?.flatten();
+            if let Err(refused) = settings.check_cluster(cluster.as_ref()) {
+                return Ok(Err(refused));
+            }
+            let PostgresSettings { host, instance, .. } = &settings;
+            let uses = |when: &str| Err(failed(format_args!("another process uses the name {host}{when}")));
+            let Some((member, is_seen)) = lock(&mut transaction, &settings, host)? else {
+                if !insert_host(&mut transaction, &settings)? {
+                    return Ok(uses(""));
+                }
+                return transaction.commit().map(Ok);
+            };
+            if member.state == "live" && !member.is_own && is_seen {
+                return Ok(uses(", and was seen within the last 10 s"));
+            }
+            if member.state != "live" && !joins {
+                return Ok(Member::check(Some(&member), host));
+            }
+            transaction.execute(TAKE_OVER, &[host, &instance.as_slice()])?;
+            transaction.commit().map(Ok)
+        })
+    }
+
+    /// Reports this host, takes or renews the wanted leases for 10 s, and reads all hosts, by one statement.
+    ///
+    /// A lease is taken if no other process holds it. A lease that is not wanted any longer ends by itself.
+    ///
+    /// # Errors
+    /// The server does not answer. It is unknown then which leases were renewed.
+    pub fn renew(&mut self, heartbeat: &Heartbeat, wanted: &[&str]) -> Result<Renewal, SharedLogError> {
+        let Heartbeat { version, schema, applied, root, clock } = heartbeat.clone();
+        let (schema, applied) = (i32::try_from(schema).map_err(failed)?, number(applied)?);
+        let (clock, PostgresSettings { host, instance, .. }) =
+            (clock.as_microsecond(), self.settings.clone());
+        let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
+        let rows = self.call(move |client| {
+            client.query_typed(
+                RENEW,
+                &[
+                    (&host, Type::TEXT),
+                    (&instance.as_slice(), Type::BYTEA),
+                    (&version, Type::TEXT),
+                    (&schema, Type::INT4),
+                    (&applied, Type::INT8),
+                    (&root.as_slice(), Type::BYTEA),
+                    (&clock, Type::INT8),
+                    (&wanted, Type::TEXT_ARRAY),
+                ],
+            )
+        })?;
+        let (leases, clock_offset_ms, is_live) = match rows.first() {
+            Some(row) => read_own(row).map_err(failed)?,
+            None => return Err(failed("its cluster has no host")),
+        };
+        let hosts = rows.iter().map(read_host).collect::<Result<_, _>>()?;
+        Ok(Renewal { leases, hosts, clock_offset_ms, is_live })
+    }
+
+    /// Releases all leases of this process.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn release(&mut self) -> Result<(), SharedLogError> {
+        let instance = self.settings.instance;
+        self.call(move |client| client.execute(RELEASE, &[&instance.as_slice()]))?;
+        Ok(())
+    }
+
+    /// Removes another host: from then on it cannot append, nor renew its leases, which end by themselves. `Ok(false)` if there is
+    /// none with this name.
+    ///
+    /// # Errors
+    /// The server does not answer, or the host is this one.
+    pub fn remove(&mut self, host: &str) -> Result<bool, SharedLogError> {
+        if host == self.settings.host {
+            return Err(failed("a host does not remove itself; it leaves the cluster"));
+        }
+        let (settings, host) = (self.settings.clone(), host.to_owned());
+        self.call(move |client| {
+            let mut transaction = client.transaction()?;
+            let is_known = lock(&mut transaction, &settings, &host)?.is_some();
+            transaction.execute(SET_STATE, &[&host, &"removed"])?;
+            transaction.commit().map(|()| is_known)
+        })
+    }
+
+    /// Ends the membership of this host, and releases its leases. `Ok(false)` and no change if it leaves as the last host, and another
+    /// one is live and was seen within the last 10 s.
+    ///
+    /// # Errors
+    /// The server does not answer, or the host is not a member by this process.
+    pub fn leave(&mut self, is_last: bool) -> Result<bool, SharedLogError> {
+        let settings = self.settings.clone();
+        self.decide(move |client| {
+            let mut transaction = client.transaction()?;
+            let PostgresSettings { host, instance, .. } = &settings;
+            let member = lock(&mut transaction, &settings, host)?.map(|(member, _)| member);
+            if let Err(refused) = Member::check(member.as_ref(), host) {
+                return Ok(Err(refused));
+            }
+            if is_last && transaction.query_one(OTHERS, &[host])?.try_get(0)? {
+                return Ok(Ok(false));
+            }
+            transaction.execute(SET_STATE, &[host, &"left"])?;
+            transaction.execute(RELEASE, &[&instance.as_slice()])?;
+            transaction.commit().map(|()| Ok(true))
+        })
+    }
+
+    /// Calls the server, over a new connection if there is none.
+    fn call<T: Send + 'static>(
+        &mut self,
+        run: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, SharedLogError> {
+        if self.connection.is_none() {
+            self.connection = Some(connect(&self.settings)?);
+        }
+        call(&mut self.connection, run)
+    }
+
+    /// Calls the server for something that can be refused.
+    fn decide<T: Send + 'static>(
+        &mut self,
+        run: impl FnOnce(&mut Client) -> Result<Result<T, SharedLogError>, Error> + Send + 'static,
+    ) -> Result<T, SharedLogError> {
+        self.call(run)?
+    }
+}
+
+/// Locks a host, and reads it and whether it was seen recently.
+fn lock(
+    transaction: &mut Transaction<'_>,
+    own: &PostgresSettings,
+    host: &str,
+) -> Result<Option<(Member, bool)>, Error> {
+    let Some(row) = transaction.query_opt(LOCK, &[&host, &own.instance.as_slice()])? else { return Ok(None) };
+    Member::read(&row, 0)?.map(|member| Ok((member, row.try_get(2)?))).transpose()
+}
+
+/// What each row of a renewal has of this host.
+fn read_own(row: &Row) -> Result<(Vec<String>, i64, bool), Error> {
+    Ok((row.try_get(8)?, row.try_get(9)?, row.try_get(10)?))
+}
+
+fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
+    let read = || {
+        let texts: (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(6)?);
+        let numbers: (i32, i64, i64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(5)?);
+        Ok::<_, Error>((texts, numbers, row.try_get(4)?, row.try_get(7)?))
+    };
+    let ((host, version, state), (schema, applied, seen), clock_offset_ms, leases) =
+        read().map_err(failed)?;
+    let state = match state.as_str() {
+        "live" => HostState::Live,
+        "removed" => HostState::Removed,
+        "left" => HostState::Left,
+        other => return Err(failed(format_args!("the host {host} has the state {other}"))),
+    };
+    let schema = u32::try_from(schema).map_err(failed)?;
+    let (applied, seen_ms_ago) = (entry(applied)?, entry(seen)?);
+    Ok(ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases })
+}
