@@ -15,6 +15,7 @@ use actors_platform::clock::Clock;
 use actors_platform::guardian::{self, ActorStats, SupervisionLimits};
 use actors_platform::per_application::PerApplication;
 use actors_platform::work::InFlight;
+use actors_platform::work_turn::WorkTurn;
 use actors_rules::fact_sources::FactCollector;
 use actors_rules::{RuleMetrics, RuleService, RulesConfig};
 use actors_upstream::Reloadable;
@@ -25,6 +26,7 @@ use actors_verdict::cache::{
 };
 use actors_verdict::crosscheck::{CrosscheckActor, CrosscheckMetrics};
 use actors_verdict::erasure::{ErasureHandles, ErasureService};
+use actors_verdict::followed::report_followed;
 use actors_verdict::generation::{ConfiguredModels, GenerationHandles, GenerationMetrics, GenerationRunner};
 use actors_verdict::lookup::{LookupMetrics, LookupService};
 use actors_verdict::notifier::{
@@ -48,7 +50,7 @@ use prometheus_client::registry::Registry;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 
 /// The kinds of documents of each feature, in the order of their dependencies.
 const DOCUMENTS: &[&[&DocumentRegistration]] = &[
@@ -104,6 +106,8 @@ pub struct SystemParts {
     pub ingestion: IngestionConfig,
     /// The configuration of verification.
     pub verification: VerificationConfig,
+    /// Whether this host does the work that one host of a cluster does at a time.
+    pub turn: WorkTurn,
 }
 
 /// The running actors.
@@ -185,6 +189,7 @@ impl ActorSystem {
             rules,
             ingestion,
             verification,
+            turn,
             queue,
             hot_bytes,
             pages_bytes,
@@ -210,9 +215,10 @@ impl ActorSystem {
         let mut starter = ActorStarter { supervision, clock: clock.clone(), abandon, started: Vec::new() };
 
         let (report, reports) = watch::channel(JournalReport::default());
-        let logger =
-            Logger::new(journal, report, starter.abandon.clone(), clock.clone(), logger_metrics.clone());
-        let fallback_entries = logger.fallback_entries();
+        let (followed, changes) = mpsc::unbounded_channel();
+        let abandon = starter.abandon.clone();
+        let logger = Logger::new(journal, followed, report, abandon, clock.clone(), logger_metrics.clone());
+        let (fallback_entries, contact) = (logger.fallback_entries(), logger.contact());
         // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
         let handle = starter.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
@@ -224,7 +230,8 @@ impl ActorSystem {
             fallback,
             fallback_entries,
             logger_metrics,
-            Arc::new(outbox_queue),
+            Arc::new(outbox_queue.clone()),
+            contact,
         );
         actix_rt::spawn(log.clone().commit_queued_entries(waiting));
 
@@ -235,9 +242,9 @@ impl ActorSystem {
 
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let spendable = budgets.clone();
+            let (spendable, host) = (budgets.clone(), turn.host().map(ToOwned::to_owned));
             starter.start("rate_limiter", &here, queue, move || {
-                RateLimiter::new(calls, spendable, store, log, clock)
+                RateLimiter::new(calls, spendable, store, log, clock, host)
             })
         };
 
@@ -274,7 +281,8 @@ impl ActorSystem {
         };
         let verification_upkeep = {
             let verification = verification.clone();
-            let make = move || VerificationUpkeep::new(verification);
+            let turn = turn.clone();
+            let make = move || VerificationUpkeep::new(verification, turn);
             starter.start("verification_upkeep", &here, queue, make)
         };
         let fact_sources = FactCollector::new(queries.clone(), verification.clone(), store.clone());
@@ -283,7 +291,7 @@ impl ActorSystem {
         let notifier = {
             let mailing = (mailing, oracle_health.clone());
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let work = OutboxWork::new(mailing, webhooks, store, log, clock, outbox_metrics);
+            let work = OutboxWork::new(mailing, webhooks, store, log, clock, outbox_metrics, turn.clone());
             starter.start("notifier", &here, queue, move || Notifier::new(work))
         };
         actix_rt::spawn(wake_for_committed(committed_messages, notifier.clone()));
@@ -336,11 +344,14 @@ impl ActorSystem {
         let (order_waits, orders_in_flight) = (OrderWaits::default(), InFlight::default());
         let orders = {
             let (waits, in_flight) = (order_waits.clone(), orders_in_flight.clone());
+            let config = (orders, turn);
             let desk =
-                OrderWork::new(generation, orders, gate, in_flight, order_progress, waits, order_metrics);
+                OrderWork::new(generation, config, gate, in_flight, order_progress, waits, order_metrics);
             actix_rt::spawn(desk.clone().survey_waiting());
             starter.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
+
+        actix_rt::spawn(report_followed(changes, cache.addr(), orders.addr(), outbox_queue));
 
         let erasure = ErasureService::new(ErasureHandles {
             store: store.clone(),

@@ -10,6 +10,7 @@ use actors_ground::pull::{PayloadPuller, PullSettings};
 use actors_platform::clock::Clock;
 use actors_platform::guardian::SupervisionLimits;
 use actors_platform::per_application::PerApplication;
+use actors_platform::work_turn::WorkTurn;
 use actors_rules::RulesConfig;
 pub(crate) use actors_testing::{GOOD, id, mail_of, regenerated};
 use actors_upstream::lookup::LookupClient;
@@ -156,6 +157,7 @@ pub(crate) fn start(
     let (journal, store) = Store::open(options).expect("the store opens");
     let lines = Arc::clone(&fallback_lines);
     let parts = SystemParts {
+        turn: WorkTurn::Alone,
         journal,
         store,
         clock: time.clock(),
@@ -224,6 +226,7 @@ fn call_limits() -> CallLimits {
 /// The configuration of ingestion.
 pub(crate) fn ingestion(time: &TestClock) -> IngestionConfig {
     IngestionConfig {
+        is_in_cluster: false,
         runs_at_once: 2,
         limits: SliceLimits::default(),
         puller: Reloadable::new(local_puller(time)),

@@ -1,5 +1,6 @@
 //! Verbs for the daemon itself.
 
+pub(crate) mod cluster;
 pub(crate) mod doctor;
 pub(crate) mod status;
 
@@ -26,6 +27,7 @@ pub(crate) enum PlatformVerb {
     Reload,
     /// Show or set the level of the service log
     LogLevel(LogLevelArgs),
+    Cluster(cluster::ClusterArgs),
 }
 
 impl PlatformVerb {
@@ -37,6 +39,7 @@ impl PlatformVerb {
             Self::Drain(verb) => block_on(verb.run(options, out)),
             Self::Reload => block_on(reload(options, out)),
             Self::LogLevel(verb) => block_on(verb.run(options, out)),
+            Self::Cluster(verb) => verb.run(options, out),
         }
     }
 }

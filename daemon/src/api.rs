@@ -77,7 +77,7 @@ const METRICS: [(&str, MetricsReader); 4] = [
 
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    serve_routes(routes(), document, PATHS)
+    serve_routes(routes(), &service, document, PATHS)
         .layer(Extension(ScrapedMetrics(&METRICS)))
         .fallback(ground::api::handle_other_path)
         .with_state(service)

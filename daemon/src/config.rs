@@ -3,6 +3,7 @@
 use super::verdict::config::GateSection;
 use crate::audit::checkpoints::CheckpointsSection;
 use crate::ground::config::IngestionSection;
+use crate::platform::cluster::ClusterSection;
 use crate::platform::config::{
     self, ConfigError, Configuration, DaemonFlags, LimitsSection, SOCKET_PATH_MAX_BYTES, Section,
     SocketFiles, SocketKeys, StorageSection, SupervisionSection, check_path, not_allowed_error,
@@ -114,6 +115,8 @@ pub struct DaemonConfig {
     pub storage: StorageSection,
     /// Signed checkpoints of the log, which the daemon hands out.
     pub checkpoints: CheckpointsSection,
+    /// The cluster of this host: several daemons share one log in PostgreSQL.
+    pub cluster: ClusterSection,
     /// When old data are removed.
     pub retention: RetentionSection,
     /// When a panicking actor ends the daemon, so that systemd restarts it.
@@ -174,6 +177,7 @@ impl Default for DaemonConfig {
             limits: LimitsSection::default(),
             storage: StorageSection::default(),
             checkpoints: CheckpointsSection::default(),
+            cluster: ClusterSection::default(),
             retention: RetentionSection::default(),
             supervision: SupervisionSection::default(),
             model: ModelSection::default(),
@@ -215,6 +219,7 @@ impl Configuration for DaemonConfig {
             &self.lookup,
             &self.gate,
             &self.checkpoints,
+            &self.cluster,
         ]
     }
 

@@ -74,6 +74,7 @@ fn routes() -> Routes {
         .routes(routes!(read_status))
         .routes(routes!(reload_configuration))
         .merge(platform::control::routes())
+        .merge(platform::cluster::routes())
         .merge(control::routes())
         .merge(upstream::control_routes())
         .merge(documents::routes())
@@ -92,7 +93,7 @@ pub fn document() -> &'static str {
 
 /// The router of the control socket.
 pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
-    let router = serve_routes(routes(), document, PATHS).layer(Extension(start));
+    let router = serve_routes(routes(), &service, document, PATHS).layer(Extension(start));
     // not described: builds with debug assertions have it, for tests
     #[cfg(debug_assertions)]
     let router =

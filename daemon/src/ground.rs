@@ -11,7 +11,7 @@ use actors_ground::ingestion::IngestionError;
 use actors_ground::queries::QueryError;
 use actors_ground::registry::{DocumentFault, RegistryError};
 use domain_base::problem::{
-    BODY_TOO_LARGE, DOCUMENT_FIXED, DRAINING, INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST,
+    BODY_TOO_LARGE, DOCUMENT_FIXED, DRAINING, IN_CLUSTER, INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST,
     SOURCE_DAMAGED, STORAGE_UNAVAILABLE,
 };
 use domain_ground::problem::{
@@ -99,6 +99,7 @@ impl From<IngestionError> for Problem {
             }
             IngestionError::Pulling(_) | IngestionError::Resting { .. } => PULL_BUSY,
             IngestionError::Pull(_) => PULL_FAILED,
+            IngestionError::InCluster => IN_CLUSTER,
             IngestionError::Upkeep(_) => RUN_BUSY,
             IngestionError::NotRebuilt { .. } => NOT_REBUILT,
             IngestionError::Retained { .. } => INVALID_REQUEST,

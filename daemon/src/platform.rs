@@ -2,6 +2,7 @@
 
 pub mod access_log;
 pub mod api;
+pub mod cluster;
 pub mod config;
 pub mod control;
 pub mod listen;

@@ -47,5 +47,5 @@ pub fn document() -> &'static str {
 
 /// The router of the socket for reviewers.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    serve_routes(routes(), document, PATHS).with_state(service)
+    serve_routes(routes(), &service, document, PATHS).with_state(service)
 }

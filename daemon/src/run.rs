@@ -10,12 +10,13 @@ use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::config::DaemonConfig;
 use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
+use crate::platform::cluster::{self, ClusterKeyDigests, ClusterMember};
 use crate::platform::config::{ConfigError, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, ServingThreads, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::telemetry::LogLevelHandle;
-use crate::upstreams::UpstreamClients;
+use crate::upstreams::{ReloadableClients, UpstreamClients};
 use crate::verdict::config::applications::{mail_templates, processes};
 use crate::verdict::config::models::{ModelProvider, model_entries};
 use crate::verdict::retention::RetentionTask;
@@ -26,6 +27,8 @@ use actors_ground::ingestion;
 use actors_platform::clock::Clock;
 use actors_platform::key_file::{KEY_BYTES, create_key, read_key};
 use actors_platform::work::StopWork;
+use actors_platform::work_turn::WorkTurn;
+use actors_upstream::witnesses::Witnesses;
 use actors_verdict::cache::PolicyConfig;
 use actors_verdict::generation::find_prompt_template;
 use actors_verdict::held_key::HeldVerdictKey;
@@ -173,11 +176,9 @@ impl RunningDaemon {
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
-        let (held_key, log_key) = (find_held_key(&config)?, find_log_key()?);
-        let (mut journal, store) = open_store(&config)?;
-        checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
-        let log_signer = open_log_signer(log_key, &config, &store)?;
-        checkpoints::check_witnesses(&upstreams.witnesses, &log_signer, &store).await?;
+        let held_key = find_held_key(&config)?;
+        let OpenedLog { journal, store, log_signer, cluster } =
+            open_log(&config, &held_key, &upstreams.witnesses, flags.allow_cleartext).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config.socket_files()?).await?;
         let (applications, clients) = (processes(&config.applications), upstreams.clients);
@@ -203,21 +204,23 @@ impl RunningDaemon {
             policy: PolicyConfig { policies: config.gate.to_policies(&config.applications), key: held_key },
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
-            ingestion: config.ingestion.to_config(clients.puller.clone()),
-            verification: VerificationConfig {
-                at_once: config.verification.at_once,
-                // a longer request times out, and no caller would get its envelope
-                longest: Duration::from_secs(config.limits.request_s).mul_f64(LONGEST_PART),
-                health: config.health,
-                live: Arc::new(clients.live.clone()),
-            },
+            ingestion: config.ingestion.to_config(clients.puller.clone(), cluster.is_some()),
+            verification: verification_config(&config, &clients),
+            turn: cluster.as_ref().map_or(WorkTurn::Alone, |member| member.turn.clone()),
         };
         let mut registry = Registry::with_prefix("oracled");
         let system = ActorSystem::start(parts, &mut registry);
         let (config, witnesses) = (Arc::new(config), upstreams.witnesses);
         let all = Arc::<DaemonConfig>::clone(&config);
-        let service =
-            DaemonService::new(system, registry, all, applications, log_level, log_signer, witnesses);
+        let service = DaemonService::new(
+            system,
+            registry,
+            all,
+            applications,
+            log_level,
+            (log_signer, witnesses),
+            cluster,
+        );
         log_start_or_repair(&service).await?;
         let start = Arc::new(DaemonStart { flags, config, clients });
         let bound = sockets.bound_sockets();
@@ -250,6 +253,9 @@ impl RunningDaemon {
                 _ = self.signals.hangup.recv() => self.reload().await,
                 reason = self.service.system.abandoned() => break Some(reason),
                 damage = self.service.wait_for_damage() => break Some(damage),
+                ended = async { match &self.service.cluster { Some(member) => member.ended().await, None => pending().await } } => {
+                    break ended.err();
+                }
                 () = async { match &mut watchdog { Some(tick) => drop(tick.tick().await), None => pending().await } } => {
                     notify_systemd(&[NotifyState::Watchdog]);
                 }
@@ -415,6 +421,51 @@ fn raise_file_limit(connections: usize) -> u64 {
         return raised;
     }
     soft
+}
+
+fn verification_config(config: &DaemonConfig, clients: &ReloadableClients) -> VerificationConfig {
+    VerificationConfig {
+        at_once: config.verification.at_once,
+        // a longer request times out, and no caller would get its envelope
+        longest: Duration::from_secs(config.limits.request_s).mul_f64(LONGEST_PART),
+        health: config.health,
+        live: Arc::new(clients.live.clone()),
+    }
+}
+
+/// The store with its log.
+struct OpenedLog {
+    journal: Journal,
+    store: Store,
+    log_signer: LogSigner,
+    cluster: Option<ClusterMember>,
+}
+
+/// Opens the store, enters the cluster, and compares the log with what others know of it.
+async fn open_log(
+    config: &DaemonConfig,
+    held_key: &HeldVerdictKey,
+    witnesses: &Witnesses,
+    allow_cleartext: bool,
+) -> anyhow::Result<OpenedLog> {
+    let log_key = find_log_key()?;
+    let secrets = config.cluster.secrets(allow_cleartext)?;
+    let (mut journal, store) = open_store(config)?;
+    checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
+    let log_signer = open_log_signer(log_key, config, &store)?;
+    let cluster = match cluster::find_marker(&config.cluster, &config.state_dir)? {
+        None => None,
+        Some(marker) => {
+            let (log_key, held_key) = (log_signer.key().to_string(), held_key.digest()?.to_string());
+            let keys = ClusterKeyDigests { log_key, held_key };
+            Some(cluster::enter(&config.cluster, marker, secrets, keys, (&mut journal, &store))?)
+        }
+    };
+    // another host of a cluster may have shown a witness later entries meanwhile
+    if cluster.is_none() {
+        checkpoints::check_witnesses(witnesses, &log_signer, &store).await?;
+    }
+    Ok(OpenedLog { journal, store, log_signer, cluster })
 }
 
 /// Opens the store as configured.

@@ -34,6 +34,20 @@ fn find_programs() -> Option<PathBuf> {
     named.into_iter().chain(installed).filter(|folder| folder.join("initdb").exists()).max()
 }
 
+/// The user of the server, which refuses to run as root.
+fn other_user() -> Option<User> {
+    User::from_name("postgres").ok().flatten().filter(|_| geteuid().is_root())
+}
+
+fn command(programs: &Path, program: &str) -> Command {
+    let mut command = Command::new(programs.join(program));
+    if let Some(user) = other_user() {
+        command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
+    command
+}
+
 impl PostgresServer {
     /// Starts a server in the empty folder `dir`, with a socket there; `None` if PostgreSQL is not installed.
     ///
@@ -63,28 +77,32 @@ impl PostgresServer {
 
     fn start_with(dir: &Path, port: &str, settings: &[&str]) -> io::Result<Option<Self>> {
         let Some(programs) = find_programs() else { return Ok(None) };
-        // the server refuses to run as root
-        let other = User::from_name("postgres").ok().flatten().filter(|_| geteuid().is_root());
-        let command = |program: &str| {
-            let mut command = Command::new(programs.join(program));
-            if let Some(user) = &other {
-                command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-            }
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir("/");
-            command
-        };
         let data = dir.join("data");
-        if let Some(user) = &other {
+        if let Some(user) = &other_user() {
             let own = |path: &Path| chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()));
             own(dir)?;
             fs::read_dir(dir)?.try_for_each(|file| own(&file?.path()))?;
         }
-        let mut prepare = command("initdb");
+        let mut prepare = command(&programs, "initdb");
         prepare.args(["--auth", "trust", "--username", USER, "--pgdata"]).arg(&data);
         if !prepare.status()?.success() {
             return Err(io::Error::other("initdb failed"));
         }
-        let mut serve = command("postgres");
+        Self::serve(&programs, dir, port, settings).map(Some)
+    }
+
+    /// Starts a server with the data of an earlier one that was started in `dir`.
+    ///
+    /// # Errors
+    /// The server does not start.
+    pub fn start_again(dir: &Path) -> io::Result<Option<Self>> {
+        let Some(programs) = find_programs() else { return Ok(None) };
+        Self::serve(&programs, dir, PORT, &["listen_addresses="]).map(Some)
+    }
+
+    fn serve(programs: &Path, dir: &Path, port: &str, settings: &[&str]) -> io::Result<Self> {
+        let data = dir.join("data");
+        let mut serve = command(programs, "postgres");
         serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-p", port]);
         for setting in ["fsync=on", "synchronous_commit=on", "full_page_writes=on"].iter().chain(settings) {
             serve.args(["-c", setting]);
@@ -100,7 +118,7 @@ impl PostgresServer {
             }
             sleep(Duration::from_millis(5));
         }
-        Ok(Some(server))
+        Ok(server)
     }
 
     /// The path of its socket.

@@ -13,6 +13,7 @@ mod bounds;
 mod cache;
 mod changed_files;
 mod circuit;
+mod cluster;
 mod cluster_membership;
 mod console;
 mod control;

@@ -3,6 +3,7 @@
 //! It blocks on the disk, so it has its own thread. Records that arrive during a sync wait in the mailbox and form the
 //! next group. The more records wait, the fewer syncs each one costs.
 
+mod contact;
 pub mod handle;
 
 use actix::{
@@ -17,7 +18,8 @@ use domain_base::event::{AuditEvent, EventKind};
 use jiff::Timestamp;
 use oracled_store::{
     CommitReceipt, Erasure, ErasureStep, Journal, JournalRecord, MirrorFault, MirrorSnapshot,
-    RecordRejectedError, RemovalPlan, RowName, SegmentHealing, StoreBackup, StoreCounts, StoreError,
+    RecordRejectedError, RemovalPlan, RowName, RowWrite, SegmentHealing, StoreBackup, StoreCounts,
+    StoreError,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -27,9 +29,11 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
+pub use contact::LogContact;
+use contact::{FOLLOWED_EVERY, LoggerInCluster};
 pub use handle::LoggerHandle;
 
 /// The most records in one commit.
@@ -123,6 +127,8 @@ pub struct Logger {
     fallback_entries: Arc<AtomicU64>,
     clock: Clock,
     metrics: LoggerMetrics,
+    /// `None` if this is the only host.
+    cluster: Option<LoggerInCluster>,
 }
 
 #[derive(Debug)]
@@ -162,16 +168,19 @@ struct RebuildDatabase(String);
 struct CloseJournal;
 
 impl Logger {
+    /// The logger of this journal. In a cluster, `followed` receives the changes by other hosts.
     pub fn new(
         journal: Journal,
+        followed: mpsc::UnboundedSender<Vec<RowWrite>>,
         report: watch::Sender<JournalReport>,
         abandon: watch::Sender<Option<String>>,
         clock: Clock,
         metrics: LoggerMetrics,
     ) -> Self {
-        let journal = Some(journal);
+        let cluster = journal.is_shared().then(|| LoggerInCluster::new(LogContact::begin(), followed));
         Self {
-            journal,
+            journal: Some(journal),
+            cluster,
             pending: Vec::new(),
             failed_at: None,
             low_space: None,
@@ -193,6 +202,7 @@ impl Logger {
                 group = self.commit(group);
             }
         }
+        self.report_followed();
         self.publish();
     }
 
@@ -242,6 +252,10 @@ impl Logger {
             tracing::error!(%error, "the journal failed: no entries can be committed");
             self.failed_at = Some(self.clock.now());
         }
+        if let StoreError::Diverged { .. } = error {
+            // the other hosts have another history: nothing of this one may be served
+            self.abandon.send_replace(Some(error.to_string()));
+        }
     }
 
     fn tick(&mut self) {
@@ -257,6 +271,7 @@ impl Logger {
                 self.note_failure(&StoreError::Unavailable { cause });
             }
         }
+        self.report_followed();
         self.publish();
     }
 
@@ -417,6 +432,9 @@ impl Actor for Logger {
         }
         self.publish();
         ctx.run_interval(TICK, |logger, _| logger.tick());
+        if self.cluster.is_some() {
+            ctx.run_interval(FOLLOWED_EVERY, |logger, _| logger.follow());
+        }
     }
 }
 
@@ -524,6 +542,10 @@ fn stopping() -> StoreError {
 }
 
 impl Logger {
+    pub fn contact(&self) -> Option<LogContact> {
+        self.cluster.as_ref().map(|cluster| cluster.contact.clone())
+    }
+
     pub fn fallback_entries(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.fallback_entries)
     }

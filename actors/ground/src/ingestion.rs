@@ -56,6 +56,8 @@ pub struct IngestionConfig {
     pub puller: Reloadable<PayloadPuller>,
     /// The longest time that a query with a stale answer waits for a refresh.
     pub refresh_wait: Duration,
+    /// Whether this host is one of a cluster. The files of a release are not copied to other hosts, so no run begins then.
+    pub is_in_cluster: bool,
 }
 
 /// Begins a run over an archived payload.
@@ -244,6 +246,7 @@ pub struct IngestContext {
     pulls: PullTracker,
     /// Whether the daemon is draining. If so, no scheduled pull begins.
     pub draining: AtomicBool,
+    is_in_cluster: bool,
 }
 
 impl IngestionActor {
@@ -254,11 +257,22 @@ impl IngestionActor {
         clock: Clock,
         metrics: IngestionMetrics,
     ) -> Self {
-        let IngestionConfig { runs_at_once, limits, puller, .. } = config;
+        let IngestionConfig { runs_at_once, limits, puller, is_in_cluster, .. } = config;
         let run_slots = Semaphore::new(runs_at_once);
         let (claims, pulls, draining) = Default::default();
-        let context =
-            IngestContext { store, log, clock, metrics, limits, claims, run_slots, puller, pulls, draining };
+        let context = IngestContext {
+            store,
+            log,
+            clock,
+            metrics,
+            limits,
+            claims,
+            run_slots,
+            puller,
+            pulls,
+            draining,
+            is_in_cluster,
+        };
         Self { context: Arc::new(context) }
     }
 }
@@ -266,6 +280,9 @@ impl IngestionActor {
 impl IngestionActor {
     /// Checks the schedules now, and then at a fixed interval.
     fn watch_schedules(&self, ctx: &mut Context<Self>) {
+        if self.context.is_in_cluster {
+            return;
+        }
         pulling::begin_due(&self.context);
         ctx.run_interval(SCHEDULE_CHECK_INTERVAL, |ingestion, _| pulling::begin_due(&ingestion.context));
     }
@@ -284,6 +301,11 @@ impl IngestContext {
                 tracing::error!(%error, "could not read the sources; their counters start with their first run");
             }
         }
+    }
+
+    /// Checks that files of sources may be written: on a host of a cluster, the other hosts would lack them.
+    fn check_alone(&self) -> Result<(), IngestionError> {
+        if self.is_in_cluster { Err(IngestionError::InCluster) } else { Ok(()) }
     }
 
     /// The context for changes of the registry.
@@ -332,7 +354,9 @@ impl Actor for IngestionActor {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.context.init_source_counters();
-        tokio::spawn(run_task::resume_all(Arc::clone(&self.context)));
+        if !self.context.is_in_cluster {
+            tokio::spawn(run_task::resume_all(Arc::clone(&self.context)));
+        }
         self.watch_schedules(ctx);
     }
 }

@@ -8,3 +8,4 @@ pub mod key_file;
 pub mod metrics;
 pub mod per_application;
 pub mod work;
+pub mod work_turn;

@@ -90,7 +90,7 @@ pub struct PurgeVerdict {
 /// Removes the verdict of a session from memory.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct EvictVerdict(SessionId);
+pub struct ForgetVerdict(pub SessionId);
 
 /// The actor.
 #[derive(Debug)]
@@ -208,7 +208,7 @@ async fn purge(
 /// Removes the verdict of a session from the cache's memory after a change in the store: a read during the
 /// change may have loaded the old verdict again. A cache that has panicked meanwhile is empty.
 async fn evict_verdict(cache: &Addr<VerdictCache>, session_id: SessionId) {
-    if let Err(error) = cache.send(EvictVerdict(session_id)).await {
+    if let Err(error) = cache.send(ForgetVerdict(session_id)).await {
         tracing::debug!(%error, "the cache was restarted and is empty");
     }
 }
@@ -251,10 +251,10 @@ impl Handler<PurgeVerdict> for VerdictCache {
     }
 }
 
-impl Handler<EvictVerdict> for VerdictCache {
+impl Handler<ForgetVerdict> for VerdictCache {
     type Result = ();
 
-    fn handle(&mut self, EvictVerdict(session_id): EvictVerdict, _: &mut Context<Self>) {
+    fn handle(&mut self, ForgetVerdict(session_id): ForgetVerdict, _: &mut Context<Self>) {
         self.hot.verdicts.remove(&session_id);
     }
 }

@@ -3,6 +3,7 @@
 use actors_platform::key_file::{KEY_BYTES, create_key, read_key};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use domain_base::digest::Sha256Hex;
 use domain_base::session_id::SessionId;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -78,6 +79,14 @@ impl HeldVerdictKey {
     /// Checks that verdicts can be encrypted. A missing key is created only with `may_create`.
     pub(crate) async fn check(&self, may_create: bool) -> Result<(), HeldKeyError> {
         self.read(may_create).await.map(drop)
+    }
+
+    /// The digest of the key, which all hosts of a cluster compare. A missing key in the state directory is created. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The key cannot be read or created.
+    pub fn digest(&self) -> Result<Sha256Hex, HeldKeyError> {
+        self.read_file(true).map(|key| Sha256Hex::of(&key)).map_err(|error| self.error(error))
     }
 
     /// Encrypts `text`, as Base64. A missing key is created only with `may_create`.

@@ -17,6 +17,7 @@ use actors_platform::per_application::PerApplication;
 use actors_platform::work::{
     InFlight, InFlightClaim, RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner,
 };
+use actors_platform::work_turn::WorkTurn;
 use actors_upstream::Reloadable;
 use actors_upstream::mail::MailService;
 use actors_upstream::oracle_health::{CallLease, OracleHealth, RequestCallPermit};
@@ -60,6 +61,7 @@ pub struct OutboxWork {
     clock: Clock,
     in_flight: InFlight<MessageId>,
     metrics: OutboxMetrics,
+    turn: WorkTurn,
 }
 
 /// The result of an attempt to send a message.
@@ -84,10 +86,11 @@ impl OutboxWork {
         log: LoggerHandle,
         clock: Clock,
         metrics: OutboxMetrics,
+        turn: WorkTurn,
     ) -> Self {
         let mails = MailSender::of_config(mailing, oracle_health, store.clone(), clock.clone());
         let (mails, webhooks) = (mails.map(Arc::new), Arc::new(WebhookSender::new(webhooks, clock.clone())));
-        Self { mails, webhooks, store, log, clock, in_flight: InFlight::default(), metrics }
+        Self { mails, webhooks, store, log, clock, in_flight: InFlight::default(), metrics, turn }
     }
 
     /// Sends a message if it is due, and commits the outcome.
@@ -209,7 +212,7 @@ impl Work for OutboxWork {
         // an outcome that cannot be committed would be sent again after a restart
         let is_failed = self.log.report().borrow().failure.is_some();
         // a webhook without an endpoint is an attempt that fails
-        !is_failed && (self.mails.is_some() || *receiver != MessageReceiver::Mails)
+        !is_failed && self.turn.is_ours() && (self.mails.is_some() || *receiver != MessageReceiver::Mails)
     }
 
     fn survey(&self, found: &mut WorkQueue<MessageReceiver, MessageId>) -> Result<bool, StoreError> {

@@ -18,6 +18,7 @@ use actors_platform::clock::Clock;
 use actors_platform::work::{
     InFlight, InFlightClaim, RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner,
 };
+use actors_platform::work_turn::WorkTurn;
 use domain_base::caller::{DecidingUser, PeerCredentials};
 use domain_base::event::{AuditEvent, EventKind};
 use domain_base::session_id::{ApplicationName, SessionId};
@@ -29,7 +30,7 @@ use domain_verdict::order::{
 };
 use domain_verdict::policy::{HeldVerdict, PolicyCause, join_causes};
 use domain_verdict::session::{SessionCaller, SessionRecord};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, OrderQuery, RowExpectation, Store, StoreError};
 pub use place::{PlaceOrder, PlacedOrder};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,6 +41,9 @@ use tokio::time::sleep;
 
 /// The number of orders that a survey reads at a time.
 const AT_ONCE: usize = 100;
+
+/// How long after its deadline an attempt of another host counts as interrupted: longer than the clocks of two hosts may differ.
+const TAKEN_OVER_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// The limits of orders.
 #[derive(Debug, Clone)]
@@ -74,21 +78,23 @@ pub struct OrderWork {
     progress: OrderProgress,
     waits: OrderWaits,
     metrics: OrderMetrics,
+    turn: WorkTurn,
     /// The requests for orders that the actor handles, each of which may add one.
     placing: Vec<Weak<SessionId>>,
 }
 
 impl OrderWork {
+    /// `turn` decides whether this host makes the attempts of orders that wait.
     pub fn new(
         runner: Arc<GenerationRunner>,
-        config: OrdersConfig,
+        (config, turn): (OrdersConfig, WorkTurn),
         gate: PolicyConfig,
         in_flight: InFlight<SessionId>,
         progress: OrderProgress,
         waits: OrderWaits,
         metrics: OrderMetrics,
     ) -> Self {
-        Self { runner, config, gate, in_flight, progress, waits, metrics, placing: Vec::new() }
+        Self { runner, config, gate, in_flight, progress, waits, metrics, turn, placing: Vec::new() }
     }
 
     /// The limits of an order. The time in which a daily budget was used up does not count toward its age.
@@ -108,6 +114,16 @@ impl OrderWork {
 
     fn store(&self) -> &Store {
         &self.runner.store
+    }
+
+    /// When an open order is due. An attempt that this process has not in flight was interrupted, since only it makes attempts; in a
+    /// cluster, another host may have it in flight until some time after its deadline.
+    fn due_or_interrupted(&self, order: &Order) -> Option<Timestamp> {
+        let interrupted = order.attempt_deadline.map(|deadline| match self.turn {
+            WorkTurn::Alone => self.clock().now(),
+            WorkTurn::Shared { .. } => deadline.saturating_add(TAKEN_OVER_AFTER).unwrap_or(Timestamp::MAX),
+        });
+        interrupted.or_else(|| due_of(order, self.clock()))
     }
 
     /// Reports to the queue when an order is due; `unblocks` is whether a model may be called now for orders that wait for one.
@@ -173,7 +189,7 @@ impl Work for OrderWork {
     }
 
     fn is_on(&self, _: &ApplicationName) -> bool {
-        true
+        self.turn.is_ours()
     }
 
     fn survey(&self, found: &mut WorkQueue<ApplicationName, SessionId>) -> Result<bool, StoreError> {
@@ -190,9 +206,7 @@ impl Work for OrderWork {
                 });
                 for SessionRecord { session_id, order, .. } in sessions {
                     let Some(order) = order else { continue };
-                    // an attempt that this process has not in flight was interrupted: only it makes attempts
-                    let interrupted = order.attempt_deadline.map(|_| self.clock().now());
-                    if let Some(due) = interrupted.or_else(|| due_of(&order, self.clock())) {
+                    if let Some(due) = self.due_or_interrupted(&order) {
                         found.insert(session_id.application(), session_id, due);
                     }
                 }
@@ -259,6 +273,29 @@ impl Handler<EndPlacing> for OrdersActor {
     type Result = ();
 
     fn handle(&mut self, _: EndPlacing, _: &mut Context<Self>) {}
+}
+
+/// Notes a change of a session by another host: its order as it is now.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) struct NoteForeignOrder {
+    pub(crate) session_id: SessionId,
+    pub(crate) order: Option<Order>,
+}
+
+impl Handler<NoteForeignOrder> for OrdersActor {
+    type Result = ();
+
+    fn handle(&mut self, change: NoteForeignOrder, ctx: &mut Context<Self>) {
+        let NoteForeignOrder { session_id, order } = change;
+        self.queue.remove(&session_id);
+        let Some(order) = order else { return self.work.progress.remove(&session_id) };
+        self.work.progress.publish(&session_id, &order);
+        if let Some(due) = self.work.due_or_interrupted(&order).filter(|_| order.state.is_open()) {
+            self.queue.insert(session_id.application(), session_id, due);
+            self.start_due(&ctx.address());
+        }
+    }
 }
 
 /// Cancels an order for its application. A call in progress continues, since it costs the same, and its answer is discarded.

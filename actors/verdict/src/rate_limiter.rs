@@ -173,6 +173,8 @@ pub struct RateLimiter {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
+    /// The name of this host in its cluster.
+    host: Option<String>,
 }
 
 /// The limits of calls.
@@ -190,6 +192,7 @@ impl RateLimiter {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
+        host: Option<String>,
     ) -> Self {
         let CallLimits { models, applications } = limits;
         let trials =
@@ -207,6 +210,7 @@ impl RateLimiter {
             store,
             log,
             clock,
+            host,
         }
     }
 
@@ -315,7 +319,7 @@ fn check_last_attempt(
 }
 
 async fn commit_regen_attempt(
-    take: RequestRegen,
+    (take, host): (RequestRegen, Option<String>),
     before: Option<u64>,
     store: Store,
     log: LoggerHandle,
@@ -341,6 +345,7 @@ async fn commit_regen_attempt(
             writes: vec![RowWrite::put::<RegenAttempt>(&RegenAttempt {
                 session_id: session_id.clone(),
                 attempted_at: now,
+                host: host.clone(),
             })],
             ..JournalRecord::default()
         };
@@ -366,9 +371,10 @@ impl Handler<RequestRegen> for RateLimiter {
             allowed.and_then(|before| self.check_daily_budgets(Some(&application)).map(|()| before));
         let allowed = allowed.and_then(|before| Ok((before, self.take_slot(&take.oracle_id, &application)?)));
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
+        let attempt = (take, self.host.clone());
         Box::pin(async move {
             let (before, slot) = allowed?;
-            Ok((commit_regen_attempt(take, before, store, log, clock).await?, slot))
+            Ok((commit_regen_attempt(attempt, before, store, log, clock).await?, slot))
         })
     }
 }

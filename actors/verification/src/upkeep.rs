@@ -2,10 +2,11 @@
 //! and deletes expired answers of live sources.
 
 use super::{VerificationContext, VerificationService, VerifyError};
-use actix::{Actor, AsyncContext, Context, Supervised};
+use actix::{Actor, AsyncContext, Context, Supervised, WrapFuture};
 use actors_platform::caller::spawn_for_caller;
 use actors_platform::clock::stopwatch;
 use actors_platform::work::{InFlight, InFlightClaim};
+use actors_platform::work_turn::WorkTurn;
 use domain_base::event::AuditEvent;
 use domain_verification::adapter::ValidatedAdapter;
 use domain_verification::event::{AnswerRemovalEntry, CachedAnswersRemoved};
@@ -26,11 +27,12 @@ const PAGE: usize = 256;
 #[derive(Debug)]
 pub struct VerificationUpkeep {
     verification: VerificationService,
+    turn: WorkTurn,
 }
 
 impl VerificationUpkeep {
-    pub const fn new(verification: VerificationService) -> Self {
-        Self { verification }
+    pub const fn new(verification: VerificationService, turn: WorkTurn) -> Self {
+        Self { verification, turn }
     }
 }
 
@@ -39,12 +41,21 @@ impl Actor for VerificationUpkeep {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.run_interval(UPKEEP_INTERVAL, |upkeep, _| {
+            if !upkeep.turn.is_ours() {
+                return;
+            }
             resume_pending_decisions(&upkeep.verification.context);
             let verifier = Arc::clone(&upkeep.verification.context);
             tokio::spawn(async move { verifier.delete_expired_answers().await });
         });
         self.verification.context.track_workflow_sources();
-        resume_pending_decisions(&self.verification.context);
+        if self.turn.host().is_none() {
+            return resume_pending_decisions(&self.verification.context);
+        }
+        // the decisions of a host that was lost
+        let verifier = Arc::clone(&self.verification.context);
+        let turns = self.turn.clone().run_at_each(move || resume_pending_decisions(&verifier));
+        ctx.spawn(turns.into_actor(self));
     }
 }
 

@@ -53,6 +53,11 @@ pub(crate) struct RestoreArgs {
 }
 
 impl RestoreArgs {
+    /// The state directory.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.state_dir
+    }
+
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let Self { dir, state_dir, keys, log_key, held_key } = self;
         let keys = LogKeys::read(keys)?;

@@ -111,8 +111,9 @@ impl Section for IngestionSection {
 impl IngestionSection {
     /// The settings of ingestion with this client of payloads.
     #[must_use]
-    pub fn to_config(&self, puller: Reloadable<PayloadPuller>) -> IngestionConfig {
+    pub fn to_config(&self, puller: Reloadable<PayloadPuller>, is_in_cluster: bool) -> IngestionConfig {
         IngestionConfig {
+            is_in_cluster,
             runs_at_once: self.runs_at_once,
             limits: SliceLimits::default(),
             puller,

@@ -9,7 +9,8 @@ pub mod metrics;
 pub mod request;
 pub(crate) mod request_check;
 
-use super::openapi::Routes;
+use super::cluster::after_shared_log;
+use super::openapi::{Routes, operations_by_path};
 use crate::platform::access_log::record_route;
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::check_no_params;
@@ -100,10 +101,11 @@ pub(crate) struct SocketDocument(fn() -> &'static str);
 /// The router of a socket with these routes and this description. `paths` is for requests of other paths and methods.
 pub(crate) fn serve_routes(
     routes: Routes,
+    service: &Arc<DaemonService>,
     document: fn() -> &'static str,
     paths: &'static str,
 ) -> Router<Arc<DaemonService>> {
-    Router::from(routes)
+    after_shared_log(routes, service)
         .fallback(async || Problem::not_found(paths))
         .method_not_allowed_fallback(async move || Problem::method_not_allowed(paths))
         .layer(MapRequestLayer::new(record_route))
@@ -111,32 +113,26 @@ pub(crate) fn serve_routes(
 }
 
 /// Rejects requests with query parameters, where the routes describe none. The handlers of the others reject unknown ones.
-pub(crate) fn reject_params(mut routes: Routes) -> Routes {
-    let mut taking = HashSet::new();
+pub(crate) fn reject_params(routes: Routes) -> Routes {
     let is_of_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
-    for (path, item) in &mut routes.get_openapi_mut().paths.paths {
-        let operations = [
-            (Method::GET, &item.get),
-            (Method::PUT, &item.put),
-            (Method::POST, &item.post),
-            (Method::DELETE, &item.delete),
-            (Method::PATCH, &item.patch),
-        ];
-        for (method, operation) in operations {
-            if operation.iter().flat_map(|operation| operation.parameters.iter().flatten()).any(is_of_query) {
-                taking.insert((method, path.clone()));
-            }
-        }
-    }
-    let taking = Arc::new(taking);
+    let operations = operations_by_path(routes.get_openapi());
+    let taking = operations
+        .filter(|(_, operation)| operation.parameters.iter().flatten().any(is_of_query))
+        .map(|(route, _)| route);
+    let taking = Arc::new(taking.collect::<HashSet<_>>());
     routes.route_layer(RequestCheck(move |request: &Request| reject_undeclared_params(&taking, request)))
 }
 
 fn reject_undeclared_params(taking: &HashSet<(Method, String)>, request: &Request) -> Result<(), Problem> {
     let Err(refused) = check_no_params(request.uri()) else { return Ok(()) };
+    if taking.contains(&route_of(request)) { Ok(()) } else { Err(refused) }
+}
+
+/// The method and the path of the operation of a request.
+pub(crate) fn route_of(request: &Request) -> (Method, String) {
     let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    if taking.contains(&(method, path.to_owned())) { Ok(()) } else { Err(refused) }
+    (method, path.to_owned())
 }
 
 /// Read the description of this socket.

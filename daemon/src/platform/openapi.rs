@@ -9,6 +9,7 @@ use domain_base::problem::{
     INVALID_REQUEST, INVALID_SESSION_ID, OVERLOADED, PROBLEM_MEDIA_TYPE, ProblemCode, ProblemDocument,
     RECORD_DAMAGED, REQUEST_TIMEOUT, Retry, STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
 };
+use hyper::Method;
 use oracled_domain::events::{self, event_type};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -116,6 +117,29 @@ fn operations(document: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
 /// The operations of a path.
 pub(crate) fn operations_of(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch].into_iter().flatten()
+}
+
+/// The operations of a socket, with their methods and paths.
+pub(crate) fn operations_by_path(document: &OpenApi) -> impl Iterator<Item = ((Method, String), &Operation)> {
+    document.paths.paths.iter().flat_map(|(path, item)| {
+        let operations = [
+            (Method::GET, &item.get),
+            (Method::PUT, &item.put),
+            (Method::POST, &item.post),
+            (Method::DELETE, &item.delete),
+            (Method::PATCH, &item.patch),
+        ];
+        let named =
+            operations.into_iter().filter_map(|(method, operation)| Some((method, operation.as_ref()?)));
+        named.map(move |(method, operation)| ((method, path.clone()), operation))
+    })
+}
+
+/// Whether an operation reads the store, or commits to the log.
+pub(crate) fn has_store_problems(operation: &Operation) -> bool {
+    let status = STORAGE_UNAVAILABLE.status.to_string();
+    let name = format!("`{}`", STORAGE_UNAVAILABLE.name);
+    matches!(operation.responses.responses.get(&status), Some(RefOr::T(response)) if response.description.contains(&name))
 }
 
 /// Removes the period after a summary, and an empty description.

@@ -179,6 +179,7 @@ impl From<&StoreError> for Problem {
             StoreError::RowLost { .. } => RECORD_DAMAGED,
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }
+            | StoreError::Diverged { .. }
             | StoreError::Newer { .. }
             | StoreError::Older { .. }
             | StoreError::NotUpgraded { .. }

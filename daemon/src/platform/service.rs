@@ -1,16 +1,17 @@
 //! The state that the sockets share: the running system, its limits, and its readiness.
 
 use crate::platform::access_log::RequestMetrics;
+use crate::platform::cluster::{ClusterMember, ClusterSection};
 use crate::platform::config::{Configuration, LimitsSection, Section};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::telemetry::LogLevelHandle;
-use actors_audit::logger::JournalReport;
+use actors_audit::logger::{JournalReport, LogContact};
 use actors_platform::caller::{current_application, spawn_for_caller};
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use domain_audit::checkpoint::LogSigner;
 use domain_base::caller::PeerCredentials;
-use domain_base::problem::{INTERNAL_ERROR, STORAGE_UNAVAILABLE};
+use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use domain_base::session_id::ApplicationName;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
@@ -88,6 +89,8 @@ pub struct DaemonService {
     pub log_signer: LogSigner,
     /// The witnesses of the log.
     pub witnesses: Witnesses,
+    /// The membership of this host in its cluster; `None` if it is the only host.
+    pub cluster: Option<ClusterMember>,
     /// When the daemon started to serve.
     pub started_at: Timestamp,
     /// The metrics registry.
@@ -123,8 +126,8 @@ impl DaemonService {
         config: Arc<dyn Configuration>,
         applications: Applications,
         log_level: LogLevelHandle,
-        log_signer: LogSigner,
-        witnesses: Witnesses,
+        (log_signer, witnesses): (LogSigner, Witnesses),
+        cluster: Option<ClusterMember>,
     ) -> Arc<Self> {
         witnesses.register_metrics(&mut registry);
         let request_metrics = RequestMetrics::default();
@@ -149,6 +152,7 @@ impl DaemonService {
             log_level,
             log_signer,
             witnesses,
+            cluster,
             registry,
             request_metrics,
             state_size,
@@ -300,6 +304,45 @@ impl DaemonService {
         conflict.map_or(Ok(()), |cause| Err(Problem::new(STORAGE_UNAVAILABLE, cause)))
     }
 
+    /// Waits until the store has everything that any host of the cluster had committed before the call.
+    ///
+    /// # Errors
+    /// `StorageUnavailable` if the shared log does not answer.
+    pub async fn catch_up(&self) -> Result<(), Problem> {
+        Ok(self.system.log.catch_up().await?)
+    }
+
+    /// Checks that the store had everything that any host of the cluster had committed at some time within `cluster.stale_s`.
+    ///
+    /// # Errors
+    /// `StorageUnavailable` if it has not.
+    pub fn check_recent(&self) -> Result<(), Problem> {
+        let Some(contact) = self.system.log.contact() else { return Ok(()) };
+        let section = self.section::<ClusterSection>();
+        if contact.age() <= section.stale() {
+            return Ok(());
+        }
+        let failure = contact.failure().unwrap_or_default();
+        let detail = format!(
+            "the shared log was read more than {} s (`cluster.stale_s`) ago: {failure}",
+            section.stale_s
+        );
+        Err(Problem::new(STORAGE_UNAVAILABLE, detail))
+    }
+
+    /// Checks that this host is the only one of its log.
+    ///
+    /// # Errors
+    /// `InCluster`, with what a host of a cluster cannot do.
+    pub fn require_alone(&self, what: &str) -> Result<(), Problem> {
+        match self.cluster {
+            None => Ok(()),
+            Some(_) => {
+                Err(Problem::new(IN_CLUSTER, format!("{what} are not possible on a host of a cluster yet")))
+            }
+        }
+    }
+
     /// How the log differs from that of a witness, if that stops new work.
     fn log_conflict(&self) -> Option<String> {
         let ConflictingWitness { name, conflict } = self.witnesses.stopping_conflict()?;
@@ -363,8 +406,11 @@ impl DaemonService {
             .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
         let conflict = self.log_conflict().map(|cause| format!("log_conflict: {cause}"));
+        let contact = self.system.log.contact().and_then(LogContact::failure);
+        let contact =
+            contact.filter(|_| failure.is_none()).map(|cause| format!("storage_unavailable: {cause}"));
         let draining = self.is_draining().then(|| "draining".to_owned());
-        [failure, damage, conflict, draining].into_iter().flatten().map(without_state_dir).collect()
+        [failure, contact, damage, conflict, draining].into_iter().flatten().map(without_state_dir).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The daily removal of data that are older than configured, and its configuration.
 
+use crate::platform::cluster::not_in_cluster;
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -49,6 +50,10 @@ pub struct RetentionSection {
 impl Section for RetentionSection {
     fn key(&self) -> &'static str {
         "retention"
+    }
+
+    fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
+        not_in_cluster(all, "retention", *self != Self::default()).into_iter().collect()
     }
 
     /// The age of a session is known from the log.

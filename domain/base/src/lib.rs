@@ -1,6 +1,7 @@
 //! Shared by all features: decimals, units, dates, digests, JSON.
 
 pub mod caller;
+pub mod cluster;
 pub mod decimal;
 pub mod digest;
 pub mod document;

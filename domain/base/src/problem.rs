@@ -135,8 +135,16 @@ problem_codes! {
     OVERLOADED = 503 retry After(1): "Wait for `Retry-After`.",
     /// The daemon is draining. Nothing was delivered.
     DRAINING = 503 retry After(5): "Wait for `Retry-After`, or end draining with `oraclectl drain --off`.",
-    /// The log cannot be written, so nothing is delivered.
-    STORAGE_UNAVAILABLE = 503 retry After(5): "Wait for `Retry-After`; free space on the disk of the state directory.",
+    /// The log cannot be written, or, on a host of a cluster, not read up to its end. Nothing is delivered.
+    STORAGE_UNAVAILABLE = 503 retry After(5): "Wait for `Retry-After`; free space on the disk of the state directory, or start the server of the shared log.",
+    /// The daemon is not a host of a cluster.
+    NOT_IN_CLUSTER = 409: "Configure `cluster.host`, or do without this command.",
+    /// A host of a cluster cannot do this yet.
+    IN_CLUSTER = 409: "Do it before the first host joins, with a daemon that is not in a cluster.",
+    /// The cluster has no host with this name.
+    HOST_UNKNOWN = 404: "Use a name that `oraclectl cluster status` shows.",
+    /// Another host of the cluster is live, so this one is not the last.
+    OTHER_HOSTS_LIVE = 409: "Let the other hosts leave first, or leave without `last`.",
 }
 
 /// An error.

@@ -14,6 +14,9 @@ pub struct RegenAttempt {
     pub session_id: SessionId,
     /// The time of the attempt.
     pub attempted_at: Timestamp,
+    /// The host of a cluster that makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
 }
 
 impl RegenAttempt {
@@ -62,7 +65,8 @@ mod tests {
     #[test]
     fn regen_gap_03_session_regenerates_once_in_five_minutes() {
         let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).expect("a valid time");
-        let attempt = RegenAttempt { session_id: "cs_1".parse().expect("a valid id"), attempted_at: at(0) };
+        let attempt =
+            RegenAttempt { session_id: "cs_1".parse().expect("a valid id"), attempted_at: at(0), host: None };
         for (second, wait_s) in [
             (0, Some(300)),
             (1, Some(299)),

@@ -26,9 +26,9 @@ const GROWTH_PER_BYTE: u64 = 4;
 /// Identifies a file: another one with the same name, even with the same inode, differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
-    inode: u64,
+    pub inode: u64,
     /// When it was created, in nanoseconds since 1970; 0 on a file system that does not know it.
-    created_ns: u64,
+    pub created_ns: u64,
 }
 
 impl FileIdentity {

@@ -42,6 +42,17 @@ pub enum StoreError {
         /// The missing data, with numbers.
         detail: String,
     },
+    /// The log of this host is not that of its cluster.
+    #[error(
+        "the log in {dir} is not that of its cluster ({detail}); compare it with another host by `oraclectl verify-log`, and let the host \
+         whose entries are to be given up join again with `oraclectl cluster join`"
+    )]
+    Diverged {
+        /// The state directory.
+        dir: PathBuf,
+        /// The first difference that was found.
+        detail: String,
+    },
     /// A file of a source is missing or damaged. The database is intact, and other sources answer.
     #[error("source {oracle_id}: {kind} {path} {fault}; {}", .kind.advice(.oracle_id))]
     SourceFile {

@@ -1,3 +1,4 @@
+pub mod cluster_marker;
 pub mod disk;
 pub mod error;
 pub mod files;

@@ -48,10 +48,16 @@ pub enum SharedAppend {
     Behind,
 }
 
-/// The shared log did not answer. It is unknown whether a group was appended.
+/// Why a call of the shared log has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the shared log does not answer: {0}")]
-pub struct SharedLogError(pub String);
+pub enum SharedLogError {
+    /// It did not answer, or cannot be used for now. It is unknown whether a group was appended.
+    #[error("the shared log cannot be used now: {0}")]
+    Unanswered(String),
+    /// It does not accept this host, until an operator has changed something.
+    #[error("the shared log does not accept this host: {0}")]
+    Refused(String),
+}
 
 /// A shared log, over one connection.
 ///

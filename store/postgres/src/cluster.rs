@@ -1,6 +1,6 @@
 //! The tables of a cluster, and what each connection compares with them.
 
-use crate::{PostgresSettings, failed};
+use crate::{PostgresSettings, refused};
 use postgres::{Error, Row};
 use store_log::SharedLogError;
 
@@ -90,13 +90,13 @@ impl Member {
     /// Whether a host is a member of its cluster, by this process.
     pub(crate) fn check(member: Option<&Self>, host: &str) -> Result<(), SharedLogError> {
         let Some(Self { state, is_own }) = member else {
-            return Err(failed(format_args!("its cluster has no host {host}")));
+            return Err(refused(format_args!("its cluster has no host {host}")));
         };
         match state.as_str() {
             "live" if *is_own => Ok(()),
-            "live" => Err(failed(format_args!("another process has taken the name {host}"))),
-            "removed" => Err(failed(format_args!("the host {host} was removed from the cluster"))),
-            _ => Err(failed(format_args!("the host {host} has left the cluster"))),
+            "live" => Err(refused(format_args!("another process has taken the name {host}"))),
+            "removed" => Err(refused(format_args!("the host {host} was removed from the cluster"))),
+            _ => Err(refused(format_args!("the host {host} has left the cluster"))),
         }
     }
 }
@@ -105,17 +105,17 @@ impl PostgresSettings {
     /// Whether the cluster is that of this host.
     pub(crate) fn check_cluster(&self, cluster: Option<&ClusterRow>) -> Result<(), SharedLogError> {
         let Some(ClusterRow { store_id, protocol, identity }) = cluster else {
-            return Err(failed(NO_CLUSTER));
+            return Err(refused(NO_CLUSTER));
         };
         let another_key = |key, file| {
-            Err(failed(format_args!(
+            Err(refused(format_args!(
                 "its key of {key} is another one; give this host the key `{file}` of the other hosts"
             )))
         };
         if *protocol != PROTOCOL {
-            Err(failed(format_args!("its protocol is {protocol}, and this host knows {PROTOCOL}")))
+            Err(refused(format_args!("its protocol is {protocol}, and this host knows {PROTOCOL}")))
         } else if *store_id != id_of(self.store_id) {
-            Err(failed("it is of another cluster"))
+            Err(refused("it is of another cluster"))
         } else if identity.log_key != self.identity.log_key {
             another_key("the log", "log.key")
         } else if identity.held_key != self.identity.held_key {

@@ -5,7 +5,7 @@
 
 use crate::address::ServerAddress;
 use crate::cluster::NO_CLUSTER;
-use crate::{PostgresSettings, SharedLogDurability, failed};
+use crate::{PostgresSettings, SharedLogDurability, failed, refused};
 use postgres::config::TargetSessionAttrs;
 use postgres::error::SqlState;
 use postgres::{Client, Error, NoTls};
@@ -34,7 +34,7 @@ impl Connection {
         let job: Job = Box::new(move |client| drop(answer.send(call(client))));
         self.jobs.send(job).map_err(|_| failed("its connection has ended"))?;
         match answered.recv_timeout(self.answer_within) {
-            Ok(answer) => answer.map_err(|error| failed(described(&error))),
+            Ok(answer) => answer.map_err(|error| error_of(&error)),
             Err(RecvTimeoutError::Timeout) => {
                 Err(failed(format_args!("no answer within {} ms", self.answer_within.as_millis())))
             }
@@ -55,11 +55,14 @@ pub(crate) fn call<T: Send + 'static>(
 }
 
 /// An error with its causes: that of the client alone is `db error`.
-fn described(error: &Error) -> String {
+fn error_of(error: &Error) -> SharedLogError {
     match error.as_db_error() {
-        Some(cause) if *cause.code() == SqlState::UNDEFINED_TABLE => NO_CLUSTER.to_owned(),
-        Some(cause) => format!("{} ({})", cause.message(), cause.code().code()),
-        None => error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}")),
+        Some(cause) if *cause.code() == SqlState::UNDEFINED_TABLE => refused(NO_CLUSTER),
+        Some(cause) => failed(format_args!("{} ({})", cause.message(), cause.code().code())),
+        None => match error.source() {
+            Some(cause) => failed(format_args!("{error}: {cause}")),
+            None => failed(error),
+        },
     }
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn connect(settings: &PostgresSettings) -> Result<Connection, SharedL
     thread::Builder::new().name("shared-log".to_owned()).spawn(run).map_err(failed)?;
     match is_open.recv_timeout(answer_within) {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(failed(described(&error))),
+        Ok(Err(error)) => return Err(error_of(&error)),
         Err(_) => return Err(failed(format_args!("no connection within {} ms", answer_within.as_millis()))),
     }
     let connection = Connection { jobs, answer_within };
@@ -97,7 +100,7 @@ pub(crate) fn connect(settings: &PostgresSettings) -> Result<Connection, SharedL
         client.query_one("SHOW synchronous_standby_names", &[])?.try_get::<_, String>(0)
     })?;
     if *durability == SharedLogDurability::SynchronousStandby && standbys.is_empty() {
-        return Err(failed(
+        return Err(refused(
             "the server has no synchronous standby; set synchronous_standby_names there, or another `durability` here",
         ));
     }

@@ -100,7 +100,11 @@ pub struct PostgresLog {
 }
 
 fn failed(cause: impl fmt::Display) -> SharedLogError {
-    SharedLogError(cause.to_string())
+    SharedLogError::Unanswered(cause.to_string())
+}
+
+fn refused(cause: impl fmt::Display) -> SharedLogError {
+    SharedLogError::Refused(cause.to_string())
 }
 
 impl PostgresLog {
@@ -110,10 +114,11 @@ impl PostgresLog {
         Self { settings, connection: None }
     }
 
-    /// Creates the tables of a cluster, whose log continues after the groups of this host. The host is its first member.
+    /// Creates the tables of a cluster, whose log continues after the groups of this host, unless the server has a cluster. The host is
+    /// its first member. [`ClusterMembership::enter`] finds out whether the cluster is that of this host.
     ///
     /// # Errors
-    /// The server does not answer, or has another cluster.
+    /// The server does not answer.
     pub fn create(&mut self, own: GroupsEnd) -> Result<(), SharedLogError> {
         self.connection = Some(connect(&self.settings)?);
         let settings = self.settings.clone();
@@ -123,10 +128,10 @@ impl PostgresLog {
             transaction.batch_execute(TABLES)?;
             let PostgresSettings { store_id, identity, host, .. } = &settings;
             transaction.execute(
-                "INSERT INTO oracled_cluster (store_id, protocol, log_key, held_key) VALUES ($1, $2, $3, $4)",
+                "INSERT INTO oracled_cluster (store_id, protocol, log_key, held_key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
                 &[&id_of(*store_id), &PROTOCOL, &identity.log_key, &identity.held_key],
             )?;
-            let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '')";
+            let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '') ON CONFLICT DO NOTHING";
             transaction.execute(row, &[&START, &after, &own.root.as_slice(), host])?;
             insert_host(&mut transaction, &settings)?;
             transaction.commit()
@@ -153,7 +158,7 @@ impl PostgresLog {
         match root {
             Some(root) if root == own.root => Ok(SharedTail::Follows(last)),
             None if last < own.entries => Ok(SharedTail::Lacks(last)),
-            None if own.entries < first => Err(failed(format_args!(
+            None if own.entries < first => Err(refused(format_args!(
                 "it begins at entry {first}, and this host ends at entry {}; join the cluster again from a backup",
                 own.entries
             ))),

@@ -5,7 +5,7 @@
 
 use crate::cluster::{CLUSTER, ClusterRow, Member};
 use crate::connection::{Connection, call, connect};
-use crate::{PostgresSettings, entry, failed, number};
+use crate::{PostgresSettings, entry, failed, number, refused};
 use jiff::Timestamp;
 use postgres::types::Type;
 use postgres::{Client, Error, Row, Transaction};
@@ -119,6 +119,17 @@ pub enum HostState {
     Left,
 }
 
+impl HostState {
+    #[must_use]
+    pub const fn into_str(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Removed => "removed",
+            Self::Left => "left",
+        }
+    }
+}
+
 /// Adds the host of these settings, unless its name is in use.
 pub(crate) fn insert_host(
     transaction: &mut Transaction<'_>,
@@ -220,7 +231,7 @@ impl ClusterMembership {
     /// The server does not answer, or the host is this one.
     pub fn remove(&mut self, host: &str) -> Result<bool, SharedLogError> {
         if host == self.settings.host {
-            return Err(failed("a host does not remove itself; it leaves the cluster"));
+            return Err(refused("a host does not remove itself; it leaves the cluster"));
         }
         let (settings, host) = (self.settings.clone(), host.to_owned());
         self.call(move |client| {

@@ -2,8 +2,8 @@
 //! changed meanwhile, the loop starts again.
 
 use super::{
-    CloseJournal, CommitError, CommitRecord, JournalReport, Logger, LoggerMetrics, RebuildDatabase,
-    ReopenMirror, RewriteMirror, SnapshotMirror,
+    CloseJournal, CommitError, CommitRecord, JournalReport, LogContact, Logger, LoggerMetrics,
+    RebuildDatabase, ReopenMirror, RewriteMirror, SnapshotMirror,
 };
 use actors_platform::actor_handle::ActorHandle;
 use actors_platform::caller;
@@ -37,6 +37,7 @@ pub struct LoggerHandle {
     fallback_entries: Arc<AtomicU64>,
     metrics: LoggerMetrics,
     pub(super) additions: Arc<dyn RecordAdditions>,
+    pub(super) contact: Option<LogContact>,
 }
 
 impl LoggerHandle {
@@ -48,9 +49,10 @@ impl LoggerHandle {
         fallback_entries: Arc<AtomicU64>,
         metrics: LoggerMetrics,
         additions: Arc<dyn RecordAdditions>,
+        contact: Option<LogContact>,
     ) -> (Self, EntryQueueReceiver) {
         let (queue, waiting) = EntryQueue::new();
-        (Self { handle, queue, report, fallback, fallback_entries, metrics, additions }, waiting)
+        (Self { handle, queue, report, fallback, fallback_entries, metrics, additions, contact }, waiting)
     }
 
     /// Makes `record` durable, on behalf of the current caller. If that fails for another reason than a stale row, its

@@ -20,6 +20,12 @@ pub(super) const HELD_MAX: usize = 16;
 /// Why ingestion refuses a request.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestionError {
+    /// This host is one of a cluster.
+    #[error(
+        "the files of sources are not changed on a host of a cluster yet; ingest before the first host joins, with a daemon that is not \
+         in a cluster"
+    )]
+    InCluster,
     /// Another run of the source is in progress.
     #[error(
         "run {run_id} of source {oracle_id} is in progress; wait for it (`oraclectl ingest show {run_id}`), or cancel it \

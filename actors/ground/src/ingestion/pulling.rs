@@ -101,6 +101,7 @@ pub async fn pull(
     context: Arc<IngestContext>,
     requested_pull: RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
+    context.check_alone()?;
     let RequestedPull { pipeline_id, requested_by, peer, .. } = requested_pull.clone();
     let claim = context.pulls.in_flight.claim(pipeline_id.clone());
     let _claim = claim.ok_or_else(|| IngestionError::Pulling(pipeline_id.clone()))?;

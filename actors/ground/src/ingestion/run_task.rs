@@ -44,6 +44,7 @@ pub(super) async fn begin(
     context: Arc<IngestContext>,
     message: StartRun,
 ) -> Result<StartRunOutcome, IngestionError> {
+    context.check_alone()?;
     if !is_version(&message.version) {
         return Err(IngestionError::invalid_version(&message.version));
     }

@@ -36,6 +36,7 @@ pub(super) async fn prune_on_request(
     context: Arc<IngestContext>,
     PruneSource { oracle_id, before, peer }: PruneSource,
 ) -> Result<PruneOutcome, IngestionError> {
+    context.check_alone()?;
     let kept_until = context.latest_prune_time(&oracle_id)?;
     let before = before.unwrap_or(kept_until);
     if before > kept_until {
@@ -49,6 +50,7 @@ pub(super) async fn prune_old_content(
     context: Arc<IngestContext>,
     PruneOldContent { days, peer, is_dry_run }: PruneOldContent,
 ) -> Result<PruneReport, IngestionError> {
+    context.check_alone()?;
     let age = SignedDuration::from_hours(24 * i64::from(days));
     let before = context.clock.now().saturating_sub(age).unwrap_or(Timestamp::MIN);
     let mut report = PruneReport::default();
@@ -351,6 +353,7 @@ pub(super) async fn rebuild(
     oracle_id: SourceId,
     peer: PeerCredentials,
 ) -> Result<RebuildOutcome, IngestionError> {
+    context.check_alone()?;
     let claim = context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?;
     // a rebuild counts as a run; the semaphore is never closed
     let slot = context.run_slots.acquire().await;

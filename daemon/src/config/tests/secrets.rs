@@ -26,7 +26,9 @@ const VALUES: [&str; 13] = [
 ];
 
 /// Keys without secrets: errors may quote their values.
-const QUOTED: [&str; 14] = [
+const QUOTED: [&str; 16] = [
+    "cluster.host",
+    "cluster.durability",
     "checkpoints.dir",
     "state_dir",
     "socket",

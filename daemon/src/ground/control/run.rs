@@ -25,7 +25,9 @@ use domain_base::caller::PeerCredentials;
 use domain_base::digest::is_digit;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
-use domain_base::problem::{BODY_BROKEN, BODY_TOO_LARGE, INVALID_DOCUMENT, INVALID_REQUEST, SOURCE_DAMAGED};
+use domain_base::problem::{
+    BODY_BROKEN, BODY_TOO_LARGE, IN_CLUSTER, INVALID_DOCUMENT, INVALID_REQUEST, SOURCE_DAMAGED,
+};
 use domain_ground::id::PipelineId;
 use domain_ground::ontology::is_version;
 use domain_ground::pipeline::PipelineState;
@@ -377,7 +379,7 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-problems!(UploadProblems: STORE; INVALID_DOCUMENT BODY_BROKEN PAYLOAD_UNDECODABLE PIPELINE_UNKNOWN RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE BODY_TOO_LARGE);
+problems!(UploadProblems: STORE; IN_CLUSTER INVALID_DOCUMENT BODY_BROKEN PAYLOAD_UNDECODABLE PIPELINE_UNKNOWN RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE BODY_TOO_LARGE);
 
 /// Upload a payload and start a run that reads it.
 ///
@@ -424,6 +426,7 @@ async fn check_upload(
     announced_bytes: u64,
 ) -> Result<AcceptedUpload, Problem> {
     service.check_new_work()?;
+    service.require_alone("runs of pipelines")?;
     let pipeline_id = parse_name(pipeline_id)?;
     let QueryParams(params) = params?;
     if !is_version(&params.version) {

@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::moment::Moment;
-use domain_base::problem::{BODY_TOO_LARGE, INVALID_DOCUMENT, SOURCE_DAMAGED};
+use domain_base::problem::{BODY_TOO_LARGE, IN_CLUSTER, INVALID_DOCUMENT, SOURCE_DAMAGED};
 use domain_ground::event::{InvalidationCause, SourceReadKind, SourceReadOutcome};
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::problem::{
@@ -252,7 +252,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-problems!(PullProblems: STORE; INVALID_DOCUMENT PIPELINE_UNKNOWN PULL_BUSY PULL_FAILED PAYLOAD_UNDECODABLE BODY_TOO_LARGE RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE);
+problems!(PullProblems: STORE; IN_CLUSTER INVALID_DOCUMENT PIPELINE_UNKNOWN PULL_BUSY PULL_FAILED PAYLOAD_UNDECODABLE BODY_TOO_LARGE RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE);
 
 /// Pull the payload of a pipeline and start its run.
 ///
@@ -295,7 +295,7 @@ pub async fn pull(
     .await
 }
 
-problems!(PruneProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN RUN_BUSY SOURCE_DAMAGED);
+problems!(PruneProblems: DOCUMENT_BODY STORE; IN_CLUSTER SOURCE_UNKNOWN RUN_BUSY SOURCE_DAMAGED);
 
 /// Remove from a source the content of records that are no longer valid.
 #[utoipa::path(
@@ -390,7 +390,7 @@ pub async fn verify(
     }
 }
 
-problems!(RebuildProblems: STORE; SOURCE_UNKNOWN RUN_BUSY NOT_REBUILT);
+problems!(RebuildProblems: STORE; IN_CLUSTER SOURCE_UNKNOWN RUN_BUSY NOT_REBUILT);
 
 /// Rebuild the damaged or missing files of a source from its archived payloads.
 ///

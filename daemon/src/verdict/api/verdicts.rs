@@ -18,13 +18,15 @@ use crate::platform::service::DaemonService;
 use crate::rules::{CHECK, RequestedCheck, SourcedCheck};
 use crate::verdict::config::CommonContact;
 use crate::verdict::config::applications::ApplicationSections;
+use crate::verdict::config::models::{FurtherModels, ModelSection, longest_deadline_ms};
 use crate::verdict::{MODEL, OWNER, SUBMISSION};
 use crate::verification::VERIFY;
 use actors_platform::clock::stopwatch;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_verdict::cache::ReadVerdict;
 use actors_verdict::crosscheck::{DeliverVerdict, JudgeVerdict};
-use actors_verdict::generation::GenerationError;
+use actors_verdict::generation::{GenerationError, GenerationResult};
+use actors_verdict::rate_limiter::CallLimitError;
 use actors_verdict::regen;
 use actors_verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use axum::extract::State;
@@ -58,6 +60,10 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+/// How often a request that waits for the regeneration of another host reads the store.
+const FOREIGN_PAUSE: Duration = Duration::from_millis(200);
 
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
@@ -78,6 +84,7 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY CHECK OW
     path = "/v1/verdicts/{session_id}",
     operation_id = "submit_verdict",
     tag = "verdict",
+    extensions(("x-recent" = json!(true))),
     params(("session_id" = SessionId, Path)),
     request_body = SubmitVerdictRequest,
     responses(
@@ -179,6 +186,7 @@ problems!(ReadProblems: SESSION STORE MODEL; ENTRY_DROPPED INVALID_REQUEST LOOKU
     path = "/v1/verdicts/{session_id}",
     operation_id = "read_verdict",
     tag = "verdict",
+    extensions(("x-recent" = json!(true))),
     params(("session_id" = SessionId, Path), VerdictParams),
     responses(
         ReadProblems,
@@ -192,7 +200,7 @@ pub async fn read_verdict(
     QueryParams(VerdictParams { proof }): QueryParams<VerdictParams>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
-    let found = read_cached(&service, &session_id).await?;
+    let found = read_cached_anywhere(&service, &session_id).await?;
     if found.is_none() && method != Method::HEAD {
         look_up_unknown(&service, &session_id).await?;
     }
@@ -205,7 +213,7 @@ pub async fn read_verdict(
             return orders::answer(&service, session, false);
         }
         None => {
-            let regenerated = service.system.regen.ask(regen::RegenerateVerdict(session_id.clone())).await?;
+            let regenerated = regenerate(&service, &session_id).await?;
             // the order was placed after the check above
             if matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::SessionUnknown))
                 && let Some(session) = find_unfinished(&service, &session_id)?
@@ -246,6 +254,20 @@ async fn read_cached(
     }
 }
 
+/// The same, also if another host of the cluster has just stored it.
+async fn read_cached_anywhere(
+    service: &DaemonService,
+    session_id: &SessionId,
+) -> Result<Option<Arc<CachedVerdict>>, Problem> {
+    match read_cached(service, session_id).await? {
+        None if service.cluster.is_some() => {
+            service.catch_up().await?;
+            read_cached(service, session_id).await
+        }
+        found => Ok(found),
+    }
+}
+
 /// Looks the session up if it is unknown and the look-up is configured for its application. A found session is registered.
 async fn look_up_unknown(service: &DaemonService, session_id: &SessionId) -> Result<(), Problem> {
     let Some(lookup) = service.system.lookup.clone() else { return Ok(()) };
@@ -261,6 +283,36 @@ async fn look_up_unknown(service: &DaemonService, session_id: &SessionId) -> Res
             lookup.register_unknown(&id).await.map_err(|failed| Problem::lookup_failed(&id, &failed))
         })
         .await
+}
+
+/// Regenerates the verdict of a session. If another host of the cluster regenerates it now, waits for its verdict.
+async fn regenerate(service: &DaemonService, session_id: &SessionId) -> Result<GenerationResult, Problem> {
+    let ask = || service.system.regen.ask(regen::RegenerateVerdict(session_id.clone()));
+    let regenerated = ask().await?;
+    let is_limited = matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::Limited(CallLimitError::Session { .. })));
+    if !is_limited || service.cluster.is_none() {
+        return Ok(regenerated);
+    }
+    while is_regenerated_elsewhere(service, session_id)? {
+        sleep(FOREIGN_PAUSE).await;
+        service.catch_up().await?;
+        if let Some(cached) = read_cached(service, session_id).await? {
+            return Ok(Ok(SubmissionOutcome::Replayed(cached)));
+        }
+    }
+    Ok(ask().await?)
+}
+
+/// Whether another host of the cluster may be calling the model for a session.
+fn is_regenerated_elsewhere(service: &DaemonService, session_id: &SessionId) -> Result<bool, Problem> {
+    let own = service.cluster.as_ref().map(|member| member.host.as_str());
+    let attempt = service.system.store.regen_attempt(session_id)?;
+    let foreign = attempt.filter(|(attempt, _)| attempt.host.as_deref() != own);
+    let longest = longest_deadline_ms(service.section::<ModelSection>(), service.section::<FurtherModels>());
+    let longest = Duration::from_millis(longest);
+    Ok(foreign.is_some_and(|(attempt, _)| {
+        service.system.clock.now().duration_since(attempt.attempted_at).unsigned_abs() < longest
+    }))
 }
 
 /// The session, if it has an order whose verdict is not delivered. A read does not generate its verdict.
@@ -500,6 +552,7 @@ problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SESSION_MISMATCH ORDE
     path = "/cache/{session_id}",
     operation_id = "write_cached_verdict",
     tag = "verdict",
+    extensions(("x-recent" = json!(true))),
     params(("session_id" = SessionId, Path)),
     request_body = CacheVerdictRequest,
     responses(
@@ -542,6 +595,7 @@ problems!(ReadCachedProblems: SESSION STORE; VERDICT_NOT_CACHED);
     path = "/cache/{session_id}",
     operation_id = "read_cached_verdict",
     tag = "verdict",
+    extensions(("x-recent" = json!(true))),
     params(("session_id" = SessionId, Path)),
     responses(
         ReadCachedProblems,
@@ -552,7 +606,7 @@ pub async fn read_cached_verdict(
     State(service): State<Arc<DaemonService>>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
-    match read_cached(&service, &session_id).await? {
+    match read_cached_anywhere(&service, &session_id).await? {
         Some(cached) => Ok(json_response(StatusCode::OK, cached.body.clone())),
         None => Err(Problem::verdict_not_cached(session_id.local())),
     }
@@ -568,6 +622,7 @@ problems!(CheckProblems: JSON_BODY SUBMISSION STORE);
     path = "/v1/crosscheck",
     operation_id = "check_verdict",
     tag = "verdict",
+    extensions(("x-recent" = json!(true))),
     request_body = CrosscheckRequest,
     responses(
         CheckProblems,

@@ -1,7 +1,7 @@
 //! The configuration of the look-up of sessions that are not registered.
 
 use super::applications::ApplicationSections;
-use super::models::{FurtherModels, ModelSection};
+use super::models::{ModelSection, longest_deadline_ms};
 use crate::platform::config::{ConfigError, Configuration, LimitsSection, Section, not_allowed_error};
 use domain_verdict::lookup::{LookupDefinition, LookupSettings, LookupSettingsError};
 use serde::{Deserialize, Serialize};
@@ -75,8 +75,7 @@ impl Section for LookupSection {
     }
 
     fn check_limits(&self, all: &dyn Configuration) -> Vec<ConfigError> {
-        let models = all.section::<FurtherModels>().values().chain([all.section::<ModelSection>()]);
-        let deadline_ms = models.map(|model| model.deadline_ms).max().unwrap_or_default();
+        let deadline_ms = longest_deadline_ms(all.section::<ModelSection>(), all.section());
         let checked = self.check_keys(all.section::<LimitsSection>().request_s, deadline_ms);
         checked.err().into_iter().collect()
     }

@@ -189,6 +189,11 @@ impl Default for ModelSection {
 /// The models of the tables `models.NAME`, by name.
 pub type FurtherModels = BTreeMap<String, ModelSection>;
 
+/// The longest time limit of a call of these models.
+pub(crate) fn longest_deadline_ms(first: &ModelSection, further: &FurtherModels) -> u64 {
+    further.values().chain([first]).map(|model| model.deadline_ms).max().unwrap_or_default()
+}
+
 impl Section for ModelSection {
     fn key(&self) -> &'static str {
         "model"

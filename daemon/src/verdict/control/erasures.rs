@@ -11,7 +11,7 @@ use actors_verdict::erasure::{ErasureReport, RetentionReport};
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
-use domain_base::problem::{INVALID_REQUEST, SOURCE_DAMAGED};
+use domain_base::problem::{IN_CLUSTER, INVALID_REQUEST, SOURCE_DAMAGED};
 use domain_base::session_id::SessionId;
 use domain_verdict::problem::{MAIL_IN_FLIGHT, SESSION_UNKNOWN};
 use domain_verdict::session::CustomerEmail;
@@ -40,7 +40,7 @@ enum ErasureSubject {
 /// The sessions that are erased, and those that had the address before its correction.
 type FoundSessions = (BTreeSet<SessionId>, BTreeSet<SessionId>);
 
-problems!(EraseProblems: JSON_BODY STORE; SESSION_UNKNOWN MAIL_IN_FLIGHT);
+problems!(EraseProblems: JSON_BODY STORE; IN_CLUSTER SESSION_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Erase the data of a session, or of all sessions with an address, from all files of the state directory.
 ///
@@ -66,6 +66,7 @@ pub async fn erase_sessions(
 ) -> Result<Json<ErasureResponse>, Problem> {
     let ErasureRequest { session_id, customer_email, reason } = body.parse()?;
     check_reason(&reason)?;
+    service.require_alone("erasures")?;
     let subject = match (session_id, parse_email(customer_email)?) {
         (Some(session_id), None) => ErasureSubject::Session(
             session_id.parse().map_err(|error| invalid(format!("`session_id`: {error}")))?,
@@ -123,7 +124,7 @@ fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions
     }
 }
 
-problems!(RetentionProblems: STORE; SOURCE_DAMAGED);
+problems!(RetentionProblems: STORE; IN_CLUSTER SOURCE_DAMAGED);
 
 /// Read which data are older than configured, without removing them.
 #[utoipa::path(
@@ -162,6 +163,7 @@ pub async fn apply_retention(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
 ) -> Result<Json<RetentionResponse>, Problem> {
+    service.require_alone("removals of old data")?;
     run_to_end(async move {
         let erasure = &service.system.erasure;
         let turn = erasure.wait_for_turn().await;

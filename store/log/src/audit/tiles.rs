@@ -51,7 +51,15 @@ impl TableReader {
     /// # Errors
     /// The store cannot be read.
     pub fn log_name(&self) -> Result<String, StoreError> {
-        Ok(format!("oracled/{:016x}", meta::store_id(self.engine())?))
+        Ok(format!("oracled/{:016x}", self.store_id()?))
+    }
+
+    /// The random id of the store, which its copies have, too.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn store_id(&self) -> Result<u64, StoreError> {
+        meta::store_id(self.engine())
     }
 
     /// The size and the root of the log's Merkle tree.

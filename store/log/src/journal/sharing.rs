@@ -34,8 +34,8 @@ pub(super) struct SharedJournal {
     is_connected: bool,
     /// The attempts to append a group, after which it stays unknown whether it is committed.
     attempts: u32,
-    /// The rows that groups of the shared log have changed, since [`Journal::take_followed`].
-    followed: Vec<RowName>,
+    /// The changes by groups of the shared log, since [`Journal::take_followed`].
+    followed: Vec<RowWrite>,
 }
 
 /// Why a call of the shared log has no result.
@@ -76,7 +76,7 @@ impl SharedJournal {
             }
             SharedTail::Lacks(tail) => {
                 let fault = format!("it ends at entry {tail}, and this host at entry {}", own.entries);
-                Err(SharedLogError(fault).into())
+                Err(SharedLogError::Refused(fault).into())
             }
             SharedTail::Forked => {
                 Err(SharedCallError::Diverged(format!("up to entry {}, it has other groups", own.entries)))
@@ -94,7 +94,9 @@ impl SharedJournal {
         match next.first() {
             Some(next) if (next.after, next.root) == (group.after, group.root) => Ok(SharedAppend::Appended),
             Some(_) => Ok(SharedAppend::Behind),
-            None => Err(SharedLogError("it does not accept a group at its end".to_owned()).into()),
+            None => {
+                Err(SharedLogError::Unanswered("it does not accept a group at its end".to_owned()).into())
+            }
         }
     }
 }
@@ -109,7 +111,7 @@ impl Journal {
     /// Applies the groups of the shared log up to its end at some time since the call.
     ///
     /// # Errors
-    /// `Unavailable` if the shared log does not answer, or this host cannot write. `Corrupt` if the shared log has other groups than this
+    /// `Unavailable` if the shared log does not answer, or this host cannot write. `Diverged` if the shared log has other groups than this
     /// host, which must not be served any longer: the journal rejects all writes from then on.
     pub fn follow(&mut self) -> Result<(), StoreError> {
         self.check_failure()?;
@@ -137,14 +139,21 @@ impl Journal {
         Ok(())
     }
 
-    /// The rows that groups of the shared log have changed since the last call: by [`Journal::follow`], and by commits, which follow the
+    /// The changes by groups of the shared log since the last call: by [`Journal::follow`], and by commits, which follow the
     /// other hosts before they are staged again. A group of this host is among them if its answer was lost.
-    pub fn take_followed(&mut self) -> Vec<RowName> {
+    pub fn take_followed(&mut self) -> Vec<RowWrite> {
         self.shared.as_mut().map(|shared| mem::take(&mut shared.followed)).unwrap_or_default()
     }
 
+    /// Whether other hosts write the log, too.
+    #[must_use]
+    pub const fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// The end of the groups of this host.
-    fn groups_end(&self) -> GroupsEnd {
+    #[must_use]
+    pub fn groups_end(&self) -> GroupsEnd {
         GroupsEnd { entries: self.mark.now.counts.entries, root: self.engine.log_hashes().tree.root() }
     }
 
@@ -152,7 +161,7 @@ impl Journal {
     ///
     /// # Errors
     /// `Unavailable` if it is unknown after all attempts whether the group was appended, and the journal rejects all writes then. If it was
-    /// appended, [`Journal::recover`] applies it. `Corrupt` if the shared log has other groups than this host.
+    /// appended, [`Journal::recover`] applies it. `Diverged` if the shared log has other groups than this host.
     pub(super) fn append_to_shared(
         &mut self,
         group: &ReadyGroup,
@@ -213,8 +222,7 @@ impl Journal {
     /// The error of a host whose groups are not those of the shared log.
     pub(super) fn diverged_error(&self) -> StoreError {
         let fault = self.failure().unwrap_or_default();
-        let detail = format!("its groups are not those of the shared log: {fault}");
-        StoreError::Corrupt { dir: self.engine.dir().to_owned(), detail }
+        StoreError::Diverged { dir: self.engine.dir().to_owned(), detail: fault.to_owned() }
     }
 
     /// Applies a group of the shared log, which follows the groups of this host.
@@ -228,7 +236,7 @@ impl Journal {
         let prepared = prepared.map_err(|error| self.fail(error, RecoveryCondition::Following))?;
         self.append(ready, prepared, &writes.iter().collect::<Vec<_>>())?;
         if let Some(shared) = &mut self.shared {
-            shared.followed.extend(writes.into_iter().map(|write| write.row));
+            shared.followed.extend(writes);
         }
         Ok(())
     }

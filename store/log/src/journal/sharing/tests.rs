@@ -76,7 +76,7 @@ impl FakeEngine {
 }
 
 fn lost<T>() -> Result<T, SharedLogError> {
-    Err(SharedLogError("no answer".to_owned()))
+    Err(SharedLogError::Unanswered("no answer".to_owned()))
 }
 
 /// A connection of one host.
@@ -201,7 +201,7 @@ impl Host {
     fn follow(&mut self) -> Result<(), StoreError> {
         let followed = if self.recover() { self.journal().follow() } else { Ok(()) };
         let of_verdicts =
-            self.journal().take_followed().into_iter().filter_map(|row| row.key::<VerdictDelivery>());
+            self.journal().take_followed().into_iter().filter_map(|write| write.row.key::<VerdictDelivery>());
         self.known.extend(of_verdicts.map(|id| id.to_string()));
         followed
     }
@@ -425,7 +425,7 @@ fn host_with_other_groups_than_the_shared_log_stops() {
     let engine = Arc::clone(&cluster.engine);
     cluster.hosts[0].start(&engine);
     let error = cluster.hosts[0].journal().commit(&[delivered(101, 40)]).expect_err("they have forked");
-    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert!(matches!(error, StoreError::Diverged { .. }), "{error}");
     assert_eq!(engine.lock().expect("no test panicked").groups.len(), 1);
 }
 
@@ -457,11 +457,11 @@ fn changed_group_of_the_shared_log_is_refused() {
         change(&mut cluster.engine.lock().expect("no test panicked").groups[0]);
         let journal = cluster.hosts[1].journal();
         let error = journal.follow().expect_err("the group is another one");
-        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert!(matches!(error, StoreError::Diverged { .. }), "{error}");
         // it stops for good
         assert!(journal.commit(&[delivered(101, 40)]).is_err());
         let error = journal.recover().expect_err("the group is still another one");
-        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert!(matches!(error, StoreError::Diverged { .. }), "{error}");
         assert_eq!(cluster.hosts[1].store().get::<SessionRecord>(&id(100)).expect("readable"), None);
     }
 }

@@ -1,0 +1,142 @@
+//! The contact of this host with the log that the hosts of its cluster share.
+
+use super::{CommitError, Logger, LoggerHandle};
+use actix::ActorFutureExt;
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture, WrapFuture};
+use actors_platform::clock::monotonic;
+use oracled_store::{RowWrite, StoreError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// The time between two reads of the shared log without a request.
+pub(super) const FOLLOWED_EVERY: Duration = Duration::from_millis(200);
+
+/// When this host read the shared log up to its end the last time.
+#[derive(Debug, Clone)]
+pub struct LogContact(Arc<Mutex<Contact>>);
+
+#[derive(Debug)]
+struct Contact {
+    /// A time at which this host had all groups of the shared log.
+    last: Instant,
+    /// Why it cannot be read now.
+    failure: Option<String>,
+}
+
+impl LogContact {
+    /// The contact of a host that has just read the shared log.
+    pub(super) fn begin() -> Self {
+        Self(Arc::new(Mutex::new(Contact { last: monotonic(), failure: None })))
+    }
+
+    /// Notes whether all groups up to `asked_at` have been read.
+    pub(super) fn note(&self, asked_at: Instant, read: &Result<(), StoreError>) {
+        let mut contact = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Ok(()) => *contact = Contact { last: asked_at, failure: None },
+            Err(error) => contact.failure = Some(error.to_cause()),
+        }
+    }
+
+    /// The time since this host had all groups of the shared log.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        let contact = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        monotonic().duration_since(contact.last)
+    }
+
+    /// Why the shared log cannot be read now.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).failure.clone()
+    }
+}
+
+/// The logger's part in a cluster.
+#[derive(Debug)]
+pub(super) struct LoggerInCluster {
+    pub(super) contact: LogContact,
+    /// Receives the changes by other hosts.
+    pub(super) followed: mpsc::UnboundedSender<Vec<RowWrite>>,
+    /// The requests that wait for all groups of the shared log.
+    waiting: Vec<oneshot::Sender<Result<(), String>>>,
+}
+
+/// Applies the groups of the shared log up to its end at some time since the message.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), String>")]
+pub(super) struct FollowSharedLog;
+
+impl LoggerInCluster {
+    pub(super) const fn new(contact: LogContact, followed: mpsc::UnboundedSender<Vec<RowWrite>>) -> Self {
+        Self { contact, followed, waiting: Vec::new() }
+    }
+}
+
+impl Logger {
+    /// Reads the shared log, if there is one, and answers all requests that wait for it.
+    pub(super) fn follow(&mut self) {
+        let (Some(cluster), Some(journal)) = (&mut self.cluster, &mut self.journal) else { return };
+        let asked_at = monotonic();
+        let read = journal.follow();
+        cluster.contact.note(asked_at, &read);
+        let answer = read.as_ref().copied().map_err(StoreError::to_cause);
+        for waiting in std::mem::take(&mut cluster.waiting) {
+            // the caller may no longer wait
+            drop(waiting.send(answer.clone()));
+        }
+        self.report_followed();
+        if let Err(error @ StoreError::Diverged { .. }) = read {
+            self.abandon.send_replace(Some(error.to_string()));
+        }
+    }
+
+    /// Reports the changes by other hosts that were applied.
+    pub(super) fn report_followed(&mut self) {
+        let (Some(cluster), Some(journal)) = (&self.cluster, &mut self.journal) else { return };
+        let changes = journal.take_followed();
+        if !changes.is_empty() && cluster.followed.send(changes).is_err() {
+            tracing::debug!("the receiver of other hosts' changes has ended");
+        }
+    }
+}
+
+impl Handler<FollowSharedLog> for Logger {
+    type Result = ResponseFuture<Result<(), String>>;
+
+    fn handle(&mut self, _: FollowSharedLog, ctx: &mut Context<Self>) -> Self::Result {
+        let Some(cluster) = &mut self.cluster else { return Box::pin(async { Ok(()) }) };
+        if let Some(cause) = cluster.contact.failure() {
+            // the next read by itself is soon, and each attempt to connect blocks all others
+            return Box::pin(async { Err(cause) });
+        }
+        let (reply, answer) = oneshot::channel();
+        cluster.waiting.push(reply);
+        if cluster.waiting.len() == 1 {
+            // after the whole mailbox was read, so that one read serves all that wait
+            ctx.spawn(async {}.into_actor(self).map(|(), logger, _| logger.follow()));
+        }
+        Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the logger panicked".to_owned())) })
+    }
+}
+
+impl LoggerHandle {
+    /// The contact with the shared log; `None` if this is the only host.
+    #[must_use]
+    pub const fn contact(&self) -> Option<&LogContact> {
+        self.contact.as_ref()
+    }
+
+    /// Waits until the store has everything that any host had committed before the call. Returns at once if this is the only host.
+    ///
+    /// # Errors
+    /// `Unavailable`: the shared log does not answer, so other hosts may have changed what is read now.
+    pub async fn catch_up(&self) -> Result<(), CommitError> {
+        if self.contact.is_none() {
+            return Ok(());
+        }
+        let answer = self.handle.ask(FollowSharedLog).await;
+        answer.unwrap_or_else(|error| Err(error.to_string())).map_err(CommitError::Unavailable)
+    }
+}

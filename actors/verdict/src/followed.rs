@@ -1,0 +1,32 @@
+//! What the actors of verdicts learn from the changes that other hosts of the cluster have committed.
+
+use crate::cache::{ForgetVerdict, VerdictCache};
+use crate::orders::{NoteForeignOrder, OrdersActor};
+use crate::outbox_queue::OutboxQueue;
+use actix::Addr;
+use actors_audit::logger::handle::RecordAdditions;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::session::SessionRecord;
+use oracled_store::{JournalRecord, RowWrite};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+/// Reports the changes by other hosts, for as long as the daemon runs.
+pub async fn report_followed(
+    mut followed: UnboundedReceiver<Vec<RowWrite>>,
+    cache: Addr<VerdictCache>,
+    orders: Addr<OrdersActor>,
+    outbox: OutboxQueue,
+) {
+    while let Some(writes) = followed.recv().await {
+        for write in &writes {
+            if let Some(session_id) = write.row.key::<VerdictDelivery>() {
+                cache.do_send(ForgetVerdict(session_id));
+            }
+            if let Some(session_id) = write.row.key::<SessionRecord>() {
+                let order = write.read::<SessionRecord>().and_then(|session| session.order);
+                orders.do_send(NoteForeignOrder { session_id, order });
+            }
+        }
+        outbox.report_committed(&JournalRecord { writes, ..JournalRecord::default() });
+    }
+}

@@ -1,0 +1,168 @@
+//! `oraclectl cluster`.
+
+use crate::audit::restore::RestoreArgs;
+use crate::base::error::CtlError;
+use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::output::{Output, format_table, print_json};
+use crate::base::program::{block_on, examples};
+use domain_base::cluster::{ClusterHostRemoved, ClusterLeaveRequest, ClusterReport};
+use domain_base::text_form::visible_line;
+use hyper::Method;
+use oracled_store::ClusterMarker;
+use serde_json::json;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+
+/// Let several hosts share one log in PostgreSQL
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples(&[
+    "oraclectl cluster init --state-dir /var/lib/oracled",
+    "oraclectl cluster join /backup/oracled-2026-11-28 --state-dir /var/lib/oracled --key log-key --log-key log.key --held-key held.key",
+    "oraclectl cluster status",
+]))]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    verb: ClusterVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum ClusterVerb {
+    /// Make a store the first of a new cluster, at the next start of its daemon
+    Init {
+        /// The state directory
+        #[arg(long, value_name = "STATE")]
+        state_dir: PathBuf,
+    },
+    /// Restore a backup of another host to a new state directory, whose daemon joins the cluster at its start
+    Join(RestoreArgs),
+    /// Show the hosts of the cluster
+    Status,
+    /// Remove another host, which cannot write to the shared log from then on
+    ///
+    /// Its daemon ends. It can join again with a backup of another host.
+    Remove {
+        /// The name of the host, as `oraclectl cluster status` shows it
+        host: String,
+    },
+    /// End the membership of this host, and its daemon
+    Leave {
+        /// This is the last host: its store continues without a cluster. Then remove `cluster` from the configuration
+        #[arg(long)]
+        last: bool,
+    },
+}
+
+impl ClusterArgs {
+    pub(crate) fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
+        match &self.verb {
+            ClusterVerb::Init { state_dir } => init(state_dir, options.json, out),
+            ClusterVerb::Join(restore) => {
+                restore.run(options.json, out)?;
+                mark(restore.state_dir(), ClusterMarker::Join)
+            }
+            ClusterVerb::Status => block_on(show(options, out)),
+            ClusterVerb::Remove { host } => block_on(remove(host, options, out)),
+            ClusterVerb::Leave { last } => block_on(leave(*last, options, out)),
+        }
+    }
+}
+
+fn init(state_dir: &Path, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+    let refused = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
+    if !state_dir.is_dir() {
+        return Err(refused(format!(
+            "{} is not a folder; name the state directory of the daemon",
+            state_dir.display()
+        )));
+    }
+    let marker = ClusterMarker::read(state_dir).map_err(|error| refused(error.to_string()))?;
+    if marker.is_some_and(|marker| marker != ClusterMarker::Init) {
+        return Err(refused(format!(
+            "the store in {} belongs to a cluster already; `oraclectl cluster status` shows it",
+            state_dir.display()
+        )));
+    }
+    mark(state_dir, ClusterMarker::Init)?;
+    if is_json {
+        return print_json(out, &json!({"state_dir": state_dir}));
+    }
+    Ok(writeln!(
+        out,
+        "next: configure `cluster.host`, `cluster.url_file` and `cluster.keys_file`, and restart the daemon, which creates the cluster"
+    )?)
+}
+
+/// Writes the marker for the user of the state directory.
+fn mark(state_dir: &Path, marker: ClusterMarker) -> Result<(), CtlError> {
+    let refused = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
+    ClusterMarker::write(Some(marker), state_dir).map_err(|error| refused(error.to_string()))?;
+    // the administrator may be another user than the daemon
+    let owned = fs::metadata(state_dir).and_then(|found| {
+        let file = ClusterMarker::path(state_dir);
+        if fs::metadata(&file)?.uid() == found.uid() {
+            Ok(())
+        } else {
+            chown(file, Some(found.uid()), Some(found.gid()))
+        }
+    });
+    owned.map_err(|error: io::Error| {
+        refused(format!("cannot give the file `cluster` to the owner of {}: {error}", state_dir.display()))
+    })
+}
+
+async fn show(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let report: ClusterReport = options.call_control(Method::GET, "/v1/cluster", None).await?.json()?;
+    if options.json { print_json(out, &report) } else { print_report(out, &report) }
+}
+
+fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlError> {
+    let last = report.hosts.iter().map(|host| host.applied).max().unwrap_or_default();
+    let rows = report.hosts.iter().map(|host| {
+        let name =
+            if host.host == report.host { format!("{} (this host)", host.host) } else { host.host.clone() };
+        [
+            name,
+            host.state.clone(),
+            format!("{} ms ago", host.seen_ms),
+            host.applied.to_string(),
+            last.saturating_sub(host.applied).to_string(),
+            format!("{} ms", host.clock_offset_ms),
+            host.version.clone(),
+            host.schema.to_string(),
+            if host.leases.is_empty() { "none".to_owned() } else { host.leases.join(", ") },
+        ]
+    });
+    let heading =
+        ["host", "state", "seen", "entries", "behind", "clock ahead", "version", "schema", "leases"];
+    writeln!(out, "{}", format_table(heading, rows.collect()))?;
+    if let Some(failure) = &report.failure {
+        writeln!(out, "the shared log: {}; last read {} ms ago", visible_line(failure), report.contact_ms)?;
+    }
+    Ok(())
+}
+
+async fn remove(host: &str, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let path = format!("/v1/cluster/hosts/{}", encode_segment(host));
+    let removed: ClusterHostRemoved = options.call_control(Method::DELETE, &path, None).await?.json()?;
+    if options.json {
+        return print_json(out, &removed);
+    }
+    Ok(writeln!(out, "{} is removed, and cannot write to the shared log", removed.host)?)
+}
+
+async fn leave(last: bool, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let body = serde_json::to_vec(&ClusterLeaveRequest { last }).map_err(io::Error::from)?;
+    let report: ClusterReport =
+        options.call_control(Method::POST, "/v1/cluster/leave", Some(body.into())).await?.json()?;
+    if options.json {
+        return print_json(out, &report);
+    }
+    let next = if last {
+        "remove `cluster` from the configuration, and start the daemon"
+    } else {
+        "its store is not started again; join with a backup of another host, in a new state directory"
+    };
+    Ok(writeln!(out, "{} has left the cluster, and its daemon ends; {next}", report.host)?)
+}

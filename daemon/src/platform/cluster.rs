@@ -1,0 +1,112 @@
+//! This host as one of a cluster, whose hosts share one log in PostgreSQL.
+
+mod barrier;
+mod config;
+#[cfg(feature = "cluster")]
+mod membership;
+mod routes;
+
+use actors_platform::work_turn::WorkTurn;
+use anyhow::bail;
+pub(crate) use barrier::after_shared_log;
+pub(crate) use config::not_in_cluster;
+pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
+use domain_base::cluster::ClusterHostReport;
+use oracled_store::ClusterMarker;
+pub(crate) use routes::routes;
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+use tokio::sync::{oneshot, watch};
+
+/// The cluster, as this host saw it last.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClusterView {
+    pub(crate) hosts: Vec<ClusterHostReport>,
+    /// When the hosts were read.
+    pub(crate) read_at: Option<Instant>,
+    /// Why this host does no work that one host does at a time.
+    pub(crate) fault: Option<String>,
+    /// How the membership has ended, if it has: an error is the reason why this host can write to the shared log no longer.
+    pub(crate) ended: Option<Result<(), String>>,
+}
+
+/// A change of the membership.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "the thread of the membership reads them"))]
+pub(crate) enum MembershipCall {
+    /// Removes another host. Answers whether there is one with this name.
+    Remove { host: String, reply: oneshot::Sender<Result<bool, String>> },
+    /// Ends the membership of this host. Answers whether it has ended: not if this is to be the last host and is not.
+    Leave { is_last: bool, reply: oneshot::Sender<Result<bool, String>> },
+}
+
+/// The membership of this host in its cluster. A thread of its own writes its heartbeat, and holds its turn at the work that one host
+/// does at a time; both end with this.
+#[derive(Debug)]
+pub struct ClusterMember {
+    pub(crate) host: String,
+    pub(crate) turn: WorkTurn,
+    pub(crate) view: watch::Receiver<ClusterView>,
+    pub(crate) calls: Sender<MembershipCall>,
+}
+
+/// What tells whether this host has the keys of its cluster.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "the membership compares them"))]
+pub(crate) struct ClusterKeyDigests {
+    /// The public key of the log.
+    pub(crate) log_key: String,
+    /// The digest of the key of held verdicts.
+    pub(crate) held_key: String,
+}
+
+impl ClusterMember {
+    /// Waits until the membership has ended.
+    ///
+    /// # Errors
+    /// The reason, unless this host was asked to leave.
+    pub(crate) async fn ended(&self) -> Result<(), String> {
+        let mut view = self.view.clone();
+        let ended = view.wait_for(|view| view.ended.is_some()).await.ok().and_then(|view| view.ended.clone());
+        ended.unwrap_or_else(|| Err("the thread of the cluster has ended".to_owned()))
+    }
+}
+
+/// The marker of the state directory `dir`; `None` if this host is the only one of its log.
+///
+/// # Errors
+/// The store belongs to a cluster and the configuration does not, or the reverse.
+pub(crate) fn find_marker(section: &ClusterSection, dir: &Path) -> anyhow::Result<Option<ClusterMarker>> {
+    let (marker, at) = (ClusterMarker::read(dir)?, dir.display());
+    match (&section.host, marker) {
+        (None, None) => Ok(None),
+        (None, Some(_)) => bail!(
+            "the store in {at} is that of a host of a cluster, and `cluster.host` is not set; set it again. While the daemon runs, \
+             `oraclectl cluster leave` ends the membership"
+        ),
+        (Some(host), None) => bail!(
+            "`cluster.host` is {host}, and the store in {at} belongs to no cluster; run `oraclectl cluster init --state-dir {at}` on the \
+             first host, and `oraclectl cluster join` on each further one"
+        ),
+        (Some(_), Some(ClusterMarker::Left)) => bail!(
+            "the store in {at} has left its cluster; move the directory away, and run `oraclectl cluster join` with a backup of another \
+             host"
+        ),
+        (Some(_), Some(marker)) => Ok(Some(marker)),
+    }
+}
+
+#[cfg(feature = "cluster")]
+pub(crate) use membership::enter;
+
+#[cfg(not(feature = "cluster"))]
+pub(crate) fn enter(
+    _: &ClusterSection,
+    _: ClusterMarker,
+    _: Option<ClusterSecrets>,
+    _: ClusterKeyDigests,
+    _: (&mut oracled_store::Journal, &oracled_store::Store),
+) -> anyhow::Result<ClusterMember> {
+    bail!("this oracled was built without clusters")
+}

@@ -1,0 +1,65 @@
+//! What a host of a cluster does before it answers: others may have changed what the answer says.
+
+use crate::platform::api::route_of;
+use crate::platform::openapi::{Routes, has_store_problems, operations_by_path};
+use crate::platform::problem::Problem;
+use crate::platform::service::DaemonService;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use hyper::Method;
+use std::collections::HashMap;
+use std::sync::Arc;
+use utoipa::openapi::path::Operation;
+
+/// The member of an operation whose handler answers by the store as it was at the last contact, and waits for the shared log by itself
+/// before it answers that something is missing. A handler that only commits needs no wait: a commit fails if the store has changed.
+const RECENT: &str = "x-recent";
+
+/// How recent the store must be for an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StoreAge {
+    /// It has everything that was committed before the request.
+    CaughtUp,
+    /// It was so within `cluster.stale_s`.
+    Recent,
+}
+
+/// The routes of a socket. In a cluster, a request waits for the shared log first if its operation reads the store.
+pub(crate) fn after_shared_log(routes: Routes, service: &Arc<DaemonService>) -> Router<Arc<DaemonService>> {
+    if service.cluster.is_none() {
+        return Router::from(routes);
+    }
+    let operations = operations_by_path(routes.get_openapi());
+    let ages = operations.filter_map(|(route, operation)| Some((route, age_of(operation)?)));
+    let state = (Arc::clone(service), Arc::new(ages.collect()));
+    Router::from(routes).route_layer(from_fn_with_state(state, wait_for_shared_log))
+}
+
+fn age_of(operation: &Operation) -> Option<StoreAge> {
+    let is_recent = operation.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(RECENT));
+    match () {
+        () if is_recent => Some(StoreAge::Recent),
+        () if has_store_problems(operation) => Some(StoreAge::CaughtUp),
+        () => None,
+    }
+}
+
+type SharedState = (Arc<DaemonService>, Arc<HashMap<(Method, String), StoreAge>>);
+
+async fn wait_for_shared_log(
+    State((service, ages)): State<SharedState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let waited = match ages.get(&route_of(&request)) {
+        Some(StoreAge::CaughtUp) => service.catch_up().await,
+        Some(StoreAge::Recent) => service.check_recent(),
+        None => Ok(()),
+    };
+    match waited {
+        Ok(()) => next.run(request).await,
+        Err(problem) => Problem::into_response(problem),
+    }
+}

@@ -1,0 +1,219 @@
+//! The thread that holds the membership of this host, over a connection of its own.
+
+use super::{
+    ClusterDurability, ClusterKeyDigests, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
+    MembershipCall,
+};
+use actors_platform::clock::{Clock, monotonic};
+use actors_platform::work_turn::WorkTurn;
+use anyhow::{Context, Error};
+use domain_base::cluster::ClusterHostReport;
+use domain_base::digest::Sha256Hex;
+use oracled_store::{ClusterMarker, FileIdentity, GroupsEnd, Journal, SCHEMA, SharedLogError, Store};
+use secrecy::ExposeSecret;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+use std::{fs, io, thread};
+use store_postgres::{
+    ClusterHost, ClusterIdentity, ClusterMembership, Heartbeat, PostgresLog, PostgresSettings, Renewal,
+    SharedLogDurability,
+};
+use tokio::sync::watch;
+
+/// The attempts to append a group, which share the time limit of a commit.
+const ATTEMPTS: u32 = 4;
+/// How long a start tries to enter the cluster. systemd does not give up a daemon whose starts take so long.
+const ENTERED_WITHIN: Duration = Duration::from_secs(30);
+/// The pause before the next try.
+const ENTRY_PAUSE: Duration = Duration::from_secs(1);
+/// The time between two heartbeats.
+const BEAT: Duration = Duration::from_secs(2);
+/// How long this host does the work that one host does at a time after it has asked for its turn. The lease is longer, so that no
+/// other host begins before.
+const TURN: Duration = Duration::from_secs(5);
+/// The lease of that work.
+const WORK: &str = "work";
+/// The difference to the clock of the server from which a host has no turn.
+const OFFSET_MAX_MS: u64 = 5000;
+/// The difference from which it is logged.
+const OFFSET_NOTED_MS: u64 = 500;
+
+/// Enters the cluster, and applies what the store lacks of the shared log.
+///
+/// # Errors
+/// The server does not answer, or does not accept this host.
+pub(crate) fn enter(
+    section: &ClusterSection,
+    marker: ClusterMarker,
+    secrets: Option<ClusterSecrets>,
+    keys: ClusterKeyDigests,
+    (journal, store): (&mut Journal, &Store),
+) -> anyhow::Result<ClusterMember> {
+    let (host, secrets) = section.host.clone().zip(secrets).context("this host is in no cluster")?;
+    let settings = settings(section, &host, secrets, keys, store)?;
+    let mut membership = ClusterMembership::new(settings.clone());
+    let began = monotonic();
+    while let Err(error) = enter_once(&mut membership, &settings, marker, journal.groups_end()) {
+        if matches!(error, SharedLogError::Refused(_)) || began.elapsed() > ENTERED_WITHIN {
+            return Err(Error::new(error).context("this host cannot enter its cluster"));
+        }
+        tracing::warn!(%error, "this host cannot enter its cluster yet; trying again");
+        thread::sleep(ENTRY_PAUSE);
+    }
+    let entries = journal.counts().entries;
+    tracing::info!(host, entries, "the store is brought up to date with the shared log");
+    journal.share(Box::new(PostgresLog::new(settings)), ATTEMPTS);
+    journal.follow()?;
+    ClusterMarker::write(Some(ClusterMarker::Member), store.dir())?;
+    let ((until, turn), (view, seen), (calls, called)) =
+        (watch::channel(None), watch::channel(ClusterView::default()), channel());
+    let thread =
+        MembershipThread { membership, store: store.clone(), until, view, called, offset_noted: false };
+    thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
+    let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
+    Ok(ClusterMember { host, turn, view: seen, calls })
+}
+
+fn enter_once(
+    membership: &mut ClusterMembership,
+    settings: &PostgresSettings,
+    marker: ClusterMarker,
+    own: GroupsEnd,
+) -> Result<(), SharedLogError> {
+    if marker == ClusterMarker::Init {
+        PostgresLog::new(settings.clone()).create(own)?;
+    }
+    membership.enter(marker == ClusterMarker::Join)
+}
+
+fn settings(
+    section: &ClusterSection,
+    host: &str,
+    ClusterSecrets { url, keys }: ClusterSecrets,
+    ClusterKeyDigests { log_key, held_key }: ClusterKeyDigests,
+    store: &Store,
+) -> anyhow::Result<PostgresSettings> {
+    Ok(PostgresSettings {
+        url: url.expose_secret().to_owned(),
+        host: host.to_owned(),
+        instance: instance_of(store.dir())?,
+        store_id: store.store_id()?,
+        keys,
+        identity: ClusterIdentity { log_key, held_key },
+        durability: match section.durability {
+            ClusterDurability::SynchronousStandby => SharedLogDurability::SynchronousStandby,
+            ClusterDurability::Storage => SharedLogDurability::Storage,
+            ClusterDurability::Asynchronous => SharedLogDurability::Asynchronous,
+        },
+        answer_within: Duration::from_millis(section.deadline_ms) / ATTEMPTS,
+    })
+}
+
+/// Identifies the process that uses this state directory, which only one does at a time. A copy of the directory has another identity, so
+/// that two processes with the name of one host are told apart.
+fn instance_of(dir: &Path) -> io::Result<[u8; 16]> {
+    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let FileIdentity { inode, created_ns } = FileIdentity::of(&fs::metadata(dir)?);
+    let digest = Sha256Hex::of(format!("{machine} {inode} {created_ns}").as_bytes());
+    Ok(digest.as_str().as_bytes().first_chunk().copied().unwrap_or_default())
+}
+
+struct MembershipThread {
+    membership: ClusterMembership,
+    store: Store,
+    /// When the turn of this host ends.
+    until: watch::Sender<Option<Instant>>,
+    view: watch::Sender<ClusterView>,
+    called: Receiver<MembershipCall>,
+    offset_noted: bool,
+}
+
+impl MembershipThread {
+    /// Runs until the membership is dropped, or ends.
+    fn run(mut self) {
+        let clock = Clock::system();
+        while self.view.borrow().ended.is_none() {
+            let began = monotonic();
+            self.beat(began, &clock);
+            while self.view.borrow().ended.is_none() {
+                match self.called.recv_timeout(BEAT.saturating_sub(monotonic().duration_since(began))) {
+                    Ok(call) => self.answer(call),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return self.release(),
+                }
+            }
+        }
+        self.until.send_replace(None);
+    }
+
+    fn release(mut self) {
+        self.until.send_replace(None);
+        if let Err(error) = self.membership.release() {
+            tracing::debug!(%error, "the leases could not be released; they end by themselves");
+        }
+    }
+
+    fn beat(&mut self, began: Instant, clock: &Clock) {
+        let (applied, root) = self.store.log_head();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let heartbeat = Heartbeat { version, schema: SCHEMA, applied, root, clock: clock.now() };
+        match self.membership.renew(&heartbeat, &[WORK]) {
+            Ok(renewal) => self.note(renewal, began),
+            Err(error) => {
+                let fault = error.to_string();
+                if self.view.borrow().fault.is_none() {
+                    tracing::warn!(fault, "the membership in the cluster cannot be renewed; trying again");
+                }
+                self.view.send_modify(|view| view.fault = Some(fault));
+            }
+        }
+    }
+
+    fn note(&mut self, renewal: Renewal, began: Instant) {
+        let Renewal { leases, hosts, clock_offset_ms, is_live } = renewal;
+        let offset = clock_offset_ms.unsigned_abs();
+        if (offset > OFFSET_NOTED_MS) != self.offset_noted {
+            self.offset_noted = offset > OFFSET_NOTED_MS;
+            tracing::warn!(
+                clock_offset_ms,
+                "the clock of this host and that of the server of the shared log differ, or agree again"
+            );
+        }
+        let fault = (offset > OFFSET_MAX_MS).then(|| {
+            format!(
+                "the clock of this host is {clock_offset_ms} ms ahead of the clock of the server; correct it"
+            )
+        });
+        let has_turn = fault.is_none() && is_live && leases.iter().any(|lease| lease == WORK);
+        self.until.send_replace(has_turn.then(|| began + TURN));
+        let ended = (!is_live).then(|| {
+            Err("this host was removed from its cluster, or another process has taken its name; join again with a backup of another host".to_owned())
+        });
+        let (hosts, read_at) = (hosts.into_iter().map(report_of).collect(), Some(began));
+        self.view.send_replace(ClusterView { hosts, read_at, fault, ended });
+    }
+
+    fn leave(&mut self, is_last: bool) -> Result<bool, SharedLogError> {
+        let has_left = self.membership.leave(is_last)?;
+        if has_left {
+            self.view.send_modify(|view| view.ended = Some(Ok(())));
+        }
+        Ok(has_left)
+    }
+
+    fn answer(&mut self, call: MembershipCall) {
+        let (reply, answer) = match call {
+            MembershipCall::Remove { host, reply } => (reply, self.membership.remove(&host)),
+            MembershipCall::Leave { is_last, reply } => (reply, self.leave(is_last)),
+        };
+        // the caller may no longer wait
+        drop(reply.send(answer.map_err(|error| error.to_string())));
+    }
+}
+
+fn report_of(host: ClusterHost) -> ClusterHostReport {
+    let ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases } = host;
+    let state = state.into_str().to_owned();
+    ClusterHostReport { host, version, schema, applied, clock_offset_ms, seen_ms: seen_ms_ago, state, leases }
+}

@@ -1,0 +1,163 @@
+//! The cluster on the control socket.
+
+use super::{ClusterMember, MembershipCall};
+use crate::platform::api::request::JsonBody;
+use crate::platform::control::{log_control_action, parse_name};
+use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
+use crate::platform::problem::Problem;
+use crate::platform::service::{DaemonService, run_to_end};
+use actors_platform::clock::monotonic;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use domain_base::caller::PeerCredentials;
+use domain_base::cluster::{ClusterHostRemoved, ClusterLeaveRequest, ClusterReport};
+use domain_base::problem::{
+    HOST_UNKNOWN, INVALID_REQUEST, NOT_IN_CLUSTER, OTHER_HOSTS_LIVE, STORAGE_UNAVAILABLE,
+};
+use oracled_store::ClusterMarker;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of the control socket.
+pub(crate) fn routes() -> Routes {
+    OpenApiRouter::new()
+        .routes(routes!(read_cluster))
+        .routes(routes!(remove_host))
+        .routes(routes!(leave_cluster))
+}
+
+impl DaemonService {
+    fn member(&self) -> Result<&ClusterMember, Problem> {
+        self.cluster.as_ref().ok_or_else(|| {
+            let detail = "this daemon is the only host of its log: `cluster.host` is not set";
+            Problem::new(NOT_IN_CLUSTER, detail)
+        })
+    }
+}
+
+problems!(ReadClusterProblems: ; NOT_IN_CLUSTER);
+
+/// Read the cluster, as this host sees it.
+#[utoipa::path(
+    get,
+    path = "/v1/cluster",
+    operation_id = "read_cluster",
+    tag = "platform",
+    responses(
+        ReadClusterProblems,
+        (status = 200, description = "The hosts of the cluster", body = ClusterReport),
+    ),
+)]
+async fn read_cluster(State(service): State<Arc<DaemonService>>) -> Result<Json<ClusterReport>, Problem> {
+    let member = service.member()?;
+    let (view, contact) = (member.view.borrow().clone(), service.system.log.contact());
+    let journal = service.journal_report().failure.map(|(cause, _)| cause);
+    let failure = journal
+        .or_else(|| contact.and_then(|contact| contact.failure()))
+        .or(view.ended.and_then(Result::err))
+        .or(view.fault);
+    let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(ClusterReport {
+        host: member.host.clone(),
+        has_turn: member.turn.is_ours(),
+        contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),
+        failure,
+        hosts: view.hosts,
+        hosts_read_ms: view.read_at.map(|at| milliseconds(monotonic().duration_since(at))),
+    }))
+}
+
+problems!(RemoveProblems: STORE; INVALID_REQUEST NOT_IN_CLUSTER HOST_UNKNOWN);
+
+/// Remove another host from the cluster.
+///
+/// It cannot write to the shared log from then on, and its daemon ends. It can join again.
+#[utoipa::path(
+    delete,
+    path = "/v1/cluster/hosts/{host}",
+    operation_id = "remove_cluster_host",
+    tag = "platform",
+    params(("host" = String, Path)),
+    responses(
+        RemoveProblems,
+        (status = 200, description = "The host is removed", body = ClusterHostRemoved),
+    ),
+)]
+async fn remove_host(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    host: Result<Path<String>, PathRejection>,
+) -> Result<Json<ClusterHostRemoved>, Problem> {
+    let host: String = parse_name(host)?;
+    if host == service.member()?.host {
+        let detail = format!("{host} is this host itself; use `oraclectl cluster leave`");
+        return Err(Problem::new(INVALID_REQUEST, detail));
+    }
+    run_to_end(async move {
+        let _guard = service.lock_control().await;
+        log_control_action(&service, "cluster", format!("remove {host}"), Some(peer)).await?;
+        let removed = host.clone();
+        let is_removed = call(&service, |reply| MembershipCall::Remove { host: removed, reply }).await?;
+        if !is_removed {
+            let detail = format!("the cluster has no host {host}; see `oraclectl cluster status`");
+            return Err(Problem::new(HOST_UNKNOWN, detail));
+        }
+        Ok(Json(ClusterHostRemoved { host }))
+    })
+    .await
+}
+
+problems!(LeaveProblems: JSON_BODY STORE; NOT_IN_CLUSTER OTHER_HOSTS_LIVE);
+
+/// End the membership of this host in its cluster.
+///
+/// Its daemon ends. Its store is not started again, except that of the last host, which continues without a cluster.
+#[utoipa::path(
+    post,
+    path = "/v1/cluster/leave",
+    operation_id = "leave_cluster",
+    tag = "platform",
+    request_body = ClusterLeaveRequest,
+    responses(
+        LeaveProblems,
+        (status = 200, description = "The membership has ended; the cluster as it was before", body = ClusterReport),
+    ),
+)]
+async fn leave_cluster(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    body: JsonBody,
+) -> Result<Json<ClusterReport>, Problem> {
+    let ClusterLeaveRequest { last: is_last } = body.parse()?;
+    service.member()?;
+    run_to_end(async move {
+        let _guard = service.lock_control().await;
+        let detail = if is_last { "leave as the last host" } else { "leave" };
+        log_control_action(&service, "cluster", detail.to_owned(), Some(peer)).await?;
+        let report = read_cluster(State(Arc::clone(&service))).await?;
+        if !call(&service, |reply| MembershipCall::Leave { is_last, reply }).await? {
+            let detail = "another host is live; let it leave first, or leave without `last`";
+            return Err(Problem::new(OTHER_HOSTS_LIVE, detail));
+        }
+        // after a failure, the next start finds that the host has left
+        let marker = (!is_last).then_some(ClusterMarker::Left);
+        ClusterMarker::write(marker, service.system.store.dir())?;
+        Ok(report)
+    })
+    .await
+}
+
+/// Calls the thread of the membership.
+async fn call(
+    service: &DaemonService,
+    call: impl FnOnce(oneshot::Sender<Result<bool, String>>) -> MembershipCall,
+) -> Result<bool, Problem> {
+    let (reply, answer) = oneshot::channel();
+    // if the thread has ended, the reply is dropped
+    drop(service.member()?.calls.send(call(reply)));
+    let answer = answer.await.unwrap_or_else(|_| Err("the membership of this host has ended".to_owned()));
+    answer.map_err(|cause| Problem::new(STORAGE_UNAVAILABLE, cause))
+}

@@ -1,0 +1,60 @@
+//! The hosts that share one log.
+
+// these docstrings become the descriptions in the OpenAPI documents and in `docs/reference`
+#![warn(missing_docs)]
+
+use serde::{Deserialize, Serialize};
+
+/// `GET /v1/cluster`: the cluster, as this host sees it.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClusterReport {
+    /// The name of this host.
+    pub host: String,
+    /// Whether this host does the work that one host does at a time, such as sending mail.
+    pub has_turn: bool,
+    /// The time since this host had all entries of the shared log.
+    pub contact_ms: u64,
+    /// Why the shared log cannot be read or written now.
+    pub failure: Option<String>,
+    /// The hosts, as they were `hosts_read_ms` ago.
+    pub hosts: Vec<ClusterHostReport>,
+    /// The time since the hosts were read; `null` if they were not read yet.
+    pub hosts_read_ms: Option<u64>,
+}
+
+/// A host of the cluster.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClusterHostReport {
+    /// Its name.
+    pub host: String,
+    /// `live`, `removed` or `left`. A host that is not live cannot write to the shared log.
+    pub state: String,
+    /// The version of its daemon.
+    pub version: String,
+    /// The version of its rows.
+    pub schema: u32,
+    /// The last entry of the shared log that it has applied.
+    pub applied: u64,
+    /// How far its clock is ahead of the clock of the server.
+    pub clock_offset_ms: i64,
+    /// The time since its last message to the server.
+    pub seen_ms: u64,
+    /// The work that it alone does now.
+    pub leases: Vec<String>,
+}
+
+/// `DELETE /v1/cluster/hosts/{host}`: a host that can write to the shared log no longer.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClusterHostRemoved {
+    /// Its name.
+    pub host: String,
+}
+
+/// `POST /v1/cluster/leave`
+#[derive(Debug, Clone, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterLeaveRequest {
+    /// Whether this is the last host, whose store continues without a cluster.
+    #[serde(default)]
+    pub last: bool,
+}

@@ -1,0 +1,86 @@
+//! The file which says that a state directory belongs to a cluster, so that its store is not written without the shared log.
+
+use crate::error::StoreError;
+use crate::files::{remove_if_exists, rename, sync_dir, write_synced};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// Its name in the state directory.
+const FILE: &str = "cluster";
+/// The name under which it is written first.
+const NEW_FILE: &str = "cluster.new";
+
+/// The relation of a store to its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "state")]
+pub enum ClusterMarker {
+    /// The next start creates the cluster, with this store as the first.
+    Init,
+    /// The next start joins the cluster, of which this store is a copy.
+    Join,
+    /// The store of a host of the cluster.
+    Member,
+    /// The store of a host that has left the cluster, which the other hosts continue.
+    Left,
+}
+
+impl ClusterMarker {
+    /// The file of the marker in the state directory `dir`.
+    #[must_use]
+    pub fn path(dir: &Path) -> PathBuf {
+        dir.join(FILE)
+    }
+
+    /// The marker of the state directory `dir`; `None` if its store belongs to no cluster.
+    ///
+    /// # Errors
+    /// `Io` if it cannot be read, or is not a marker.
+    pub fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = Self::path(dir);
+        let marker = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::from),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        marker.map_err(|source| StoreError::Io { path, source })
+    }
+
+    /// Writes the marker of `dir`, or removes it. It is on the disk when this returns.
+    ///
+    /// # Errors
+    /// `Io` if the directory cannot be written, `Unavailable` if the disk is full.
+    pub fn write(marker: Option<Self>, dir: &Path) -> Result<(), StoreError> {
+        let (path, new) = (Self::path(dir), dir.join(NEW_FILE));
+        let written = match marker {
+            Some(marker) => serde_json::to_vec(&marker)
+                .map_err(io::Error::from)
+                .and_then(|text| write_synced(&new, text.as_slice()))
+                .and_then(|()| rename(&new, &path)),
+            None => remove_if_exists(&path),
+        };
+        written.map_err(|source| StoreError::write_error(&path, source))?;
+        sync_dir(dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marker_is_read_as_it_was_written_and_a_damaged_one_is_an_error() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = dir.path();
+        assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
+        for marker in [ClusterMarker::Init, ClusterMarker::Join, ClusterMarker::Member, ClusterMarker::Left] {
+            ClusterMarker::write(Some(marker), dir).expect("it is written");
+            assert_eq!(ClusterMarker::read(dir).expect("it is read"), Some(marker));
+        }
+        ClusterMarker::write(None, dir).expect("it is removed");
+        ClusterMarker::write(None, dir).expect("it is gone already");
+        assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
+        fs::write(dir.join(FILE), "member").expect("it is written");
+        assert!(matches!(ClusterMarker::read(dir), Err(StoreError::Io { .. })));
+    }
+}

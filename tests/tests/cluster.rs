@@ -1,0 +1,253 @@
+//! Several daemons with one log in PostgreSQL.
+
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use oracled_tests::cluster::TestCluster;
+use oracled_tests::generation::{
+    coherent_answer, generation_request, purge_verdict, read_order, read_verdict, request_order,
+    request_verdict, x_cache,
+};
+use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
+use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::env;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// Starts the server of a cluster. Without PostgreSQL the test ends, except in CI.
+fn start_cluster() -> Option<TestCluster> {
+    let cluster = TestCluster::start();
+    assert!(cluster.is_some() || env::var_os("CI").is_none(), "CI has PostgreSQL");
+    cluster
+}
+
+fn world(cluster: &TestCluster, host: &str) -> DaemonWorld {
+    DaemonWorld::with_config(&cluster.config(host))
+}
+
+/// Checks that each host's log is the beginning of the longest one.
+fn assert_prefixes(worlds: &[&DaemonWorld]) {
+    let mut logs: Vec<_> = worlds.iter().map(|world| world.mirror()).collect();
+    logs.sort_by_key(String::len);
+    let longest = logs.pop().expect("a host");
+    assert!(!longest.is_empty());
+    for log in logs {
+        assert!(longest.starts_with(&log), "{} and {} bytes", log.len(), longest.len());
+    }
+}
+
+/// A model that answers each request with a coherent verdict after a delay.
+async fn coherent_model(delay: Duration) -> ModelServer {
+    let model = ModelServer::start().await;
+    let text = coherent_answer(ProductTier::Quick, VerdictLabel::Green);
+    model.set_default(ScriptedReply::json(200, &gemini_answer(&text)).after(delay));
+    model
+}
+
+async fn status(world: &DaemonWorld) -> Value {
+    let output = world.ctl_in_thread(&["cluster", "status", "--json"]).await;
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[tokio::test]
+async fn verdict_of_one_host_is_read_at_once_on_the_other_as_it_was_delivered() {
+    let Some(cluster) = start_cluster() else { return };
+    let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
+    let first = cluster.init(&a).await;
+    let delivered = post(&mut first.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    let second = cluster.join(&b, &a).await;
+    let (mut one, mut other) = (first.routes().await, second.routes().await);
+    assert_eq!(
+        document(&get(&mut other, "/v1/verdicts/cs_1").await),
+        document(&get(&mut one, "/v1/verdicts/cs_1").await)
+    );
+    for n in 2..40 {
+        let (writer, reader) = if n % 2 == 0 { (&mut one, &mut other) } else { (&mut other, &mut one) };
+        let path = format!("/v1/verdicts/cs_{n}");
+        problem(&get(reader, &format!("/cache/cs_{n}")).await, 404, "verdict_not_cached");
+        let delivered = post(writer, &path, &submission(GOOD)).await;
+        assert_eq!(delivered.status, 201, "{}", document(&delivered));
+        let read = get(reader, &path).await;
+        assert_eq!((read.status.as_u16(), x_cache(&read)), (200, Some("HIT")), "{}", document(&read));
+        assert_eq!(document(&read), document(&get(writer, &path).await));
+    }
+    eventually("each host sees both", async || {
+        let (one, other) = (status(&a).await, status(&b).await);
+        let turns = [&one, &other].iter().filter(|host| host["has_turn"] == true).count();
+        let seen = |report: &Value| report["hosts"].as_array().map_or(0, Vec::len);
+        (seen(&one), seen(&other), turns) == (2, 2, 1)
+    })
+    .await;
+    assert!(first.stop().success() && second.stop().success());
+    assert_prefixes(&[&a, &b]);
+}
+
+#[tokio::test]
+async fn session_has_one_verdict_for_equal_submissions_to_two_hosts() {
+    let Some(cluster) = start_cluster() else { return };
+    let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    let mut calls = JoinSet::new();
+    for caller in 0..8_usize {
+        let mut routes = if caller.is_multiple_of(2) { first.routes().await } else { second.routes().await };
+        calls.spawn(async move {
+            let mut created = Vec::new();
+            for n in 0..30 {
+                let summary = format!("A plan of caller {caller}.");
+                let body = submission(&format!(r#"{{"verdict":"GREEN","summary":"{summary}"}}"#));
+                let answer = post(&mut routes, &format!("/v1/verdicts/cs_{n}"), &body).await;
+                match answer.status.as_u16() {
+                    201 => created.push(n),
+                    200 => assert_eq!(document(&answer)["replayed"], true),
+                    _ => panic!("{}", document(&answer)),
+                }
+            }
+            created
+        });
+    }
+    let mut created = BTreeMap::new();
+    while let Some(of_caller) = calls.join_next().await {
+        for n in of_caller.expect("no answer is wrong") {
+            *created.entry(n).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(created, (0..30).map(|n| (n, 1)).collect(), "each session was created once");
+    let (mut one, mut other) = (first.routes().await, second.routes().await);
+    for n in 0..30 {
+        let path = format!("/v1/verdicts/cs_{n}");
+        assert_eq!(document(&get(&mut one, &path).await), document(&get(&mut other, &path).await));
+    }
+    assert!(first.stop().success() && second.stop().success());
+    assert_prefixes(&[&a, &b]);
+}
+
+#[tokio::test]
+async fn lost_verdict_is_regenerated_once_for_reads_on_both_hosts() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::from_millis(300)).await;
+    let (a, b) = (cluster.world("a", &model.url(), ""), cluster.world("b", &model.url(), ""));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    for n in 0..5 {
+        let session = format!("cs_{n}");
+        let answer = request_verdict(&mut first.routes().await, &session).await;
+        assert_eq!(answer.status, 201, "{}", document(&answer));
+        purge_verdict(&mut second.control().await, &session).await;
+        let calls = model.request_count();
+        let mut reads = JoinSet::new();
+        for reader in 0..6_usize {
+            let mut routes =
+                if reader.is_multiple_of(2) { first.routes().await } else { second.routes().await };
+            let session = session.clone();
+            reads.spawn(async move { read_verdict(&mut routes, &session).await });
+        }
+        let answers = reads.join_all().await;
+        let texts: Vec<_> = answers
+            .iter()
+            .map(|answer| (answer.status.as_u16(), document(answer)["verdict"].clone()))
+            .collect();
+        assert!(texts.iter().all(|text| *text == (200, texts[0].1.clone())), "{texts:?}");
+        assert_eq!(model.request_count(), calls + 1, "one call for session {n}");
+    }
+}
+
+#[tokio::test]
+async fn order_of_a_killed_host_is_made_by_the_other() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    let config = "deadline_ms = 2000";
+    let (a, b) = (cluster.world("a", &model.url(), config), cluster.world("b", &model.url(), config));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    eventually("one host has the turn", async || status(&a).await["has_turn"] == true).await;
+    // one attempt is in progress when its host is killed, and the others wait
+    model.next([ScriptedReply::silence()]);
+    for n in 0..4 {
+        let session = format!("cs_{n}");
+        let placed = request_order(&a.socket(), &session, &generation_request(ProductTier::Quick)).await;
+        assert_eq!(placed.status, 202, "{}", document(&placed));
+    }
+    eventually("an attempt is in progress", async || model.request_count() > 0).await;
+    first.kill();
+    let mut routes = second.routes().await;
+    for n in 0..4 {
+        let session = format!("cs_{n}");
+        eventually("the order is delivered", async || {
+            read_order(&mut routes, &session).await["state"] == "delivered"
+        })
+        .await;
+    }
+    let delivered = log(&mut second.control().await, "event=order_delivered&after=0").await;
+    assert_eq!(delivered.len(), 4, "each once");
+}
+
+#[tokio::test]
+async fn host_without_the_server_serves_hits_and_refuses_all_else_until_it_is_back() {
+    let Some(mut cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    let a = cluster.world("a", &model.url(), "");
+    let first = cluster.init(&a).await;
+    let mut routes = first.routes().await;
+    assert_eq!(post(&mut routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    cluster.stop_server();
+    assert_eq!(get(&mut routes, "/v1/verdicts/cs_1").await.status, 200);
+    for _ in 0..2 {
+        problem(&post(&mut routes, "/v1/verdicts/cs_2", &submission(GOOD)).await, 503, "storage_unavailable");
+        problem(&get(&mut routes, "/v1/verdicts/cs_3").await, 503, "storage_unavailable");
+        problem(&get(&mut routes, "/v1/orders").await, 503, "storage_unavailable");
+        problem(&request_verdict(&mut routes, "cs_4").await, 503, "storage_unavailable");
+    }
+    assert_eq!(model.request_count(), 0, "no model is asked for what cannot be stored");
+    assert_eq!(get(&mut routes, "/readyz").await.status, 503);
+    assert!(status(&a).await["failure"].is_string());
+    assert_eq!(get(&mut routes, "/v1/verdicts/cs_1").await.status, 200);
+    cluster.start_server();
+    eventually("the host is ready again", async || get(&mut routes, "/readyz").await.status == 200).await;
+    assert_eq!(post(&mut routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
+    assert!(first.stop().success());
+}
+
+#[tokio::test]
+async fn removed_host_ends_and_a_host_that_left_is_not_started_again() {
+    let Some(cluster) = start_cluster() else { return };
+    let (a, b, c) = (world(&cluster, "a"), world(&cluster, "b"), world(&cluster, "c"));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    let third = cluster.join(&c, &a).await;
+    assert_eq!(post(&mut second.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let unknown = a.ctl_in_thread(&["cluster", "remove", "d"]).await;
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+    assert!(a.ctl_in_thread(&["cluster", "remove", "b"]).await.status.success());
+    assert!(!second.wait().success(), "{}", b.service_log());
+    assert!(!b.run_until_exit().status.success(), "it does not enter again by itself");
+    let too_early = a.ctl_in_thread(&["cluster", "leave", "--last"]).await;
+    assert!(!too_early.status.success(), "{too_early:?}");
+    assert!(c.ctl_in_thread(&["cluster", "leave"]).await.status.success());
+    assert!(third.wait().success(), "{}", c.service_log());
+    assert!(!c.run_until_exit().status.success());
+    sleep(Duration::from_secs(10)).await;
+    let last = a.ctl_in_thread(&["cluster", "leave", "--last"]).await;
+    assert!(last.status.success(), "{last:?}");
+    assert!(first.wait().success());
+    assert!(!a.run_until_exit().status.success(), "`cluster.host` is still set");
+    let mut alone = a;
+    alone.config = String::new();
+    let daemon = alone.serve().await;
+    assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await.status, 200);
+}
+
+#[tokio::test]
+async fn store_and_configuration_must_agree_on_the_cluster() {
+    let Some(cluster) = start_cluster() else { return };
+    let a = world(&cluster, "a");
+    let refused = a.run_until_exit();
+    assert!(!refused.status.success() && !refused.stderr.is_empty());
+    let first = cluster.init(&a).await;
+    assert!(first.stop().success());
+    let mut alone = a;
+    alone.config = String::new();
+    assert!(!alone.run_until_exit().status.success(), "a host of a cluster does not write alone");
+}
