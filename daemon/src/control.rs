@@ -74,7 +74,6 @@ fn routes() -> Routes {
         .routes(routes!(read_status))
         .routes(routes!(reload_configuration))
         .merge(platform::control::routes())
-        .merge(platform::cluster::routes())
         .merge(control::routes())
         .merge(upstream::control_routes())
         .merge(documents::routes())

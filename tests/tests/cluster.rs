@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Starts the server of a cluster. Without PostgreSQL the test ends, except in CI.
-fn start_cluster() -> Option<TestCluster> {
+pub(crate) fn start_cluster() -> Option<TestCluster> {
     let cluster = TestCluster::start();
     assert!(cluster.is_some() || env::var_os("CI").is_none(), "CI has PostgreSQL");
     cluster
@@ -27,7 +27,7 @@ fn world(cluster: &TestCluster, host: &str) -> DaemonWorld {
 }
 
 /// Checks that each host's log is the beginning of the longest one.
-fn assert_prefixes(worlds: &[&DaemonWorld]) {
+pub(crate) fn assert_prefixes(worlds: &[&DaemonWorld]) {
     let mut logs: Vec<_> = worlds.iter().map(|world| world.mirror()).collect();
     logs.sort_by_key(String::len);
     let longest = logs.pop().expect("a host");

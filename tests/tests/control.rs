@@ -19,7 +19,10 @@ use std::{fs, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 63] = [
+const PATHS: [(&str, &[&str]); 66] = [
+    ("/v1/cluster", &["GET"]),
+    ("/v1/cluster/hosts/app-2", &["DELETE"]),
+    ("/v1/cluster/leave", &["POST"]),
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
@@ -460,6 +463,7 @@ async fn control_paths_accept_only_their_methods() {
                 .replace("tile/0", "tile/{path}")
                 .replace("oracles/model", "oracles/{oracle_id}")
                 .replace("documents/source", "documents/{kind}")
+                .replace("hosts/app-2", "hosts/{host}")
                 .replace("do-1", "{document_id}")
                 .replace("or-1", "{oracle_id}")
                 .replace("pi-1", "{pipeline_id}")

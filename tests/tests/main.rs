@@ -14,6 +14,7 @@ mod cache;
 mod changed_files;
 mod circuit;
 mod cluster;
+mod cluster_chaos;
 mod cluster_membership;
 mod console;
 mod control;

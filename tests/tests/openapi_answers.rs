@@ -18,8 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A verdict that passes the crosscheck.
 const VERDICT: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
-/// The operation for which no answer with a status below 400 is made here: no run lasts long enough to be canceled.
-const NEVER_DONE: [&str; 1] = ["cancel_run"];
+/// The operations for which no answer with a status below 400 is made here: no run lasts long enough to be canceled, and this daemon is in
+/// no cluster.
+const NEVER_DONE: [&str; 4] = ["cancel_run", "leave_cluster", "read_cluster", "remove_cluster_host"];
 
 /// A socket with its OpenAPI document.
 struct Described {

@@ -35,6 +35,19 @@ const LAST_FILE: &str = "watermark";
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&["oraclectl restore /backup/oracled-2026-11-22 --state-dir /var/lib/oracled --key log-key"]))]
 pub(crate) struct RestoreArgs {
+    #[command(flatten)]
+    restore: BackupRestore,
+}
+
+impl RestoreArgs {
+    pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+        self.restore.run(is_json, out)
+    }
+}
+
+/// A backup, the new state directory, and the keys.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BackupRestore {
     /// The backup, a folder from `oraclectl backup`
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -52,7 +65,7 @@ pub(crate) struct RestoreArgs {
     held_key: Option<PathBuf>,
 }
 
-impl RestoreArgs {
+impl BackupRestore {
     /// The state directory.
     pub(crate) fn state_dir(&self) -> &Path {
         &self.state_dir

@@ -1,6 +1,6 @@
 //! `oraclectl cluster`.
 
-use crate::audit::restore::RestoreArgs;
+use crate::audit::restore::BackupRestore;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{Output, format_table, print_json};
@@ -36,7 +36,10 @@ enum ClusterVerb {
         state_dir: PathBuf,
     },
     /// Restore a backup of another host to a new state directory, whose daemon joins the cluster at its start
-    Join(RestoreArgs),
+    Join {
+        #[command(flatten)]
+        restore: BackupRestore,
+    },
     /// Show the hosts of the cluster
     Status,
     /// Remove another host, which cannot write to the shared log from then on
@@ -58,7 +61,7 @@ impl ClusterArgs {
     pub(crate) fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         match &self.verb {
             ClusterVerb::Init { state_dir } => init(state_dir, options.json, out),
-            ClusterVerb::Join(restore) => {
+            ClusterVerb::Join { restore } => {
                 restore.run(options.json, out)?;
                 mark(restore.state_dir(), ClusterMarker::Join)
             }

@@ -8,8 +8,9 @@ pub mod front;
 pub mod metrics;
 pub mod request;
 pub(crate) mod request_check;
+mod shared_log;
 
-use super::cluster::after_shared_log;
+use self::shared_log::after_shared_log;
 use super::openapi::{Routes, operations_by_path};
 use crate::platform::access_log::record_route;
 use crate::platform::api::body::json_response;

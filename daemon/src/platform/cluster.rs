@@ -1,19 +1,15 @@
 //! This host as one of a cluster, whose hosts share one log in PostgreSQL.
 
-mod barrier;
 mod config;
 #[cfg(feature = "cluster")]
 mod membership;
-mod routes;
 
 use actors_platform::work_turn::WorkTurn;
 use anyhow::bail;
-pub(crate) use barrier::after_shared_log;
 pub(crate) use config::not_in_cluster;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
 use domain_base::cluster::ClusterHostReport;
 use oracled_store::ClusterMarker;
-pub(crate) use routes::routes;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::Instant;

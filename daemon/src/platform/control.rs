@@ -1,5 +1,7 @@
 //! Control of the whole daemon, and what the handlers of the control socket share.
 
+mod cluster;
+
 use super::openapi::Routes;
 use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::{CommonProblems, JSON_BODY, STORE, problems};
@@ -38,6 +40,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(list_actors))
         .routes(routes!(read_log_level, set_log_level))
         .routes(routes!(set_draining))
+        .merge(cluster::routes())
 }
 
 problems!(DrainProblems: JSON_BODY STORE);

@@ -107,8 +107,11 @@ impl OrderWork {
             return Ok(WorkOutcome::Left);
         };
         match order.state {
-            OrderState::Generating if self.due_or_interrupted(&order).is_some_and(|due| due > now) => {
-                Ok(self.outcome_of(Some(order)))
+            // of another host
+            OrderState::Generating
+                if let Some(due) = self.due_or_interrupted(&order).filter(|due| *due > now) =>
+            {
+                Ok(WorkOutcome::Due(due))
             }
             // the attempt was cut off by a restart, or its end could not be committed
             OrderState::Generating => {
@@ -260,7 +263,7 @@ impl OrderWork {
     }
 
     fn outcome_of(&self, order: Option<Order>) -> WorkOutcome {
-        order.and_then(|order| self.due_or_interrupted(&order)).map_or(WorkOutcome::Left, WorkOutcome::Due)
+        order.and_then(|order| due_of(&order, self.clock())).map_or(WorkOutcome::Left, WorkOutcome::Due)
     }
 
     /// Commits that the attempt of a queued order begins. `None` if the order is not queued any longer.

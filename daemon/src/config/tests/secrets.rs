@@ -46,7 +46,8 @@ const QUOTED: [&str; 16] = [
 ];
 
 /// Keys without secrets: `check-config` may print their values.
-const PRINTED: [&str; 14] = [
+const PRINTED: [&str; 15] = [
+    "cluster.host",
     "checkpoints.dir",
     "state_dir",
     "socket",

@@ -1,8 +1,8 @@
 //! The cluster on the control socket.
 
-use super::{ClusterMember, MembershipCall};
+use super::{log_control_action, parse_name};
 use crate::platform::api::request::JsonBody;
-use crate::platform::control::{log_control_action, parse_name};
+use crate::platform::cluster::{ClusterMember, MembershipCall};
 use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};

@@ -1,6 +1,6 @@
 //! What a host of a cluster does before it answers: others may have changed what the answer says.
 
-use crate::platform::api::route_of;
+use super::route_of;
 use crate::platform::openapi::{Routes, has_store_problems, operations_by_path};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;

@@ -1,0 +1,339 @@
+//! Three hosts with one log under load, while hosts are killed and stopped, and the server and its connections end.
+//!
+//! Each session is written once. So its history is linearizable if all answers have one verdict, which was submitted before the first of
+//! them, and if no read says that there is none after an answer with it.
+
+use crate::cluster::{assert_prefixes, start_cluster};
+use domain_verdict::label::{ProductTier, VerdictLabel};
+use hyper::Method;
+use oracled_api::client::{ClientError, DaemonClient};
+use oracled_tests::cluster::TestCluster;
+use oracled_tests::generation::coherent_answer;
+use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
+use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, document, submission};
+use postgres::{Client, NoTls};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+const HOSTS: usize = 3;
+const CLIENTS: usize = 6;
+/// The sessions that are in use at a time. Each is replaced by a new one after some calls.
+const SESSIONS: usize = 8;
+const CALLS_PER_SESSION: usize = 12;
+
+/// A call about a session, and what its answer says. Times are since the start.
+#[derive(Debug)]
+struct Call {
+    began: Duration,
+    ended: Duration,
+    host: usize,
+    answer: Answer,
+}
+
+#[derive(Debug, PartialEq)]
+enum Answer {
+    /// The session has this verdict.
+    Verdict(String),
+    /// It has none.
+    Absent,
+    /// Unknown, or refused: it may have been written.
+    Unknown,
+}
+
+/// The calls about each session, and the verdicts that were submitted for it with the time at which that began.
+#[derive(Debug, Default)]
+struct History {
+    calls: BTreeMap<String, Vec<Call>>,
+    submitted: BTreeMap<String, BTreeMap<String, Duration>>,
+}
+
+impl History {
+    /// The faults of the histories of all sessions.
+    fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (session, calls) in &self.calls {
+            let found = calls.iter().filter_map(|call| match &call.answer {
+                Answer::Verdict(text) => Some((text, call)),
+                _ => None,
+            });
+            let found: Vec<_> = found.collect();
+            let texts: BTreeSet<_> = found.iter().map(|(text, _)| *text).collect();
+            if texts.len() > 1 {
+                faults.push(format!("{session} has several verdicts: {texts:?}"));
+            }
+            let Some(first_end) = found.iter().map(|(_, call)| call.ended).min() else { continue };
+            for text in texts {
+                let submitted = self.submitted.get(session).and_then(|texts| texts.get(text));
+                if submitted.is_none_or(|began| *began > first_end) {
+                    faults.push(format!("{session} has a verdict that nobody had submitted: {text}"));
+                }
+            }
+            let stale = calls.iter().filter(|call| call.answer == Answer::Absent && call.began > first_end);
+            faults.extend(stale.map(|call| {
+                format!("{session} was there at {first_end:?}, and a read said otherwise: {call:?}")
+            }));
+        }
+        faults
+    }
+}
+
+/// What the clients share.
+#[derive(Debug)]
+struct Load {
+    sockets: Vec<PathBuf>,
+    began: Instant,
+    history: Mutex<History>,
+    is_over: AtomicBool,
+    calls: AtomicUsize,
+    acknowledged: AtomicUsize,
+}
+
+impl Load {
+    /// Calls a random host about random sessions until the load is over.
+    async fn run(self: Arc<Self>, client: usize, mut rng: fastrand::Rng) {
+        let mut connections: Vec<Option<DaemonClient>> = (0..HOSTS).map(|_| None).collect();
+        while !self.is_over.load(Ordering::Relaxed) {
+            let call = self.calls.fetch_add(1, Ordering::Relaxed);
+            let session =
+                format!("s{}", call / (SESSIONS * CALLS_PER_SESSION) * SESSIONS + rng.usize(..SESSIONS));
+            let host = rng.usize(..HOSTS);
+            let connection = connections.get_mut(host).expect("a host");
+            let began = self.began.elapsed();
+            let text = format!("Plan {call} of client {client}.");
+            let is_write = rng.u8(..3) == 0;
+            let answered = if is_write {
+                self.note_submitted(&session, &text, began);
+                let body = submission(&format!(r#"{{"verdict":"GREEN","summary":"{text}"}}"#));
+                self.call(host, connection, Method::POST, &format!("/v1/verdicts/{session}"), Some(body))
+                    .await
+            } else {
+                self.call(host, connection, Method::GET, &format!("/cache/{session}"), None).await
+            };
+            let answer = match answered {
+                Err(_) => {
+                    *connection = None;
+                    Answer::Unknown
+                }
+                Ok((200 | 201, document)) => {
+                    self.acknowledged.fetch_add(usize::from(is_write), Ordering::Relaxed);
+                    Answer::Verdict(document["verdict"]["summary"].as_str().expect("a summary").to_owned())
+                }
+                Ok((404, _)) => Answer::Absent,
+                Ok((503 | 504, _)) => Answer::Unknown,
+                Ok((status, document)) => {
+                    assert_eq!(status, 200, "{document}");
+                    Answer::Unknown
+                }
+            };
+            let ended = self.began.elapsed();
+            self.note_call(session, Call { began, ended, host, answer });
+        }
+    }
+
+    fn note_submitted(&self, session: &str, text: &str, began: Duration) {
+        let mut history = self.history.lock().expect("no panic");
+        history.submitted.entry(session.to_owned()).or_default().insert(text.to_owned(), began);
+    }
+
+    fn note_call(&self, session: String, call: Call) {
+        let mut history = self.history.lock().expect("no panic");
+        history.calls.entry(session).or_default().push(call);
+    }
+
+    async fn call(
+        &self,
+        host: usize,
+        connection: &mut Option<DaemonClient>,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<(u16, Value), ClientError> {
+        let client = match connection {
+            Some(client) => client,
+            None => {
+                sleep(Duration::from_millis(10)).await;
+                connection.insert(DaemonClient::connect(self.sockets.get(host).expect("a host")).await?)
+            }
+        };
+        let answer = client.call(method, path, body.map(|body| body.to_string().into())).await?;
+        Ok((answer.status.as_u16(), document(&answer)))
+    }
+}
+
+/// The hosts, each with its process while it runs.
+struct Hosts<'w> {
+    worlds: &'w [DaemonWorld],
+    processes: Vec<Option<DaemonProcess<'w>>>,
+}
+
+/// Ends the connections of all hosts, 20 times within a second.
+fn end_connections(url: &str) {
+    let mut client = Client::connect(url, NoTls).expect("the server runs");
+    for _ in 0..20 {
+        let others =
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'oracled'";
+        client.query(others, &[]).expect("the server runs");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Does one fault, and ends it.
+async fn disturb(cluster: &mut TestCluster, hosts: &mut Hosts<'_>, rng: &mut fastrand::Rng) -> &'static str {
+    let host = rng.usize(..HOSTS);
+    let pause = |most: u64, rng: &mut fastrand::Rng| Duration::from_millis(rng.u64(50..most));
+    match rng.u8(..8) {
+        0..3 => {
+            hosts.processes[host].take().expect("it runs").kill();
+            sleep(pause(1500, rng)).await;
+            hosts.processes[host] = Some(hosts.worlds[host].serve().await);
+            "a host was killed"
+        }
+        3..5 => {
+            let process = hosts.processes[host].as_ref().expect("it runs");
+            process.signal("STOP");
+            sleep(pause(4000, rng)).await;
+            process.signal("CONT");
+            "a host was stopped"
+        }
+        5..7 => {
+            let url = cluster.server.as_ref().expect("it runs").url();
+            let ended = tokio::task::spawn_blocking(move || end_connections(&url)).await;
+            ended.expect("the server runs");
+            "connections were ended"
+        }
+        _ => {
+            cluster.stop_server();
+            sleep(pause(2000, rng)).await;
+            cluster.start_server();
+            "the server was killed"
+        }
+    }
+}
+
+async fn disturb_under_load(time: Duration) {
+    let Some(mut cluster) = start_cluster() else { return };
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let model = ModelServer::start().await;
+    let text = coherent_answer(ProductTier::Quick, VerdictLabel::Green);
+    model.set_default(ScriptedReply::json(200, &gemini_answer(&text)));
+    let worlds: Vec<_> = (0..HOSTS)
+        .map(|host| cluster.world(&format!("h{host}"), &model.url(), "deadline_ms = 2000\n"))
+        .collect();
+    let mut processes = vec![Some(cluster.init(&worlds[0]).await)];
+    for world in &worlds[1..] {
+        processes.push(Some(cluster.join(world, &worlds[0]).await));
+    }
+    let mut hosts = Hosts { worlds: &worlds, processes };
+    let load = Arc::new(Load {
+        sockets: worlds.iter().map(DaemonWorld::socket).collect(),
+        began: Instant::now(),
+        history: Mutex::default(),
+        is_over: AtomicBool::new(false),
+        calls: AtomicUsize::new(0),
+        acknowledged: AtomicUsize::new(0),
+    });
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        clients.spawn(Arc::clone(&load).run(client, rng.fork()));
+    }
+    let orders = tokio::spawn(place_orders(Arc::clone(&load), rng.fork()));
+    let mut faults: BTreeMap<_, usize> = BTreeMap::new();
+    while load.began.elapsed() < time {
+        *faults.entry(disturb(&mut cluster, &mut hosts, &mut rng).await).or_default() += 1;
+        sleep(Duration::from_millis(rng.u64(0..1000))).await;
+    }
+    load.is_over.store(true, Ordering::Relaxed);
+    let ended =
+        timeout(PATIENCE, async { while clients.join_next().await.is_some_and(|client| client.is_ok()) {} })
+            .await;
+    assert!(ended.is_ok(), "the clients end");
+    let ordered = orders.await.expect("no answer is wrong");
+    check(&load, &hosts, &model, ordered).await;
+    let (calls, acknowledged) =
+        (load.calls.load(Ordering::Relaxed), load.acknowledged.load(Ordering::Relaxed));
+    println!(
+        "{faults:?}; {calls} calls, {acknowledged} writes acknowledged, {} calls of the model",
+        model.request_count()
+    );
+    assert!(acknowledged > 50, "{acknowledged}");
+    for process in hosts.processes.into_iter().flatten() {
+        assert!(process.stop().success());
+    }
+    assert_prefixes(&worlds.iter().collect::<Vec<_>>());
+}
+
+/// Orders verdicts at random hosts until the load is over. Returns the sessions whose order was accepted.
+async fn place_orders(load: Arc<Load>, mut rng: fastrand::Rng) -> Vec<String> {
+    let mut ordered = Vec::new();
+    while !load.is_over.load(Ordering::Relaxed) {
+        sleep(Duration::from_millis(200)).await;
+        let session = format!("o{}", load.calls.load(Ordering::Relaxed));
+        let body = json!({"tier": "quick", "query": format!("Query of {session}.")});
+        let path = format!("/v1/verdicts/{session}");
+        let answer = load.call(rng.usize(..HOSTS), &mut None, Method::POST, &path, Some(body)).await;
+        if answer.is_ok_and(|(status, _)| matches!(status, 200..=202)) {
+            ordered.push(session);
+        }
+    }
+    ordered
+}
+
+/// Checks the histories, that each host has all verdicts, and that no order was made by two calls of one attempt.
+async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: Vec<String>) {
+    let history = std::mem::take(&mut *load.history.lock().expect("no panic"));
+    assert_eq!(history.faults(), Vec::<String>::new());
+    for (host, process) in hosts.processes.iter().enumerate() {
+        let mut routes = process.as_ref().expect("it runs").routes().await;
+        for (session, calls) in &history.calls {
+            let known = calls.iter().find_map(|call| match &call.answer {
+                Answer::Verdict(text) => Some(text),
+                _ => None,
+            });
+            let Some(known) = known else { continue };
+            let read = oracled_tests::get(&mut routes, &format!("/cache/{session}")).await;
+            assert_eq!(read.status, 200, "host {host} lost {session}: {}", document(&read));
+            assert_eq!(document(&read)["verdict"]["summary"], **known, "host {host}, {session}");
+        }
+        for session in &ordered {
+            oracled_tests::eventually("an accepted order is delivered", async || {
+                oracled_tests::get(&mut routes, &format!("/v1/verdicts/{session}")).await.status == 200
+            })
+            .await;
+        }
+    }
+    let log = hosts.worlds[0].mirror();
+    let attempts = |session: &str| {
+        let of_session = format!("\"session_id\":\"{session}\"");
+        let events = log.lines().filter(|line| line.contains(&of_session));
+        events.filter(|line| line.contains("\"event\":\"order_attempted\"")).count()
+    };
+    for session in &ordered {
+        let query = format!("Query of {session}.");
+        let calls =
+            model.requests().iter().filter(|request| request.body.to_string().contains(&query)).count();
+        assert!(
+            (1..=attempts(session)).contains(&calls),
+            "{session}: {calls} calls, {} attempts",
+            attempts(session)
+        );
+    }
+}
+
+#[tokio::test]
+async fn cluster_keeps_its_promises_under_faults() {
+    disturb_under_load(Duration::from_secs(25)).await;
+}
+
+#[tokio::test]
+#[ignore = "an hour; `just torture`"]
+async fn cluster_keeps_its_promises_under_faults_for_an_hour() {
+    disturb_under_load(Duration::from_secs(3600)).await;
+}
