@@ -30,6 +30,7 @@ use actors_platform::work::StopWork;
 use actors_platform::work_turn::WorkTurn;
 use actors_upstream::witnesses::Witnesses;
 use actors_verdict::cache::PolicyConfig;
+use actors_verdict::erasure::StartedRemovals;
 use actors_verdict::generation::find_prompt_template;
 use actors_verdict::held_key::HeldVerdictKey;
 use actors_verdict::notifier::find_mail_template;
@@ -43,7 +44,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use oracled_actors::ActorSystem;
 use oracled_actors::system::SystemParts;
-use oracled_store::{Journal, JournalRecord, LogQuery, Store, StoreError, StoreOptions};
+use oracled_store::{ClusterMarker, Journal, JournalRecord, LogQuery, Store, StoreError, StoreOptions};
 use prometheus_client::registry::Registry;
 use sd_notify::NotifyState;
 use std::fs;
@@ -316,7 +317,11 @@ impl RunningDaemon {
                 tracing::warn!(%error, "mails and webhooks may be sent again after the next start");
             }
         });
-        if finished.await.is_err() {
+        let is_finished = finished.await.is_ok();
+        if let Some(member) = &service.cluster {
+            member.release().await;
+        }
+        if !is_finished {
             let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());
             tracing::warn!(connections, in_flight, ?bound_s, "stopped with work still in flight");
         }
@@ -451,16 +456,21 @@ async fn open_log(
     let log_key = find_log_key()?;
     let secrets = config.cluster.secrets(allow_cleartext)?;
     let (mut journal, store) = open_store(config)?;
-    checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
     let log_signer = open_log_signer(log_key, config, &store)?;
     let cluster = match cluster::find_marker(&config.cluster, &config.state_dir)? {
         None => None,
+        Some(ClusterMarker::Init) if !StartedRemovals::read(&store)?.is_empty() => bail!(
+            "a removal of data is not complete, and would not be completed on a host of a cluster; remove the file `cluster` in {}, and start \
+             the daemon without `cluster.host` until `oraclectl backup` succeeds",
+            config.state_dir.display()
+        ),
         Some(marker) => {
             let (log_key, held_key) = (log_signer.key().to_string(), held_key.digest()?.to_string());
             let keys = ClusterKeyDigests { log_key, held_key };
             Some(cluster::enter(&config.cluster, marker, secrets, keys, (&mut journal, &store))?)
         }
     };
+    checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;
     // another host of a cluster may have shown a witness later entries meanwhile
     if cluster.is_none() {
         checkpoints::check_witnesses(witnesses, &log_signer, &store).await?;

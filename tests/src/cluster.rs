@@ -14,6 +14,7 @@ use tempfile::TempDir;
 pub struct TestCluster {
     /// `None` while it is stopped.
     pub server: Option<PostgresServer>,
+    standby: Option<PostgresServer>,
     dir: TempDir,
 }
 
@@ -28,22 +29,47 @@ impl TestCluster {
     /// Panics if the server does not start.
     #[must_use]
     pub fn start() -> Option<Self> {
+        Self::start_in(|server| {
+            let server = PostgresServer::start(server).expect("the server starts")?;
+            Some((server, None))
+        })
+    }
+
+    /// As [`start`](Self::start), with a synchronous standby, which ends with this. The hosts require it.
+    ///
+    /// # Panics
+    /// Panics if a server does not start.
+    #[must_use]
+    pub fn start_with_standby() -> Option<Self> {
+        Self::start_in(|server| {
+            let standby = server.with_file_name("standby");
+            fs::create_dir(&standby).expect("the folder is created");
+            let servers = PostgresServer::start_with_standby(server, &standby).expect("the servers start");
+            servers.map(|(server, standby)| (server, Some(standby)))
+        })
+    }
+
+    /// Starts a cluster with the server that `start` starts in this folder, and its standby.
+    fn start_in(
+        start: impl FnOnce(&Path) -> Option<(PostgresServer, Option<PostgresServer>)>,
+    ) -> Option<Self> {
         let dir = tempfile::Builder::new().prefix("oracled-cluster-").tempdir().expect("a directory");
         let server_dir = dir.path().join("pg");
         fs::create_dir(&server_dir).expect("the folder is created");
-        let server = PostgresServer::start(&server_dir).expect("the server starts")?;
+        let (server, standby) = start(&server_dir)?;
         fs::write(dir.path().join("url"), server.url()).expect("the write succeeds");
         let key = BASE64_STANDARD.encode([7; 32]);
         fs::write(dir.path().join("keys"), format!("2026-11 {key}\n")).expect("the write succeeds");
-        Some(Self { server: Some(server), dir })
+        Some(Self { server: Some(server), standby, dir })
     }
 
     /// The configuration of a host.
     #[must_use]
     pub fn config(&self, host: &str) -> String {
         let (url, keys) = (self.dir.path().join("url"), self.dir.path().join("keys"));
+        let durability = if self.standby.is_some() { "synchronous_standby" } else { "asynchronous" };
         format!(
-            "[cluster]\nhost = \"{host}\"\nurl_file = \"{}\"\nkeys_file = \"{}\"\ndurability = \"asynchronous\"\n",
+            "[cluster]\nhost = \"{host}\"\nurl_file = \"{}\"\nkeys_file = \"{}\"\ndurability = \"{durability}\"\n",
             url.display(),
             keys.display()
         )

@@ -39,6 +39,12 @@ fn other_user() -> Option<User> {
     User::from_name("postgres").ok().flatten().filter(|_| geteuid().is_root())
 }
 
+/// Gives this folder or file to the user of the server.
+fn give(path: &Path) -> io::Result<()> {
+    let Some(user) = other_user() else { return Ok(()) };
+    chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+}
+
 fn command(programs: &Path, program: &str) -> Command {
     let mut command = Command::new(programs.join(program));
     if let Some(user) = other_user() {
@@ -75,14 +81,31 @@ impl PostgresServer {
         Self::start_with(dir, &port.to_string(), &settings)
     }
 
+    /// Starts a server in the empty folder `dir`, as [`start`](Self::start), and a synchronous standby in the empty folder
+    /// `standby_dir`. A commit is answered when both have it.
+    ///
+    /// # Errors
+    /// One of them does not start.
+    pub fn start_with_standby(dir: &Path, standby_dir: &Path) -> io::Result<Option<(Self, Self)>> {
+        let Some(programs) = find_programs() else { return Ok(None) };
+        let settings = ["listen_addresses=", "synchronous_standby_names=*"];
+        let Some(primary) = Self::start_with(dir, PORT, &settings)? else { return Ok(None) };
+        give(standby_dir)?;
+        let mut copy = command(&programs, "pg_basebackup");
+        copy.args(["--write-recovery-conf", "--checkpoint", "fast", "--port", PORT, "--username", USER]);
+        copy.arg("--host").arg(dir).arg("--pgdata").arg(standby_dir.join("data"));
+        if !copy.status()?.success() {
+            return Err(io::Error::other("pg_basebackup failed"));
+        }
+        let standby = Self::serve(&programs, standby_dir, PORT, &["listen_addresses="])?;
+        Ok(Some((primary, standby)))
+    }
+
     fn start_with(dir: &Path, port: &str, settings: &[&str]) -> io::Result<Option<Self>> {
         let Some(programs) = find_programs() else { return Ok(None) };
         let data = dir.join("data");
-        if let Some(user) = &other_user() {
-            let own = |path: &Path| chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()));
-            own(dir)?;
-            fs::read_dir(dir)?.try_for_each(|file| own(&file?.path()))?;
-        }
+        give(dir)?;
+        fs::read_dir(dir)?.try_for_each(|file| give(&file?.path()))?;
         let mut prepare = command(&programs, "initdb");
         prepare.args(["--auth", "trust", "--username", USER, "--pgdata"]).arg(&data);
         if !prepare.status()?.success() {
@@ -130,7 +153,13 @@ impl PostgresServer {
     /// The settings of a client.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("host={} port={PORT} user={USER} dbname=postgres", self.dir.display())
+        self.url_of("postgres")
+    }
+
+    /// The settings of a client of this database.
+    #[must_use]
+    pub fn url_of(&self, database: &str) -> String {
+        format!("host={} port={PORT} user={USER} dbname={database}", self.dir.display())
     }
 }
 

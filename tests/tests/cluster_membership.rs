@@ -26,7 +26,7 @@ fn member(server: &PostgresServer, host: usize) -> ClusterMembership {
 }
 
 fn heartbeat() -> Heartbeat {
-    Heartbeat { version: "1.2.3".to_owned(), schema: 4, applied: 5, root: [5; 32], clock: Timestamp::now() }
+    Heartbeat { version: "1.2.3".to_owned(), applied: 5, root: [5; 32], clock: Timestamp::now() }
 }
 
 fn leases(membership: &mut ClusterMembership, wanted: &[&str]) -> Vec<String> {
@@ -109,7 +109,7 @@ fn renewal_has_all_hosts_and_the_own_clock() {
     let expected = ClusterHost {
         host: "host-1".to_owned(),
         version: "1.2.3".to_owned(),
-        schema: 4,
+        schema: 29,
         applied: 5,
         state: HostState::Live,
         leases: vec!["work".to_owned()],
@@ -171,7 +171,7 @@ fn removal_waits_for_the_append_that_has_begun() {
     let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
     let mut observer = Client::connect(&server.url(), NoTls).expect("the server runs");
     let mut transaction = client.transaction().expect("the server runs");
-    let row = "INSERT INTO oracled_group VALUES (5, 6, '', '', '', '')";
+    let row = "INSERT INTO oracled_group VALUES (5, 6, '', '', '', '', 29)";
     transaction.execute(row, &[]).expect("the table exists");
     let (removed, is_removed) = mpsc::channel();
     thread::scope(|scope| {
@@ -232,10 +232,13 @@ fn host_leaves_and_the_last_one_only_alone() {
     assert_refused(one.leave(false), "has left the cluster");
     assert_refused(one.enter(false), "has left the cluster");
     assert_eq!(leases(&mut other, &["work"]), ["work"], "its leases are released");
-    assert_eq!(other.leave(true), Ok(true), "host 0 is silent, and host 1 has left");
+    assert_eq!(other.leave(true), Ok(false), "host 0 is silent, and could come back");
+    assert_eq!(other.remove("host-0"), Ok(true));
     let hosts = other.renew(&heartbeat(), &[]).expect("it answers").hosts;
     let states: Vec<_> = hosts.iter().map(|host| host.state).collect();
-    assert_eq!(states, [HostState::Live, HostState::Left, HostState::Left]);
+    assert_eq!(states, [HostState::Removed, HostState::Left, HostState::Live]);
+    assert_eq!(other.leave(true), Ok(true));
+    assert_refused(other.enter(true), "it has no cluster");
 }
 
 #[test]

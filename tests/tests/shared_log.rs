@@ -33,6 +33,7 @@ const KEY: &str = "2026-11 AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n";
 
 pub(crate) fn settings(server: &PostgresServer, host: usize) -> PostgresSettings {
     PostgresSettings {
+        schema: 29,
         url: server.url(),
         host: format!("host-{host}"),
         instance: [u8::try_from(host).expect("a small number"); 16],

@@ -2,12 +2,8 @@
 
 use crate::clock::monotonic;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::watch;
-use tokio::time::sleep;
-
-/// How often a host that waits for the turn checks it.
-const CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Whether this host has the turn. Each start of such work asks again.
 #[derive(Debug, Clone)]
@@ -33,21 +29,6 @@ impl WorkTurn {
         match self {
             Self::Alone => None,
             Self::Shared { host, .. } => Some(host),
-        }
-    }
-
-    /// Runs `work` each time that the turn has come to this host.
-    pub async fn run_at_each(self, mut work: impl FnMut()) {
-        loop {
-            self.wait_for(true).await;
-            work();
-            self.wait_for(false).await;
-        }
-    }
-
-    async fn wait_for(&self, is_ours: bool) {
-        while self.is_ours() != is_ours {
-            sleep(CHECKED_EVERY).await;
         }
     }
 }

@@ -86,7 +86,9 @@ pub struct StartedRemovals {
 }
 
 impl StartedRemovals {
-    fn read(store: &Store) -> Result<Self, StoreError> {
+    /// # Errors
+    /// The log cannot be read.
+    pub fn read(store: &Store) -> Result<Self, StoreError> {
         Ok(Self {
             erasures: unfinished(store, ["erasure_started", "session_erased"], |entry: &StartedErasure| {
                 entry.seq
@@ -105,7 +107,8 @@ impl StartedRemovals {
         erasures.chain(self.retentions.iter().map(|started| started.seq)).min()
     }
 
-    const fn is_empty(&self) -> bool {
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.erasures.is_empty() && self.retentions.is_empty()
     }
 }

@@ -23,8 +23,7 @@ pub async fn report_followed(
                 cache.do_send(ForgetVerdict(session_id));
             }
             if let Some(session_id) = write.row.key::<SessionRecord>() {
-                let order = write.read::<SessionRecord>().and_then(|session| session.order);
-                orders.do_send(NoteForeignOrder { session_id, order });
+                orders.do_send(NoteForeignOrder(session_id));
             }
         }
         outbox.report_committed(&JournalRecord { writes, ..JournalRecord::default() });

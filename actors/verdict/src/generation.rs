@@ -414,7 +414,8 @@ impl GenerationRunner {
             generation: job.request.generation(),
         };
         let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
-        let permits = ModelCallPermits { lease, slot, regen_permit: Some(regen_permit) };
+        let permits =
+            ModelCallPermits { lease, slot, spent: Duration::ZERO, regen_permit: Some(regen_permit) };
         self.call_and_judge(model, job, permits).await.result
     }
 

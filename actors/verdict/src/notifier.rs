@@ -95,6 +95,11 @@ impl OutboxWork {
 
     /// Sends a message if it is due, and commits the outcome.
     async fn send_due(&self, id: &MessageId) -> WorkOutcome {
+        // another host may have sent it
+        if let Err(error) = self.log.catch_up().await {
+            tracing::debug!(%error, "the shared log cannot be read; no message is sent");
+            return WorkOutcome::Blocked;
+        }
         let (message, revision) = match self.store.message(id) {
             Ok(Some(found)) => found,
             Ok(None) => return WorkOutcome::Left,

@@ -42,8 +42,9 @@ use tokio::time::sleep;
 /// The number of orders that a survey reads at a time.
 const AT_ONCE: usize = 100;
 
-/// How long after its deadline an attempt of another host counts as interrupted: longer than the clocks of two hosts may differ.
-const TAKEN_OVER_AFTER: SignedDuration = SignedDuration::from_secs(10);
+/// How long after its deadline an attempt of another host counts as interrupted: longer than the clocks of two hosts may differ, and
+/// its commit may take.
+const TAKEN_OVER_AFTER: SignedDuration = SignedDuration::from_secs(20);
 
 /// The limits of orders.
 #[derive(Debug, Clone)]
@@ -116,14 +117,17 @@ impl OrderWork {
         &self.runner.store
     }
 
-    /// When an open order is due. An attempt that this process has not in flight was interrupted, since only it makes attempts; in a
-    /// cluster, another host may have it in flight until some time after its deadline.
+    /// When an open order is due. An attempt that this process has not in flight was interrupted, since only it makes attempts, except for
+    /// those of other hosts.
     fn due_or_interrupted(&self, order: &Order) -> Option<Timestamp> {
-        let interrupted = order.attempt_deadline.map(|deadline| match self.turn {
-            WorkTurn::Alone => self.clock().now(),
-            WorkTurn::Shared { .. } => deadline.saturating_add(TAKEN_OVER_AFTER).unwrap_or(Timestamp::MAX),
-        });
-        interrupted.or_else(|| due_of(order, self.clock()))
+        let interrupted = order.attempt_deadline.map(|_| self.clock().now());
+        self.foreign_until(order).or(interrupted).or_else(|| due_of(order, self.clock()))
+    }
+
+    /// In a cluster, until when another host may have an attempt in flight.
+    fn foreign_until(&self, order: &Order) -> Option<Timestamp> {
+        self.turn.host()?;
+        Some(order.attempt_deadline?.saturating_add(TAKEN_OVER_AFTER).unwrap_or(Timestamp::MAX))
     }
 
     /// Reports to the queue when an order is due; `unblocks` is whether a model may be called now for orders that wait for one.
@@ -275,23 +279,27 @@ impl Handler<EndPlacing> for OrdersActor {
     fn handle(&mut self, _: EndPlacing, _: &mut Context<Self>) {}
 }
 
-/// Notes a change of a session by another host: its order as it is now.
+/// Notes a change of a session by another host.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(crate) struct NoteForeignOrder {
-    pub(crate) session_id: SessionId,
-    pub(crate) order: Option<Order>,
-}
+pub(crate) struct NoteForeignOrder(pub(crate) SessionId);
 
 impl Handler<NoteForeignOrder> for OrdersActor {
     type Result = ();
 
     fn handle(&mut self, change: NoteForeignOrder, ctx: &mut Context<Self>) {
-        let NoteForeignOrder { session_id, order } = change;
+        let NoteForeignOrder(session_id) = change;
         self.queue.remove(&session_id);
-        let Some(order) = order else { return self.work.progress.remove(&session_id) };
+        // an own commit may have changed it since
+        let session = self.work.store().session(&session_id).ok().flatten();
+        let Some(order) = session.and_then(|(session, _)| session.order) else {
+            self.work.waits.end_of_order(&session_id);
+            return self.work.progress.remove(&session_id);
+        };
         self.work.progress.publish(&session_id, &order);
-        if let Some(due) = self.work.due_or_interrupted(&order).filter(|_| order.state.is_open()) {
+        if !order.state.is_open() {
+            self.work.waits.end_of_order(&session_id);
+        } else if let Some(due) = self.work.due_or_interrupted(&order) {
             self.queue.insert(session_id.application(), session_id, due);
             self.start_due(&ctx.address());
         }

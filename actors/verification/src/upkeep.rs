@@ -2,7 +2,7 @@
 //! and deletes expired answers of live sources.
 
 use super::{VerificationContext, VerificationService, VerifyError};
-use actix::{Actor, AsyncContext, Context, Supervised, WrapFuture};
+use actix::{Actor, AsyncContext, Context, Supervised};
 use actors_platform::caller::spawn_for_caller;
 use actors_platform::clock::stopwatch;
 use actors_platform::work::{InFlight, InFlightClaim};
@@ -20,6 +20,10 @@ use tokio::time::sleep;
 
 /// The time between two passes over cached answers and pending decisions.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(3600);
+/// The time between two passes over pending decisions on a host of a cluster.
+const FOREIGN_INTERVAL: Duration = Duration::from_secs(60);
+/// The age from which a pending decision counts as one of a host that was lost. Its own host makes it much earlier.
+const FOREIGN_AGE: SignedDuration = SignedDuration::from_mins(10);
 /// Number of cached answers that are checked and deleted in one commit.
 const PAGE: usize = 256;
 
@@ -44,18 +48,21 @@ impl Actor for VerificationUpkeep {
             if !upkeep.turn.is_ours() {
                 return;
             }
-            resume_pending_decisions(&upkeep.verification.context);
+            if upkeep.turn.host().is_none() {
+                resume_pending_decisions(&upkeep.verification.context, SignedDuration::ZERO);
+            }
             let verifier = Arc::clone(&upkeep.verification.context);
             tokio::spawn(async move { verifier.delete_expired_answers().await });
         });
         self.verification.context.track_workflow_sources();
         if self.turn.host().is_none() {
-            return resume_pending_decisions(&self.verification.context);
+            return resume_pending_decisions(&self.verification.context, SignedDuration::ZERO);
         }
-        // the decisions of a host that was lost
-        let verifier = Arc::clone(&self.verification.context);
-        let turns = self.turn.clone().run_at_each(move || resume_pending_decisions(&verifier));
-        ctx.spawn(turns.into_actor(self));
+        ctx.run_interval(FOREIGN_INTERVAL, |upkeep, _| {
+            if upkeep.turn.is_ours() {
+                resume_pending_decisions(&upkeep.verification.context, FOREIGN_AGE);
+            }
+        });
     }
 }
 
@@ -170,7 +177,7 @@ pub(super) fn start_decision(
 
 /// Starts all pending decisions that are not in progress, without a limit: those that were interrupted by a stop or a
 /// panic.
-fn resume_pending_decisions(verifier: &Arc<VerificationContext>) {
+fn resume_pending_decisions(verifier: &Arc<VerificationContext>, age: SignedDuration) {
     let pending = match verifier.store.pending_decisions() {
         Ok(pending) => pending,
         Err(error) => {
@@ -178,7 +185,8 @@ fn resume_pending_decisions(verifier: &Arc<VerificationContext>) {
             return;
         }
     };
-    for inputs in pending {
+    let now = verifier.clock.now();
+    for inputs in pending.into_iter().filter(|inputs| now.duration_since(inputs.asked_at) >= age) {
         if let Some(claim) = verifier.pending.in_flight.claim(inputs.execution_id.clone()) {
             start_decision(Arc::clone(verifier), claim, inputs);
         }

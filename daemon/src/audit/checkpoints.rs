@@ -133,6 +133,12 @@ async fn hand_out(service: &Arc<DaemonService>, checkpoint: &SignedCheckpoint, l
 /// Has a checkpoint cosigned by the witnesses. They also get one that they know: its new cosignature shows that they know no
 /// later one.
 async fn have_cosigned(service: &Arc<DaemonService>, checkpoint: SignedCheckpoint) {
+    let checkpoint = match &service.cluster {
+        None => checkpoint,
+        // of a host that is behind, a witness would say that it knows a longer log
+        Some(member) if !member.turn.is_ours() || service.catch_up().await.is_err() => return,
+        Some(_) => newest_checkpoint(service),
+    };
     let is_known = service.witnesses.cosigned().is_some_and(|cosigned| cosigned.size == checkpoint.size);
     let cosigned = service.witnesses.submit(&service.system.store, checkpoint).await;
     if service.witnesses.has_unconfirmed_conflict() {

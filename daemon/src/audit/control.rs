@@ -78,7 +78,7 @@ pub async fn read_log(
     Ok(stream_response(|sender| send_all(store, first, sender)))
 }
 
-problems!(FollowProblems: SESSION);
+problems!(FollowProblems: SESSION STORE);
 
 /// Follow the audit log until the client disconnects.
 ///

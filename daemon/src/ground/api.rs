@@ -219,7 +219,6 @@ problems!(QueryProblems: JSON_BODY QUERY);
     path = "/v1/query",
     operation_id = "query_source",
     tag = "ground",
-    extensions(("x-recent" = json!(true))),
     request_body = OracleQuery,
     responses(
         QueryProblems,

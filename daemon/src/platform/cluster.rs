@@ -12,8 +12,9 @@ use domain_base::cluster::ClusterHostReport;
 use oracled_store::ClusterMarker;
 use std::path::Path;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
 
 /// The cluster, as this host saw it last.
 #[derive(Debug, Clone, Default)]
@@ -21,8 +22,10 @@ pub(crate) struct ClusterView {
     pub(crate) hosts: Vec<ClusterHostReport>,
     /// When the hosts were read.
     pub(crate) read_at: Option<Instant>,
-    /// Why this host does no work that one host does at a time.
+    /// Why the membership cannot be renewed now.
     pub(crate) fault: Option<String>,
+    /// Why this host accepts no new work: its clock decides how long an attempt is its own.
+    pub(crate) clock_fault: Option<String>,
     /// How the membership has ended, if it has: an error is the reason why this host can write to the shared log no longer.
     pub(crate) ended: Option<Result<(), String>>,
 }
@@ -35,6 +38,8 @@ pub(crate) enum MembershipCall {
     Remove { host: String, reply: oneshot::Sender<Result<bool, String>> },
     /// Ends the membership of this host. Answers whether it has ended: not if this is to be the last host and is not.
     Leave { is_last: bool, reply: oneshot::Sender<Result<bool, String>> },
+    /// Gives the turn to another host, since this one is stopping.
+    Release { reply: oneshot::Sender<Result<bool, String>> },
 }
 
 /// The membership of this host in its cluster. A thread of its own writes its heartbeat, and holds its turn at the work that one host
@@ -57,7 +62,18 @@ pub(crate) struct ClusterKeyDigests {
     pub(crate) held_key: String,
 }
 
+/// How long a stop waits until another host can take the turn.
+const RELEASED_WITHIN: Duration = Duration::from_secs(2);
+
 impl ClusterMember {
+    /// Gives the turn to another host. If that fails, the turn ends by itself.
+    pub(crate) async fn release(&self) {
+        let (reply, released) = oneshot::channel();
+        if self.calls.send(MembershipCall::Release { reply }).is_ok() {
+            drop(timeout(RELEASED_WITHIN, released).await);
+        }
+    }
+
     /// Waits until the membership has ended.
     ///
     /// # Errors

@@ -295,12 +295,14 @@ impl DaemonService {
     /// Checks that new work is accepted.
     ///
     /// # Errors
-    /// `Draining`; `StorageUnavailable` if the log does not continue those of `checkpoints.stop_at_conflicts` witnesses.
+    /// `Draining`; `StorageUnavailable` if the log does not continue those of `checkpoints.stop_at_conflicts` witnesses, or if the clock of
+    /// this host differs too much from that of its cluster.
     pub fn check_new_work(&self) -> Result<(), Problem> {
         if self.is_draining() {
             return Err(Problem::draining());
         }
-        let conflict = self.log_conflict();
+        let clock = self.cluster.as_ref().and_then(|member| member.view.borrow().clock_fault.clone());
+        let conflict = clock.or_else(|| self.log_conflict());
         conflict.map_or(Ok(()), |cause| Err(Problem::new(STORAGE_UNAVAILABLE, cause)))
     }
 

@@ -21,7 +21,8 @@ CREATE TABLE IF NOT EXISTS oracled_group (
     root bytea NOT NULL,
     host text NOT NULL,
     key_id text NOT NULL,
-    bytes bytea NOT NULL
+    bytes bytea NOT NULL,
+    schema integer NOT NULL
 );
 CREATE TABLE IF NOT EXISTS oracled_host (
     host text PRIMARY KEY,

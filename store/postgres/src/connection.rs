@@ -11,9 +11,13 @@ use postgres::error::SqlState;
 use postgres::{Client, Error, NoTls};
 use std::error::Error as _;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use store_log::SharedLogError;
+
+/// How long a silent server is waited for before it is asked, and between two questions.
+const KEEPALIVE: Duration = Duration::from_secs(1);
 
 type Job = Box<dyn FnOnce(&mut Client) + Send>;
 
@@ -22,6 +26,27 @@ type Job = Box<dyn FnOnce(&mut Client) + Send>;
 pub(crate) struct Connection {
     jobs: Sender<Job>,
     answer_within: Duration,
+    /// The warning of the server about the present statement.
+    warning: Arc<Mutex<Option<String>>>,
+}
+
+/// The threads of the connections of one owner. A statement that has no answer keeps its own, such as an append while the standby is
+/// away. At most one does: more would use up the connections of the server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConnectionThreads(Arc<()>);
+
+impl ConnectionThreads {
+    /// The most threads: one waits for an answer, and one is in use.
+    const MAX: usize = 2;
+
+    /// A part that the thread of a new connection holds.
+    fn add(&self) -> Result<Arc<()>, SharedLogError> {
+        let thread = Arc::clone(&self.0);
+        if Arc::strong_count(&self.0) > Self::MAX + 1 {
+            return Err(failed("the server has not answered an earlier statement yet"));
+        }
+        Ok(thread)
+    }
 }
 
 impl Connection {
@@ -34,7 +59,11 @@ impl Connection {
         let job: Job = Box::new(move |client| drop(answer.send(call(client))));
         self.jobs.send(job).map_err(|_| failed("its connection has ended"))?;
         match answered.recv_timeout(self.answer_within) {
-            Ok(answer) => answer.map_err(|error| error_of(&error)),
+            Ok(answer) => {
+                let answer = answer.map_err(|error| error_of(&error))?;
+                let warning = self.warning.lock().unwrap_or_else(PoisonError::into_inner).take();
+                warning.map_or(Ok(answer), |warning| Err(failed(format_args!("the server warns: {warning}"))))
+            }
             Err(RecvTimeoutError::Timeout) => {
                 Err(failed(format_args!("no answer within {} ms", self.answer_within.as_millis())))
             }
@@ -67,15 +96,35 @@ fn error_of(error: &Error) -> SharedLogError {
 }
 
 /// Connects to a server that accepts writes, and checks its durability.
-pub(crate) fn connect(settings: &PostgresSettings) -> Result<Connection, SharedLogError> {
+pub(crate) fn connect(
+    settings: &PostgresSettings,
+    threads: &ConnectionThreads,
+) -> Result<Connection, SharedLogError> {
+    let thread = threads.add()?;
     let PostgresSettings { url, durability, answer_within, .. } = settings;
     let address = ServerAddress::parse(url).map_err(failed)?;
     let (tls, mut config, answer_within) = (address.tls()?, address.config, *answer_within);
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite).connect_timeout(answer_within);
+    // each server of the URL is tried within the wait
+    let servers = config.get_hosts().len().max(config.get_hostaddrs().len()) + 1;
+    let within = answer_within / u32::try_from(servers).unwrap_or(u32::MAX);
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite).connect_timeout(within);
     config.tcp_user_timeout(answer_within).application_name("oracled");
+    config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
+    let warning = Arc::<Mutex<Option<String>>>::default();
+    let noted = Arc::clone(&warning);
+    // such as that a commit may not be replicated
+    config.notice_callback(move |notice| {
+        if notice.severity() == "WARNING" {
+            noted
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert_with(|| notice.message().to_owned());
+        }
+    });
     let (jobs, queue) = mpsc::channel::<Job>();
     let (opened, is_open) = mpsc::channel();
     let run = move || {
+        let _thread = thread;
         let connected = match tls {
             Some(tls) => config.connect(tls),
             None => config.connect(NoTls),
@@ -94,13 +143,13 @@ pub(crate) fn connect(settings: &PostgresSettings) -> Result<Connection, SharedL
         Ok(Err(error)) => return Err(error_of(&error)),
         Err(_) => return Err(failed(format_args!("no connection within {} ms", answer_within.as_millis()))),
     }
-    let connection = Connection { jobs, answer_within };
+    let connection = Connection { jobs, answer_within, warning };
     let standbys = connection.call(|client| {
         client.batch_execute("SET synchronous_commit = on")?;
         client.query_one("SHOW synchronous_standby_names", &[])?.try_get::<_, String>(0)
     })?;
     if *durability == SharedLogDurability::SynchronousStandby && standbys.is_empty() {
-        return Err(refused(
+        return Err(failed(
             "the server has no synchronous standby; set synchronous_standby_names there, or another `durability` here",
         ));
     }

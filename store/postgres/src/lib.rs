@@ -13,7 +13,7 @@ mod membership;
 pub use address::crosses_network_in_cleartext;
 pub use cluster::ClusterIdentity;
 use cluster::{ClusterRow, Member, PROTOCOL, TABLES, id_of};
-use connection::{Connection, call, connect};
+use connection::{Connection, ConnectionThreads, call, connect};
 use keys::SealedRows;
 pub use keys::{ClusterKeys, ClusterKeysError};
 use membership::insert_host;
@@ -30,8 +30,8 @@ const START: i64 = -1;
 /// Appends a group, if the log ends before it and the host is live. Its row is locked, so an append is decided before or after a removal.
 const APPEND: &str = "
 WITH added AS (
-    INSERT INTO oracled_group (before, after, root, host, key_id, bytes)
-    SELECT $1, $2, $3, $4, $5, $6 FROM oracled_host WHERE host = $4 AND instance = $8 AND state = 'live'
+    INSERT INTO oracled_group (before, after, root, host, key_id, bytes, schema)
+    SELECT $1, $2, $3, $4, $5, $6, $9 FROM oracled_host WHERE host = $4 AND instance = $8 AND state = 'live'
         AND EXISTS (SELECT FROM oracled_group WHERE after = $1 AND root = $7)
     FOR KEY SHARE
     ON CONFLICT DO NOTHING RETURNING after
@@ -39,11 +39,12 @@ WITH added AS (
 SELECT EXISTS (SELECT FROM added), state, instance = $8
 FROM (SELECT 1) AS one LEFT JOIN oracled_host ON host = $4";
 const READ: &str = "
-SELECT before, after, root, key_id, bytes FROM (
+SELECT before, after, root, key_id, bytes, schema FROM (
     SELECT *, sum(length(bytes)) OVER (ORDER BY before) - length(bytes) AS earlier_bytes
     FROM (SELECT * FROM oracled_group WHERE before >= $1 ORDER BY before LIMIT 1000) AS next
 ) AS sized WHERE earlier_bytes <= $2 ORDER BY before";
 const TAIL: &str = "SELECT max(after) FROM oracled_group";
+const SEEN: &str = "UPDATE oracled_host SET seen = clock_timestamp() WHERE host = $1 AND instance = $2";
 /// The root after an entry, the first and the last entry at which a group ends, the cluster, and the host.
 const COMPARE: &str = "
 SELECT own.root, first, last, store_id, protocol, log_key, held_key, state, instance = $3
@@ -59,7 +60,7 @@ pub enum SharedLogDurability {
     SynchronousStandby,
     /// The storage of the server is replicated below PostgreSQL.
     Storage,
-    /// The primary alone: a failover can lose groups, which the hosts append again.
+    /// The primary alone: a failover can lose groups. A host that has them cannot append.
     Asynchronous,
 }
 
@@ -74,6 +75,8 @@ pub struct PostgresSettings {
     pub instance: [u8; 16],
     /// The id of the store that the hosts share.
     pub store_id: u64,
+    /// The version of the rows of this host.
+    pub schema: u32,
     pub identity: ClusterIdentity,
     pub keys: ClusterKeys,
     pub durability: SharedLogDurability,
@@ -97,6 +100,7 @@ impl Debug for PostgresSettings {
 pub struct PostgresLog {
     settings: PostgresSettings,
     connection: Option<Connection>,
+    threads: ConnectionThreads,
 }
 
 fn failed(cause: impl fmt::Display) -> SharedLogError {
@@ -107,11 +111,17 @@ fn refused(cause: impl fmt::Display) -> SharedLogError {
     SharedLogError::Refused(cause.to_string())
 }
 
+impl PostgresSettings {
+    pub(crate) fn schema(&self) -> Result<i32, SharedLogError> {
+        i32::try_from(self.schema).map_err(failed)
+    }
+}
+
 impl PostgresLog {
     /// The shared log with these settings. It connects on demand.
     #[must_use]
-    pub const fn new(settings: PostgresSettings) -> Self {
-        Self { settings, connection: None }
+    pub fn new(settings: PostgresSettings) -> Self {
+        Self { settings, connection: None, threads: ConnectionThreads::default() }
     }
 
     /// Creates the tables of a cluster, whose log continues after the groups of this host, unless the server has a cluster. The host is
@@ -120,9 +130,9 @@ impl PostgresLog {
     /// # Errors
     /// The server does not answer.
     pub fn create(&mut self, own: GroupsEnd) -> Result<(), SharedLogError> {
-        self.connection = Some(connect(&self.settings)?);
+        self.connection = Some(connect(&self.settings, &self.threads)?);
         let settings = self.settings.clone();
-        let after = number(own.entries)?;
+        let (after, schema) = (number(own.entries)?, settings.schema()?);
         self.call(move |client| {
             let mut transaction = client.transaction()?;
             transaction.batch_execute(TABLES)?;
@@ -131,8 +141,8 @@ impl PostgresLog {
                 "INSERT INTO oracled_cluster (store_id, protocol, log_key, held_key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
                 &[&id_of(*store_id), &PROTOCOL, &identity.log_key, &identity.held_key],
             )?;
-            let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '') ON CONFLICT DO NOTHING";
-            transaction.execute(row, &[&START, &after, &own.root.as_slice(), host])?;
+            let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '', $5) ON CONFLICT DO NOTHING";
+            transaction.execute(row, &[&START, &after, &own.root.as_slice(), host, &schema])?;
             insert_host(&mut transaction, &settings)?;
             transaction.commit()
         })
@@ -169,11 +179,13 @@ impl PostgresLog {
 
 impl SharedLog for PostgresLog {
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError> {
-        self.connection = Some(connect(&self.settings)?);
+        self.connection = Some(connect(&self.settings, &self.threads)?);
         let (entries, PostgresSettings { host, instance, .. }) =
             (number(own.entries)?, self.settings.clone());
         let row = self.call(move |client| {
             let instance = instance.as_slice();
+            // a group without its standby can be seen after a crash of the server; this commit waits for both
+            client.execute(SEEN, &[&host, &instance])?;
             client.query_typed_one(
                 COMPARE,
                 &[(&entries, Type::INT8), (&host, Type::TEXT), (&instance, Type::BYTEA)],
@@ -187,6 +199,7 @@ impl SharedLog for PostgresLog {
         let (before, after) = (number(group.before)?, number(group.after)?);
         let (root, before_root) = (group.root, own.root);
         let PostgresSettings { host, instance, .. } = self.settings.clone();
+        let schema = self.settings.schema()?;
         let row = self.call(move |client| {
             client.query_typed_one(
                 APPEND,
@@ -199,6 +212,7 @@ impl SharedLog for PostgresLog {
                     (&bytes, Type::BYTEA),
                     (&before_root.as_slice(), Type::BYTEA),
                     (&instance.as_slice(), Type::BYTEA),
+                    (&schema, Type::INT4),
                 ],
             )
         })?;
@@ -217,7 +231,15 @@ impl SharedLog for PostgresLog {
             client.query_typed(READ, &[(&after, Type::INT8), (&max_bytes, Type::INT8)])
         })?;
         let PostgresSettings { keys, store_id, .. } = &self.settings;
+        let own_schema = self.settings.schema()?;
         let read = |row: &Row| {
+            let schema: i32 = row.try_get(5).map_err(failed)?;
+            if schema != own_schema {
+                return Err(refused(format_args!(
+                    "the next group has rows of schema {schema}, and this host of schema {own_schema}; start the other version of oracled, \
+                     or join again with a backup of another host"
+                )));
+            }
             let numbers: (i64, i64) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
             let root: Vec<u8> = row.try_get(2).map_err(failed)?;
             let sealed = SealedRows {

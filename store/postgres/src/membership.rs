@@ -4,7 +4,7 @@
 //! membership.
 
 use crate::cluster::{CLUSTER, ClusterRow, Member};
-use crate::connection::{Connection, call, connect};
+use crate::connection::{Connection, ConnectionThreads, call, connect};
 use crate::{PostgresSettings, entry, failed, number, refused};
 use jiff::Timestamp;
 use postgres::types::Type;
@@ -19,10 +19,13 @@ INSERT INTO oracled_host (host, instance, seen, state) VALUES ($1, $2, clock_tim
 const TAKE_OVER: &str = "
 UPDATE oracled_host SET instance = $2, seen = clock_timestamp(), state = 'live' WHERE host = $1";
 const SET_STATE: &str = "UPDATE oracled_host SET state = $2 WHERE host = $1";
-const OTHERS: &str = "
-SELECT EXISTS (
-    SELECT FROM oracled_host WHERE host <> $1 AND state = 'live' AND seen > clock_timestamp() - interval '10 s'
-)";
+const OTHERS: &str = "SELECT EXISTS (SELECT FROM oracled_host WHERE host <> $1 AND state = 'live')";
+/// The live hosts with rows of another schema.
+const OTHER_SCHEMA: &str = "
+SELECT host, schema FROM oracled_host
+WHERE host <> $1 AND state = 'live' AND schema <> $2 AND seen > clock_timestamp() - interval '10 s'";
+/// The whole cluster, whose last host has all of it.
+const END: &str = "DROP TABLE oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The order of the names is that of a renewal, so that neither waits for the other.
 const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1
@@ -62,6 +65,7 @@ FROM (
 pub struct ClusterMembership {
     settings: PostgresSettings,
     connection: Option<Connection>,
+    threads: ConnectionThreads,
 }
 
 /// What a host tells the others about itself.
@@ -69,8 +73,6 @@ pub struct ClusterMembership {
 pub struct Heartbeat {
     /// The version of the program.
     pub version: String,
-    /// The version of its rows.
-    pub schema: u32,
     /// The last entry of the log that it has.
     pub applied: u64,
     /// The root of the log's Merkle tree after that entry.
@@ -142,8 +144,8 @@ pub(crate) fn insert_host(
 impl ClusterMembership {
     /// The membership with these settings. It connects on demand.
     #[must_use]
-    pub const fn new(settings: PostgresSettings) -> Self {
-        Self { settings, connection: None }
+    pub fn new(settings: PostgresSettings) -> Self {
+        Self { settings, connection: None, threads: ConnectionThreads::default() }
     }
 
     /// Enters this host into the cluster, or takes its name over from an earlier process. A host that was removed or has left enters
@@ -152,7 +154,7 @@ impl ClusterMembership {
     /// # Errors
     /// The server does not answer, has another cluster, or has seen another process with this name within the last 10 s.
     pub fn enter(&mut self, joins: bool) -> Result<(), SharedLogError> {
-        let settings = self.settings.clone();
+        let (settings, schema) = (self.settings.clone(), self.settings.schema()?);
         self.decide(move |client| {
             let mut transaction = client.transaction()?;
             let cluster = transaction.query_opt(CLUSTER, &[])?;
@@ -161,6 +163,13 @@ impl ClusterMembership {
                 return Ok(Err(refused));
             }
             let PostgresSettings { host, instance, .. } = &settings;
+            let others = transaction.query(OTHER_SCHEMA, &[host, &schema])?;
+            if let Some(other) = others.first() {
+                let (other, theirs): (String, i32) = (other.try_get(0)?, other.try_get(1)?);
+                return Ok(Err(failed(format_args!(
+                    "the host {other} has rows of schema {theirs}, and this host of schema {schema}; stop one of them"
+                ))));
+            }
             let uses = |when: &str| Err(failed(format_args!("another process uses the name {host}{when}")));
             let Some((member, is_seen)) = lock(&mut transaction, &settings, host)? else {
                 if !insert_host(&mut transaction, &settings)? {
@@ -186,8 +195,8 @@ impl ClusterMembership {
     /// # Errors
     /// The server does not answer. It is unknown then which leases were renewed.
     pub fn renew(&mut self, heartbeat: &Heartbeat, wanted: &[&str]) -> Result<Renewal, SharedLogError> {
-        let Heartbeat { version, schema, applied, root, clock } = heartbeat.clone();
-        let (schema, applied) = (i32::try_from(schema).map_err(failed)?, number(applied)?);
+        let Heartbeat { version, applied, root, clock } = heartbeat.clone();
+        let (schema, applied) = (self.settings.schema()?, number(applied)?);
         let (clock, PostgresSettings { host, instance, .. }) =
             (clock.as_microsecond(), self.settings.clone());
         let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
@@ -242,8 +251,8 @@ impl ClusterMembership {
         })
     }
 
-    /// Ends the membership of this host, and releases its leases. `Ok(false)` and no change if it leaves as the last host, and another
-    /// one is live and was seen within the last 10 s.
+    /// Ends the membership of this host, and releases its leases. If it leaves as the last host, ends the cluster with its log;
+    /// `Ok(false)` and no change if another one has not left and was not removed.
     ///
     /// # Errors
     /// The server does not answer, or the host is not a member by this process.
@@ -259,6 +268,10 @@ impl ClusterMembership {
             if is_last && transaction.query_one(OTHERS, &[host])?.try_get(0)? {
                 return Ok(Ok(false));
             }
+            if is_last {
+                transaction.batch_execute(END)?;
+                return transaction.commit().map(|()| Ok(true));
+            }
             transaction.execute(SET_STATE, &[host, &"left"])?;
             transaction.execute(RELEASE, &[&instance.as_slice()])?;
             transaction.commit().map(|()| Ok(true))
@@ -271,7 +284,7 @@ impl ClusterMembership {
         run: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, SharedLogError> {
         if self.connection.is_none() {
-            self.connection = Some(connect(&self.settings)?);
+            self.connection = Some(connect(&self.settings, &self.threads)?);
         }
         call(&mut self.connection, run)
     }

@@ -78,6 +78,8 @@ pub struct FirstCallPermits {
     settings: GenerationSettings,
     lease: CallLease,
     slot: ModelCallSlot,
+    /// The part of the model's time limit that has passed.
+    spent: Duration,
 }
 
 /// Why no model may be called for a first verdict now.
@@ -123,6 +125,11 @@ impl FirstCallPermits {
         OrderAttemptStart { oracle_id: self.model.oracle_id().clone(), generation, is_last, time_limit }
     }
 
+    /// The same after this much of the model's time limit.
+    pub(crate) fn with_time_spent(self, spent: Duration) -> Self {
+        Self { spent, ..self }
+    }
+
     /// The same for a call with another temperature, if one is given.
     pub(crate) fn with_temperature(self, temperature: Option<f64>) -> Self {
         let settings = temperature.map(|temperature| self.settings.with_temperature(temperature));
@@ -156,6 +163,8 @@ pub(super) struct ModelCallPermits {
     pub(super) lease: CallLease,
     /// The slot among the calls in flight, held until the flight ends.
     pub(super) slot: ModelCallSlot,
+    /// The part of the model's time limit that has passed.
+    pub(super) spent: Duration,
     /// The committed attempt, for a regeneration.
     pub(super) regen_permit: Option<RegenPermit>,
 }
@@ -168,11 +177,11 @@ impl GenerationRunner {
         prompt: ModelPrompt,
         permits: FirstCallPermits,
     ) -> GenerationEnd {
-        let FirstCallPermits { model, settings, lease, slot } = permits;
+        let FirstCallPermits { model, settings, lease, slot, spent } = permits;
         let application = submission.session_id.application();
         let request = ModelRequest { prompt, settings };
         let job = GenerationJob { submission, request };
-        let permits = ModelCallPermits { lease, slot, regen_permit: None };
+        let permits = ModelCallPermits { lease, slot, spent, regen_permit: None };
         let end = self.call_and_judge(&model, job, permits).await;
         self.count_outcome(application, GatePath::Generate, &end.result);
         end
@@ -261,7 +270,13 @@ impl GenerationRunner {
         let call =
             RequestFirstCall { oracle_id: model.oracle_id().clone(), application: application.clone() };
         let slot = self.handles.rate_limiter.ask(call).await??;
-        Ok(FirstCallPermits { settings: model.original.clone(), model: Arc::clone(model), lease, slot })
+        Ok(FirstCallPermits {
+            settings: model.original.clone(),
+            model: Arc::clone(model),
+            lease,
+            slot,
+            spent: Duration::ZERO,
+        })
     }
 
     /// The first model of the application's order that may be called now. The error is that of the model that may be called soonest.
@@ -370,14 +385,15 @@ impl GenerationRunner {
         mut job: GenerationJob,
         leave: ModelCallPermits,
     ) -> GenerationEnd {
-        let ModelCallPermits { mut lease, mut slot, regen_permit } = leave;
+        let ModelCallPermits { mut lease, mut slot, spent, regen_permit } = leave;
         // the original may be of a model of another name at the same provider
         let mut is_own_name = job.request.settings.model == model.original.model;
         let began = monotonic();
         let Submission { session_id, path, .. } = &job.submission;
         let application = session_id.application();
         let purpose = ModelCallPurpose { session_id: Some(session_id.clone()), path: *path };
-        let mut called = self.call_model(model, &model.caller, &purpose, &job.request).await;
+        let caller = model.caller.with_time_spent(spent);
+        let mut called = self.call_model(model, &caller, &purpose, &job.request).await;
         // the refusal of a call in place of one to a model that is gone
         let mut refused = None;
         if purpose.path == GatePath::Regen
@@ -398,7 +414,7 @@ impl GenerationRunner {
                     }
                     is_own_name = true;
                     let gone = std::mem::take(&mut called.interactions);
-                    let caller = first.caller.with_time_spent(began.elapsed());
+                    let caller = first.caller.with_time_spent(spent + began.elapsed());
                     called = self.call_model(first, &caller, &purpose, &job.request).await;
                     called.interactions.splice(0..0, gone);
                     called.reached = true;

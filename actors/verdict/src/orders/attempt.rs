@@ -108,9 +108,7 @@ impl OrderWork {
         };
         match order.state {
             // of another host
-            OrderState::Generating
-                if let Some(due) = self.due_or_interrupted(&order).filter(|due| *due > now) =>
-            {
+            OrderState::Generating if let Some(due) = self.foreign_until(&order).filter(|due| *due > now) => {
                 Ok(WorkOutcome::Due(due))
             }
             // the attempt was cut off by a restart, or its end could not be committed
@@ -295,8 +293,11 @@ impl OrderWork {
             self.progress.publish(&session_id, order);
         }
         let id = session_id.clone();
+        let began = session.order.as_ref().map_or_else(|| self.clock().now(), |order| order.changed_at);
         let attempt = actix_rt::spawn(run_as_current_caller(async move {
             let submission = Submission::of_order(&session);
+            // the deadline counts from before the commit
+            let permits = permits.with_time_spent(desk.clock().now().duration_since(began).unsigned_abs());
             let end = desk.runner.generate(submission.clone(), prompt, permits).await;
             desk.settle(submission, end).await
         }));

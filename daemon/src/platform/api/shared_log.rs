@@ -14,7 +14,7 @@ use std::sync::Arc;
 use utoipa::openapi::path::Operation;
 
 /// The member of an operation whose handler answers by the store as it was at the last contact, and waits for the shared log by itself
-/// before it answers that something is missing. A handler that only commits needs no wait: a commit fails if the store has changed.
+/// before it answers that something is missing.
 const RECENT: &str = "x-recent";
 
 /// How recent the store must be for an operation.

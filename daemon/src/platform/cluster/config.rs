@@ -19,7 +19,7 @@ pub enum ClusterDurability {
     SynchronousStandby,
     /// The storage of the server is replicated below PostgreSQL, as for Amazon Aurora.
     Storage,
-    /// The primary alone. After a failover, the hosts append the entries that it has lost again.
+    /// The primary alone. After a failover, entries that were acknowledged can be lost, and a host that has them ends.
     Asynchronous,
 }
 
@@ -41,7 +41,7 @@ pub struct ClusterSection {
     /// How many servers have an entry when its commit is answered: `synchronous_standby`, `storage` or `asynchronous`.
     #[schema(value_type = String)]
     pub durability: ClusterDurability,
-    /// How long delivered verdicts and facts are answered while the server does not answer. All other requests get 503 then.
+    /// How long delivered verdicts are answered while the server does not answer. All other requests get 503 then.
     #[schema(minimum = 1, maximum = 86_400)]
     pub stale_s: u64,
     /// Time limit of a commit. After it, the request gets 503, and the host finds out before the next commit what became of it.

@@ -6,10 +6,12 @@ use super::{
 };
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::work_turn::WorkTurn;
-use anyhow::{Context, Error};
+use anyhow::Context;
 use domain_base::cluster::ClusterHostReport;
 use domain_base::digest::Sha256Hex;
-use oracled_store::{ClusterMarker, FileIdentity, GroupsEnd, Journal, SCHEMA, SharedLogError, Store};
+use oracled_store::{
+    ClusterMarker, FileIdentity, Journal, SCHEMA, SharedLogError, Store, StoreError, boot_id,
+};
 use secrecy::ExposeSecret;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -54,37 +56,52 @@ pub(crate) fn enter(
     let settings = settings(section, &host, secrets, keys, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
     let began = monotonic();
-    while let Err(error) = enter_once(&mut membership, &settings, marker, journal.groups_end()) {
-        if matches!(error, SharedLogError::Refused(_)) || began.elapsed() > ENTERED_WITHIN {
-            return Err(Error::new(error).context("this host cannot enter its cluster"));
+    let mut is_shared = false;
+    while let Err(error) = catch_up(&mut membership, &settings, marker, journal, &mut is_shared) {
+        let can_pass = matches!(error.downcast_ref(), Some(SharedLogError::Unanswered(_)))
+            || matches!(error.downcast_ref(), Some(StoreError::Unavailable { .. }));
+        if !can_pass || began.elapsed() > ENTERED_WITHIN {
+            return Err(error.context("this host cannot enter its cluster"));
         }
         tracing::warn!(%error, "this host cannot enter its cluster yet; trying again");
         thread::sleep(ENTRY_PAUSE);
     }
-    let entries = journal.counts().entries;
-    tracing::info!(host, entries, "the store is brought up to date with the shared log");
-    journal.share(Box::new(PostgresLog::new(settings)), ATTEMPTS);
-    journal.follow()?;
     ClusterMarker::write(Some(ClusterMarker::Member), store.dir())?;
     let ((until, turn), (view, seen), (calls, called)) =
         (watch::channel(None), watch::channel(ClusterView::default()), channel());
-    let thread =
-        MembershipThread { membership, store: store.clone(), until, view, called, offset_noted: false };
+    let thread = MembershipThread {
+        membership,
+        store: store.clone(),
+        until,
+        view,
+        called,
+        offset_noted: false,
+        is_stopping: false,
+    };
     thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
     Ok(ClusterMember { host, turn, view: seen, calls })
 }
 
-fn enter_once(
+/// Enters the cluster if this host has not, and applies what its store lacks.
+fn catch_up(
     membership: &mut ClusterMembership,
     settings: &PostgresSettings,
     marker: ClusterMarker,
-    own: GroupsEnd,
-) -> Result<(), SharedLogError> {
-    if marker == ClusterMarker::Init {
-        PostgresLog::new(settings.clone()).create(own)?;
+    journal: &mut Journal,
+    is_shared: &mut bool,
+) -> anyhow::Result<()> {
+    if !*is_shared {
+        if marker == ClusterMarker::Init {
+            PostgresLog::new(settings.clone()).create(journal.groups_end())?;
+        }
+        membership.enter(marker == ClusterMarker::Join)?;
+        journal.share(Box::new(PostgresLog::new(settings.clone())), ATTEMPTS);
+        *is_shared = true;
+        let entries = journal.counts().entries;
+        tracing::info!(host = settings.host, entries, "the store is brought up to date with the shared log");
     }
-    membership.enter(marker == ClusterMarker::Join)
+    Ok(journal.follow()?)
 }
 
 fn settings(
@@ -99,6 +116,7 @@ fn settings(
         host: host.to_owned(),
         instance: instance_of(store.dir())?,
         store_id: store.store_id()?,
+        schema: SCHEMA,
         keys,
         identity: ClusterIdentity { log_key, held_key },
         durability: match section.durability {
@@ -110,12 +128,12 @@ fn settings(
     })
 }
 
-/// Identifies the process that uses this state directory, which only one does at a time. A copy of the directory has another identity, so
-/// that two processes with the name of one host are told apart.
+/// Identifies the process that uses this state directory, which only one does at a time. A copy of the directory, or of the machine, has
+/// another identity, so that two processes with the name of one host are told apart. After a kill, a process has the same one, and need
+/// not wait until its name is free.
 fn instance_of(dir: &Path) -> io::Result<[u8; 16]> {
-    let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
     let FileIdentity { inode, created_ns } = FileIdentity::of(&fs::metadata(dir)?);
-    let digest = Sha256Hex::of(format!("{machine} {inode} {created_ns}").as_bytes());
+    let digest = Sha256Hex::of(format!("{} {inode} {created_ns}", boot_id()).as_bytes());
     Ok(digest.as_str().as_bytes().first_chunk().copied().unwrap_or_default())
 }
 
@@ -127,6 +145,7 @@ struct MembershipThread {
     view: watch::Sender<ClusterView>,
     called: Receiver<MembershipCall>,
     offset_noted: bool,
+    is_stopping: bool,
 }
 
 impl MembershipThread {
@@ -140,25 +159,25 @@ impl MembershipThread {
                 match self.called.recv_timeout(BEAT.saturating_sub(monotonic().duration_since(began))) {
                     Ok(call) => self.answer(call),
                     Err(RecvTimeoutError::Timeout) => break,
-                    Err(RecvTimeoutError::Disconnected) => return self.release(),
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
         }
         self.until.send_replace(None);
     }
 
-    fn release(mut self) {
+    /// Lets another host take the turn. This one takes it no more.
+    fn release(&mut self) -> Result<(), SharedLogError> {
+        self.is_stopping = true;
         self.until.send_replace(None);
-        if let Err(error) = self.membership.release() {
-            tracing::debug!(%error, "the leases could not be released; they end by themselves");
-        }
+        self.membership.release()
     }
 
     fn beat(&mut self, began: Instant, clock: &Clock) {
         let (applied, root) = self.store.log_head();
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let heartbeat = Heartbeat { version, schema: SCHEMA, applied, root, clock: clock.now() };
-        match self.membership.renew(&heartbeat, &[WORK]) {
+        let heartbeat = Heartbeat { version, applied, root, clock: clock.now() };
+        match self.membership.renew(&heartbeat, if self.is_stopping { &[] } else { &[WORK] }) {
             Ok(renewal) => self.note(renewal, began),
             Err(error) => {
                 let fault = error.to_string();
@@ -180,18 +199,18 @@ impl MembershipThread {
                 "the clock of this host and that of the server of the shared log differ, or agree again"
             );
         }
-        let fault = (offset > OFFSET_MAX_MS).then(|| {
+        let clock_fault = (offset > OFFSET_MAX_MS).then(|| {
             format!(
                 "the clock of this host is {clock_offset_ms} ms ahead of the clock of the server; correct it"
             )
         });
-        let has_turn = fault.is_none() && is_live && leases.iter().any(|lease| lease == WORK);
+        let has_turn = clock_fault.is_none() && is_live && leases.iter().any(|lease| lease == WORK);
         self.until.send_replace(has_turn.then(|| began + TURN));
         let ended = (!is_live).then(|| {
             Err("this host was removed from its cluster, or another process has taken its name; join again with a backup of another host".to_owned())
         });
         let (hosts, read_at) = (hosts.into_iter().map(report_of).collect(), Some(began));
-        self.view.send_replace(ClusterView { hosts, read_at, fault, ended });
+        self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended });
     }
 
     fn leave(&mut self, is_last: bool) -> Result<bool, SharedLogError> {
@@ -206,6 +225,7 @@ impl MembershipThread {
         let (reply, answer) = match call {
             MembershipCall::Remove { host, reply } => (reply, self.membership.remove(&host)),
             MembershipCall::Leave { is_last, reply } => (reply, self.leave(is_last)),
+            MembershipCall::Release { reply } => (reply, self.release().map(|()| true)),
         };
         // the caller may no longer wait
         drop(reply.send(answer.map_err(|error| error.to_string())));

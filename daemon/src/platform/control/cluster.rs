@@ -58,7 +58,8 @@ async fn read_cluster(State(service): State<Arc<DaemonService>>) -> Result<Json<
     let failure = journal
         .or_else(|| contact.and_then(|contact| contact.failure()))
         .or(view.ended.and_then(Result::err))
-        .or(view.fault);
+        .or(view.fault)
+        .or(view.clock_fault);
     let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Ok(Json(ClusterReport {
         host: member.host.clone(),

@@ -84,7 +84,6 @@ problems!(SubmitProblems: JSON_BODY SUBMISSION STORE MODEL QUERY VERIFY CHECK OW
     path = "/v1/verdicts/{session_id}",
     operation_id = "submit_verdict",
     tag = "verdict",
-    extensions(("x-recent" = json!(true))),
     params(("session_id" = SessionId, Path)),
     request_body = SubmitVerdictRequest,
     responses(
@@ -552,7 +551,6 @@ problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SESSION_MISMATCH ORDE
     path = "/cache/{session_id}",
     operation_id = "write_cached_verdict",
     tag = "verdict",
-    extensions(("x-recent" = json!(true))),
     params(("session_id" = SessionId, Path)),
     request_body = CacheVerdictRequest,
     responses(
