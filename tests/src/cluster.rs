@@ -75,6 +75,15 @@ impl TestCluster {
         )
     }
 
+    /// The file with the cluster's keys.
+    ///
+    /// # Panics
+    /// Panics if it cannot be read.
+    #[must_use]
+    pub fn keys(&self) -> String {
+        fs::read_to_string(self.dir.path().join("keys")).expect("the read succeeds")
+    }
+
     /// A host that is not started yet, which calls the model at this URL.
     #[must_use]
     pub fn world(&self, host: &str, model_url: &str, config: &str) -> DaemonWorld {

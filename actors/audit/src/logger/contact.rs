@@ -1,6 +1,6 @@
 //! The contact of this host with the log that the hosts of its cluster share.
 
-use super::{CommitError, Logger, LoggerHandle};
+use super::Logger;
 use actix::ActorFutureExt;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture, WrapFuture};
 use actors_platform::clock::monotonic;
@@ -118,25 +118,5 @@ impl Handler<FollowSharedLog> for Logger {
             ctx.spawn(async {}.into_actor(self).map(|(), logger, _| logger.follow()));
         }
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err("the logger panicked".to_owned())) })
-    }
-}
-
-impl LoggerHandle {
-    /// The contact with the shared log; `None` if this is the only host.
-    #[must_use]
-    pub const fn contact(&self) -> Option<&LogContact> {
-        self.contact.as_ref()
-    }
-
-    /// Waits until the store has everything that any host had committed before the call. Returns at once if this is the only host.
-    ///
-    /// # Errors
-    /// `Unavailable`: the shared log does not answer, so other hosts may have changed what is read now.
-    pub async fn catch_up(&self) -> Result<(), CommitError> {
-        if self.contact.is_none() {
-            return Ok(());
-        }
-        let answer = self.handle.ask(FollowSharedLog).await;
-        answer.unwrap_or_else(|error| Err(error.to_string())).map_err(CommitError::Unavailable)
     }
 }

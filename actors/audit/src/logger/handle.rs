@@ -1,6 +1,7 @@
 //! The handle of the logger, which the other actors use, and the commit loop: read, decide, commit. If a row has
 //! changed meanwhile, the loop starts again.
 
+use super::contact::FollowSharedLog;
 use super::{
     CloseJournal, CommitError, CommitRecord, JournalReport, LogContact, Logger, LoggerMetrics,
     RebuildDatabase, ReopenMirror, RewriteMirror, SnapshotMirror,
@@ -136,6 +137,26 @@ impl LoggerHandle {
     #[must_use]
     pub fn actor_handle(&self) -> &ActorHandle<Logger> {
         &self.handle
+    }
+}
+
+impl LoggerHandle {
+    /// The contact with the shared log; `None` if this is the only host.
+    #[must_use]
+    pub const fn contact(&self) -> Option<&LogContact> {
+        self.contact.as_ref()
+    }
+
+    /// Waits until the store has everything that any host had committed before the call. Returns at once if this is the only host.
+    ///
+    /// # Errors
+    /// `Unavailable`: the shared log does not answer, so other hosts may have changed what is read now.
+    pub async fn catch_up(&self) -> Result<(), CommitError> {
+        if self.contact.is_none() {
+            return Ok(());
+        }
+        let answer = self.handle.ask(FollowSharedLog).await;
+        answer.unwrap_or_else(|error| Err(error.to_string())).map_err(CommitError::Unavailable)
     }
 }
 

@@ -30,8 +30,7 @@ pub struct ClusterSection {
     /// The name of this host in its cluster: 1 to 32 of `a-z 0-9 -`, and another one on each host. With it, the daemon shares its
     /// log with the other hosts.
     pub host: Option<String>,
-    /// File with the URL of the PostgreSQL server, such as `postgres://oracled:PASSWORD@db.example.com/oracled?sslmode=verify-full`.
-    /// systemd's credential `oracled_cluster-url` overrides this file.
+    /// File with the URL of the PostgreSQL server, as in [Many hosts](../cluster.md#set-up). systemd's credential `oracled_cluster-url` overrides this file.
     #[schema(value_type = Option<String>)]
     pub url_file: Option<PathBuf>,
     /// File with the keys under which the entries are encrypted in PostgreSQL, the same on each host. Each line is an id, a space, and
