@@ -68,9 +68,9 @@ client-python:
 dev:
     cargo run -- dev
 
-# run the benchmarks and print each measurement with its lower bound
-bench:
-    cargo bench -p oracled-tests --features oracled/jemalloc
+# run the benchmarks, or the named parts of them, and print each measurement with its lower bound
+bench *parts:
+    cargo bench -p oracled-tests --features oracled/jemalloc -- {{ parts }}
 
 # check licenses, sources and advisories of all dependencies (needs cargo-deny: `just install-deny`)
 deny:

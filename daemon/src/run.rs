@@ -143,6 +143,18 @@ async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Logs the stop of the daemon, as the last entry. A host that has left its cluster cannot log it.
+async fn log_stop(service: &DaemonService) {
+    service.system.log.flush().await;
+    if service.cluster.as_ref().is_some_and(ClusterMember::has_ended) {
+        return;
+    }
+    let stopped = AuditEvent::new(service.system.clock.now(), None, ServiceStopped {});
+    if let Err(error) = service.system.log.commit(stopped.into()).await {
+        tracing::error!(%error, "the last entry could not be logged");
+    }
+}
+
 /// Logs the start. If a read finds damage, the database is rebuilt first.
 async fn log_start_or_repair(service: &DaemonService) -> anyhow::Result<()> {
     let Err(error) = log_start(service).await else { return Ok(()) };
@@ -168,7 +180,7 @@ impl RunningDaemon {
         // decide who may connect
         umask(Mode::from_bits_truncate(0o077));
         // before the sockets exist: a signal without a handler ends the process at once
-        let signals = ProcessSignals::listen()?;
+        let mut signals = ProcessSignals::listen()?;
         let calls: usize = model_entries(&config).iter().map(|model| model.section.calls_at_once).sum();
         let files =
             raise_file_limit(config.limits.connections + 2 * config.limits.control_connections + calls);
@@ -179,7 +191,7 @@ impl RunningDaemon {
         upstreams.warn_of_cleartext();
         let held_key = find_held_key(&config)?;
         let OpenedLog { journal, store, log_signer, cluster } =
-            open_log(&config, &held_key, &upstreams.witnesses, flags.allow_cleartext).await?;
+            open_log(&config, &held_key, &upstreams.witnesses, flags.allow_cleartext, &mut signals).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config.socket_files()?).await?;
         let (applications, clients) = (processes(&config.applications), upstreams.clients);
@@ -329,12 +341,7 @@ impl RunningDaemon {
             tracing::debug!("an administrator's connection is cut off by the stop");
         }
         let closed = timeout(bound_s.max(CLOSING_TAKES), async {
-            // the stop of the daemon is the last entry
-            service.system.log.flush().await;
-            let stopped = AuditEvent::new(service.system.clock.now(), None, ServiceStopped {});
-            if let Err(error) = service.system.log.commit(stopped.into()).await {
-                tracing::error!(%error, "the last entry could not be logged");
-            }
+            log_stop(&service).await;
             service.system.log.close().await;
             checkpoints.stop(&service).await;
         });
@@ -452,6 +459,7 @@ async fn open_log(
     held_key: &HeldVerdictKey,
     witnesses: &Witnesses,
     allow_cleartext: bool,
+    signals: &mut ProcessSignals,
 ) -> anyhow::Result<OpenedLog> {
     let log_key = find_log_key()?;
     let secrets = config.cluster.secrets(allow_cleartext)?;
@@ -467,7 +475,14 @@ async fn open_log(
         Some(marker) => {
             let (log_key, held_key) = (log_signer.key().to_string(), held_key.digest()?.to_string());
             let keys = ClusterKeyDigests { log_key, held_key };
-            Some(cluster::enter(&config.cluster, marker, secrets, keys, (&mut journal, &store))?)
+            let opened = (journal, store.clone());
+            let (entered, member) = tokio::select! {
+                entered = cluster::enter(&config.cluster, marker, secrets, keys, opened) => entered?,
+                _ = signals.terminate.recv() => bail!("stopped before this host has entered its cluster"),
+                _ = signals.interrupt.recv() => bail!("stopped before this host has entered its cluster"),
+            };
+            journal = entered;
+            Some(member)
         }
     };
     checkpoints::check_or_repair(&config.checkpoints, &mut journal, &store)?;

@@ -9,9 +9,9 @@ use domain_verdict::session::SessionRecord;
 use fastrand::Rng;
 use jiff::Timestamp;
 use oracled_store::{Journal, JournalRecord, LogQuery, RowExpectation, RowWrite, Store, StoreError};
-use oracled_tests::copy_dir;
 use oracled_tests::ground::open_store;
 use oracled_tests::postgres::PostgresServer;
+use oracled_tests::{PATIENCE, copy_dir};
 use postgres::{Client, NoTls};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -230,6 +230,33 @@ fn ends_are_compared_with_each_connection() {
     }
     assert!(log.connect(end(4)).is_err(), "the log begins later");
     assert!(log.append(end(7), &group(7, 9)).is_err(), "it is not connected any longer");
+}
+
+#[test]
+fn statements_without_an_answer_use_few_connections() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    drop(log_of(&server, 1));
+    let answer_within = Duration::from_millis(100);
+    let mut log = PostgresLog::new(PostgresSettings { answer_within, ..settings(&server, 1) });
+    // an uncommitted group at the same place holds each append back
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    let mut observer = Client::connect(&server.url(), NoTls).expect("the server runs");
+    let mut transaction = client.transaction().expect("the server runs");
+    let row = "INSERT INTO oracled_group VALUES (5, 6, '', '', '', '', 29)";
+    transaction.execute(row, &[]).expect("the table exists");
+    for _ in 0..12 {
+        if log.connect(OWN).is_ok() {
+            assert!(log.append(OWN, &group(5, 7)).is_err(), "it waits");
+        }
+    }
+    let used = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oracled'";
+    let used: i64 = observer.query_one(used, &[]).expect("the server runs").get(0);
+    assert!((1..=4).contains(&used), "{used} connections");
+    transaction.rollback().expect("the server runs");
+    let began = Instant::now();
+    while log.connect(OWN) != Ok(SharedTail::Follows(7)) {
+        assert!(began.elapsed() < PATIENCE, "an append that waited is made");
+    }
 }
 
 #[test]

@@ -71,6 +71,21 @@ impl BackupRestore {
         &self.state_dir
     }
 
+    /// Restores for a host of a cluster, which needs the keys of the other hosts.
+    pub(crate) fn run_for_cluster(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+        let found = [(&self.log_key, LOG_KEY), (&self.held_key, HELD_KEY)];
+        for (file, names) in found {
+            if PrivateKey::find(file.as_deref(), names)?.is_none() {
+                let (name, credential) = names;
+                let message = format!(
+                    "a host of a cluster needs the {name} of the other hosts; name its file, or give systemd's credential {credential}"
+                );
+                return Err(refused(message));
+            }
+        }
+        self.run(is_json, out)
+    }
+
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let Self { dir, state_dir, keys, log_key, held_key } = self;
         let keys = LogKeys::read(keys)?;

@@ -10,9 +10,9 @@ use domain_base::text_form::visible_line;
 use hyper::Method;
 use oracled_store::ClusterMarker;
 use serde_json::json;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 /// Let several hosts share one log in PostgreSQL
@@ -62,8 +62,8 @@ impl ClusterArgs {
         match &self.verb {
             ClusterVerb::Init { state_dir } => init(state_dir, options.json, out),
             ClusterVerb::Join { restore } => {
-                restore.run(options.json, out)?;
-                mark(restore.state_dir(), ClusterMarker::Join)
+                restore.run_for_cluster(options.json, out)?;
+                mark(restore.state_dir(), &ClusterMarker::Join)
             }
             ClusterVerb::Status => block_on(show(options, out)),
             ClusterVerb::Remove { host } => block_on(remove(host, options, out)),
@@ -87,7 +87,7 @@ fn init(state_dir: &Path, is_json: bool, out: &mut dyn Write) -> Result<(), CtlE
             state_dir.display()
         )));
     }
-    mark(state_dir, ClusterMarker::Init)?;
+    mark(state_dir, &ClusterMarker::Init)?;
     if is_json {
         return print_json(out, &json!({"state_dir": state_dir}));
     }
@@ -98,12 +98,13 @@ fn init(state_dir: &Path, is_json: bool, out: &mut dyn Write) -> Result<(), CtlE
 }
 
 /// Writes the marker for the user of the state directory.
-fn mark(state_dir: &Path, marker: ClusterMarker) -> Result<(), CtlError> {
+fn mark(state_dir: &Path, marker: &ClusterMarker) -> Result<(), CtlError> {
     let refused = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
     ClusterMarker::write(Some(marker), state_dir).map_err(|error| refused(error.to_string()))?;
     // the administrator may be another user than the daemon
     let owned = fs::metadata(state_dir).and_then(|found| {
         let file = ClusterMarker::path(state_dir);
+        fs::set_permissions(&file, Permissions::from_mode(0o600))?;
         if fs::metadata(&file)?.uid() == found.uid() {
             Ok(())
         } else {
@@ -127,8 +128,8 @@ fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlEr
             if host.host == report.host { format!("{} (this host)", host.host) } else { host.host.clone() };
         [
             name,
-            host.state.clone(),
-            format!("{} ms ago", host.seen_ms),
+            if host.is_away(report) { "away".to_owned() } else { host.state.clone() },
+            format!("{} ms ago", host.silent_ms(report)),
             host.applied.to_string(),
             last.saturating_sub(host.applied).to_string(),
             format!("{} ms", host.clock_offset_ms),
@@ -141,7 +142,12 @@ fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlEr
         ["host", "state", "seen", "entries", "behind", "clock ahead", "version", "schema", "leases"];
     writeln!(out, "{}", format_table(heading, rows.collect()))?;
     if let Some(failure) = &report.failure {
-        writeln!(out, "the shared log: {}; last read {} ms ago", visible_line(failure), report.contact_ms)?;
+        writeln!(
+            out,
+            "{}; the shared log was last read {} ms ago",
+            visible_line(failure),
+            report.contact_ms
+        )?;
     }
     Ok(())
 }

@@ -8,6 +8,8 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
 use crate::base::program::examples;
 use crate::platform::status::list_lost_rows;
+use domain_base::cluster::ClusterReport;
+use domain_base::problem::NOT_IN_CLUSTER;
 use domain_base::text_form::visible_line;
 use domain_base::wording::format_count;
 use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
@@ -407,10 +409,12 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
     };
     let oracles = options.call_control(Method::GET, "/v1/health/oracles", None).await?;
     let oracles: Vec<OracleHealthStatus> = oracles.json()?;
-    let newest = options.call_control(Method::GET, "/v1/log?limit=1", None).await?;
-    let newest: Option<EntryTime> = serde_json::from_slice(&newest.body).ok();
+    // a log that cannot be read is a fault in the status, too
+    let newest = options.call_control(Method::GET, "/v1/log?limit=1", None).await.ok();
+    let newest: Option<EntryTime> = newest.and_then(|answer| serde_json::from_slice(&answer.body).ok());
     let mut checks = check_status(&status);
     checks.push(check_model(&status));
+    checks.extend(check_cluster(options).await?);
     checks.extend(oracles.iter().map(check_oracle));
     Ok(DaemonFindings {
         checks,
@@ -418,6 +422,31 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
         config_file: Some(status.config_file.map(PathBuf::from)),
         last_entry_at: newest.map(|entry| entry.timestamp),
     })
+}
+
+/// The result for a host of a cluster.
+async fn check_cluster(options: &GlobalOptions) -> Result<Option<CheckResult>, CtlError> {
+    let report: ClusterReport = match options.call_control(Method::GET, "/v1/cluster", None).await {
+        Ok(answer) => answer.json()?,
+        Err(CtlError::Problem { code, .. }) if code == NOT_IN_CLUSTER.name => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let away = report.hosts.iter().filter(|host| host.is_away(&report)).map(|host| host.host.as_str());
+    let away = away.collect::<Vec<_>>().join(", ");
+    Ok(Some(match report.failure {
+        Some(failure) => {
+            let remedy = "start the server of the shared log, or see \"What to expect\" in docs/cluster.md";
+            CheckResult::fault("cluster", failure, remedy)
+        }
+        None if away.is_empty() => {
+            let hosts = format_count(report.hosts.len() as u64, "host", "hosts");
+            CheckResult::pass("cluster", format!("{} of a cluster of {hosts}", report.host))
+        }
+        None => {
+            let remedy = "start them, or remove them with `oraclectl cluster remove`";
+            CheckResult::warning("cluster", format!("these hosts are away: {away}"), remedy)
+        }
+    }))
 }
 
 /// The result if the daemon does not answer. It may serve, if this user may not connect.

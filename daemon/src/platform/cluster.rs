@@ -66,6 +66,11 @@ pub(crate) struct ClusterKeyDigests {
 const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 
 impl ClusterMember {
+    /// Whether this host can write to the shared log no longer.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.view.borrow().ended.is_some()
+    }
+
     /// Gives the turn to another host. If that fails, the turn ends by itself.
     pub(crate) async fn release(&self) {
         let (reply, released) = oneshot::channel();
@@ -105,6 +110,9 @@ pub(crate) fn find_marker(section: &ClusterSection, dir: &Path) -> anyhow::Resul
             "the store in {at} has left its cluster; move the directory away, and run `oraclectl cluster join` with a backup of another \
              host"
         ),
+        (Some(host), Some(ClusterMarker::Member { host: known })) if *host != known => bail!(
+            "the store in {at} is that of the host {known}, and `cluster.host` is {host}; set it to {known}, or let a new host join"
+        ),
         (Some(_), Some(marker)) => Ok(Some(marker)),
     }
 }
@@ -113,12 +121,12 @@ pub(crate) fn find_marker(section: &ClusterSection, dir: &Path) -> anyhow::Resul
 pub(crate) use membership::enter;
 
 #[cfg(not(feature = "cluster"))]
-pub(crate) fn enter(
+pub(crate) async fn enter(
     _: &ClusterSection,
     _: ClusterMarker,
     _: Option<ClusterSecrets>,
     _: ClusterKeyDigests,
-    _: (&mut oracled_store::Journal, &oracled_store::Store),
-) -> anyhow::Result<ClusterMember> {
+    _: (oracled_store::Journal, oracled_store::Store),
+) -> anyhow::Result<(oracled_store::Journal, ClusterMember)> {
     bail!("this oracled was built without clusters")
 }

@@ -43,6 +43,23 @@ pub struct ClusterHostReport {
     pub leases: Vec<String>,
 }
 
+/// How long a live host may send nothing, in milliseconds.
+const SILENT_MAX_MS: u64 = 10_000;
+
+impl ClusterHostReport {
+    /// Whether the host of `report` is live by its state, and was not seen lately.
+    #[must_use]
+    pub fn is_away(&self, report: &ClusterReport) -> bool {
+        self.state == "live" && self.silent_ms(report) > SILENT_MAX_MS
+    }
+
+    /// The time since it was seen.
+    #[must_use]
+    pub fn silent_ms(&self, report: &ClusterReport) -> u64 {
+        self.seen_ms.saturating_add(report.hosts_read_ms.unwrap_or_default())
+    }
+}
+
 /// `DELETE /v1/cluster/hosts/{host}`: a host that can write to the shared log no longer.
 #[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ClusterHostRemoved {

@@ -144,7 +144,7 @@ problem_codes! {
     /// The cluster has no host with this name.
     HOST_UNKNOWN = 404: "Use a name that `oraclectl cluster status` shows.",
     /// Another host of the cluster is live, so this one is not the last.
-    OTHER_HOSTS_LIVE = 409: "Let the other hosts leave first, or leave without `last`.",
+    OTHER_HOSTS_LIVE = 409: "Let the other hosts leave, or remove them.",
 }
 
 /// An error.

@@ -12,15 +12,15 @@ const FILE: &str = "cluster";
 const NEW_FILE: &str = "cluster.new";
 
 /// The relation of a store to its cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum ClusterMarker {
     /// The next start creates the cluster, with this store as the first.
     Init,
     /// The next start joins the cluster, of which this store is a copy.
     Join,
-    /// The store of a host of the cluster.
-    Member,
+    /// The store of a host of the cluster, by the name of the host.
+    Member { host: String },
     /// The store of a host that has left the cluster, which the other hosts continue.
     Left,
 }
@@ -50,10 +50,10 @@ impl ClusterMarker {
     ///
     /// # Errors
     /// `Io` if the directory cannot be written, `Unavailable` if the disk is full.
-    pub fn write(marker: Option<Self>, dir: &Path) -> Result<(), StoreError> {
+    pub fn write(marker: Option<&Self>, dir: &Path) -> Result<(), StoreError> {
         let (path, new) = (Self::path(dir), dir.join(NEW_FILE));
         let written = match marker {
-            Some(marker) => serde_json::to_vec(&marker)
+            Some(marker) => serde_json::to_vec(marker)
                 .map_err(io::Error::from)
                 .and_then(|text| write_synced(&new, text.as_slice()))
                 .and_then(|()| rename(&new, &path)),
@@ -73,8 +73,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path();
         assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
-        for marker in [ClusterMarker::Init, ClusterMarker::Join, ClusterMarker::Member, ClusterMarker::Left] {
-            ClusterMarker::write(Some(marker), dir).expect("it is written");
+        let member = ClusterMarker::Member { host: "app-1".to_owned() };
+        for marker in [ClusterMarker::Init, ClusterMarker::Join, member, ClusterMarker::Left] {
+            ClusterMarker::write(Some(&marker), dir).expect("it is written");
             assert_eq!(ClusterMarker::read(dir).expect("it is read"), Some(marker));
         }
         ClusterMarker::write(None, dir).expect("it is removed");

@@ -164,6 +164,7 @@ impl Journal {
     ) -> Result<Vec<Result<CommitReceipt, RecordRejectedError>>, StoreError> {
         self.check_failure()?;
         self.renew_snapshot(1)?;
+        self.let_others_append();
         loop {
             let (outcomes, staged) = self.stage(group)?;
             let Some(staged) = staged else { return Ok(outcomes) };

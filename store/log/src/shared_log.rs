@@ -44,6 +44,8 @@ pub enum SharedTail {
 pub enum SharedAppend {
     /// The group is committed.
     Appended,
+    /// The group is committed, and another host waits to append one.
+    AppendedBefore,
     /// The shared log ends at another entry. Nothing was appended.
     Behind,
 }
@@ -75,6 +77,12 @@ pub trait SharedLog: Debug + Send {
     /// # Errors
     /// It does not answer, or is not connected.
     fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError>;
+
+    /// Tells the other hosts whether this one waits to append a group, since the log ended elsewhere before. They let it go first.
+    ///
+    /// # Errors
+    /// It does not answer, or is not connected.
+    fn set_waiting(&mut self, is_waiting: bool) -> Result<(), SharedLogError>;
 
     /// The groups after this entry, in their order: at least one if there is any, and then up to `max_bytes` of rows.
     ///

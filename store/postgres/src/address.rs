@@ -3,7 +3,7 @@
 //! The client does not know `sslrootcert` and the modes that verify, so both options are taken out here. An error never quotes the
 //! address, which can have a password.
 
-use crate::failed;
+use crate::{failed, refused};
 use percent_encoding::percent_decode_str;
 use postgres::Config;
 use postgres::config::{Host, SslMode};
@@ -90,7 +90,7 @@ impl ServerAddress {
             None => builder.with_platform_verifier().map_err(failed)?,
             Some(file) => {
                 let unusable =
-                    |cause: String| failed(format_args!("its `sslrootcert` {}: {cause}", file.display()));
+                    |cause: String| refused(format_args!("its `sslrootcert` {}: {cause}", file.display()));
                 let certificates = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
                 let certificates: Vec<_> = certificates.map_err(|error| unusable(error.to_string()))?;
                 let mut roots = RootCertStore::empty();

@@ -36,8 +36,8 @@ pub(crate) struct Connection {
 pub(crate) struct ConnectionThreads(Arc<()>);
 
 impl ConnectionThreads {
-    /// The most threads: one waits for an answer, and one is in use.
-    const MAX: usize = 2;
+    /// The most threads: one waits for an answer, one ends, and one is in use.
+    const MAX: usize = 3;
 
     /// A part that the thread of a new connection holds.
     fn add(&self) -> Result<Arc<()>, SharedLogError> {
@@ -85,13 +85,22 @@ pub(crate) fn call<T: Send + 'static>(
 
 /// An error with its causes: that of the client alone is `db error`.
 fn error_of(error: &Error) -> SharedLogError {
-    match error.as_db_error() {
-        Some(cause) if *cause.code() == SqlState::UNDEFINED_TABLE => refused(NO_CLUSTER),
-        Some(cause) => failed(format_args!("{} ({})", cause.message(), cause.code().code())),
-        None => match error.source() {
+    let Some(cause) = error.as_db_error() else {
+        return match error.source() {
+            // the text of TLS for this has a link to its manual
+            Some(cause) if cause.to_string().contains("close_notify") => {
+                failed("the server has ended the connection")
+            }
             Some(cause) => failed(format_args!("{error}: {cause}")),
             None => failed(error),
-        },
+        };
+    };
+    let text = format!("{} ({})", cause.message(), cause.code().code());
+    match cause.code() {
+        code if *code == SqlState::UNDEFINED_TABLE => refused(NO_CLUSTER),
+        // the user, its password or the database
+        code if code.code().starts_with("28") || code.code().starts_with("3D") => refused(text),
+        _ => failed(text),
     }
 }
 

@@ -36,8 +36,11 @@ WITH added AS (
     FOR KEY SHARE
     ON CONFLICT DO NOTHING RETURNING after
 )
-SELECT EXISTS (SELECT FROM added), state, instance = $8
+SELECT EXISTS (SELECT FROM added), state, instance = $8, pg_try_advisory_xact_lock(8613, 1)
 FROM (SELECT 1) AS one LEFT JOIN oracled_host ON host = $4";
+/// A host that waits to append holds this lock of its session with others, and an append finds out whether another session holds it.
+const WAIT: &str = "SELECT pg_advisory_lock_shared(8613, 1)";
+const WAIT_NO_MORE: &str = "SELECT pg_advisory_unlock_shared(8613, 1)";
 const READ: &str = "
 SELECT before, after, root, key_id, bytes, schema FROM (
     SELECT *, sum(length(bytes)) OVER (ORDER BY before) - length(bytes) AS earlier_bytes
@@ -130,6 +133,7 @@ impl PostgresLog {
     /// # Errors
     /// The server does not answer.
     pub fn create(&mut self, own: GroupsEnd) -> Result<(), SharedLogError> {
+        self.connection = None;
         self.connection = Some(connect(&self.settings, &self.threads)?);
         let settings = self.settings.clone();
         let (after, schema) = (number(own.entries)?, settings.schema()?);
@@ -179,6 +183,7 @@ impl PostgresLog {
 
 impl SharedLog for PostgresLog {
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError> {
+        self.connection = None;
         self.connection = Some(connect(&self.settings, &self.threads)?);
         let (entries, PostgresSettings { host, instance, .. }) =
             (number(own.entries)?, self.settings.clone());
@@ -217,12 +222,18 @@ impl SharedLog for PostgresLog {
             )
         })?;
         if row.try_get(0).map_err(failed)? {
-            return Ok(SharedAppend::Appended);
+            let is_alone: bool = row.try_get(3).map_err(failed)?;
+            return Ok(if is_alone { SharedAppend::Appended } else { SharedAppend::AppendedBefore });
         }
         let member = Member::read(&row, 1).map_err(failed)?;
         let checked = Member::check(member.as_ref(), &self.settings.host);
         checked.inspect_err(|_| self.connection = None)?;
         Ok(SharedAppend::Behind)
+    }
+
+    fn set_waiting(&mut self, is_waiting: bool) -> Result<(), SharedLogError> {
+        let statement = if is_waiting { WAIT } else { WAIT_NO_MORE };
+        self.call(move |client| client.batch_execute(statement))
     }
 
     fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError> {

@@ -35,7 +35,7 @@ pub(crate) struct LoadRound {
     pub(crate) latencies: Histogram<u64>,
 }
 
-/// Connections to one server.
+/// Connections to one server, or to several.
 #[derive(Debug)]
 pub(crate) struct LoadConnections {
     epoll: Epoll,
@@ -54,8 +54,13 @@ struct LoadConnection {
 impl LoadConnections {
     /// Opens the connections.
     pub(crate) fn connect(socket: &Path, connections: usize) -> io::Result<Self> {
+        Self::connect_to(&[socket], connections)
+    }
+
+    /// Opens the connections, with the same number to each of the servers, or one more.
+    pub(crate) fn connect_to(sockets: &[impl AsRef<Path>], connections: usize) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::empty())?;
-        let connections = (0..connections).map(|number| {
+        let connections = sockets.iter().cycle().take(connections).enumerate().map(|(number, socket)| {
             let stream = UnixStream::connect(socket)?;
             epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
             let (request, answer) = (Vec::new(), vec![0; 64 * 1024]);

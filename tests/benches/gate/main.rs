@@ -1,11 +1,12 @@
 //! The benchmarks of the gate: one table from one run, each value next to its floor from the same run.
 //!
 //! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one. `… -- read submit` measures only
-//! the named parts (of crosscheck, rules, read, submit, regen, start, ground and verify). The compared sides
-//! are measured alternately (A B A B …), and the table shows the median of the rounds. A short load on the
-//! machine therefore does not favor one side.
+//! the named parts (of crosscheck, rules, read, submit, regen, start, ground and verify). The parts largest and
+//! cluster are measured only if they are named. The compared sides are measured alternately (A B A B …), and the
+//! table shows the median of the rounds. A short load on the machine therefore does not favor one side.
 
 mod bare;
+mod cluster;
 mod crosscheck;
 mod floor;
 mod ground;
@@ -93,6 +94,10 @@ impl BenchEffort {
 
 /// The part that takes an hour.
 const LARGEST: &str = "largest";
+/// The part that needs PostgreSQL.
+const CLUSTER: &str = "cluster";
+/// The parts that are measured only if they are named.
+const BY_NAME: [&str; 2] = [LARGEST, CLUSTER];
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -117,13 +122,14 @@ fn main() -> io::Result<()> {
 
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let is_selected =
-        |part: &str| named.is_empty() && part != LARGEST || named.iter().any(|name| *name == part);
+        |part: &str| named.is_empty() && !BY_NAME.contains(&part) || named.iter().any(|name| *name == part);
     let mut table = BenchTable::default();
-    let parts: [(&str, MeasureFn); 9] = [
+    let parts: [(&str, MeasureFn); 10] = [
         ("crosscheck", crosscheck::measure),
         ("rules", rules::measure),
         ("read", read::measure),
         ("submit", submit::measure),
+        (CLUSTER, cluster::measure),
         ("regen", regen::measure),
         ("start", start::measure),
         (LARGEST, start::measure_largest),

@@ -15,7 +15,7 @@ use std::{fs, io};
 use tokio::runtime;
 
 /// The number of sessions that are read in turn.
-const SESSIONS: usize = 256;
+pub(crate) const SESSIONS: usize = 256;
 /// The required ratio with the highest number of connections.
 const AIM: f64 = 0.6;
 

@@ -33,17 +33,18 @@ const SUBMISSIONS_MIN: usize = 600;
 
 /// Submits full verdicts of `sessions` sessions, beginning with number `from`.
 pub(crate) fn fill_from(socket: &Path, from: usize, sessions: usize) -> io::Result<()> {
-    submit(socket, 64, sessions, &mut (from..)).map(drop)
+    submit(&[socket], 64, sessions, &mut (from..)).map(drop)
 }
 
-fn submit(
-    socket: &Path,
+/// Submits full verdicts of the next sessions over connections to these daemons, all at the same time.
+pub(crate) fn submit(
+    sockets: &[impl AsRef<Path>],
     connections: usize,
     submissions: usize,
     numbers: &mut impl Iterator<Item = usize>,
 ) -> io::Result<LoadRound> {
     let body = json!({"tier": "full", "query": QUERY, "raw": text(ProductTier::Full)}).to_string();
-    let mut load = LoadConnections::connect(socket, connections)?;
+    let mut load = LoadConnections::connect_to(sockets, connections)?;
     load.round(RoundEnd::Sent(submissions), 201, |request| {
         let number = numbers.next().expect("the range is endless");
         post(request, &format!("/v1/verdicts/{}", session_id(number)), &body)
@@ -135,7 +136,7 @@ fn measure_with(
     Ok(journal_rate)
 }
 
-fn median_rate(rounds: &[LoadRound]) -> f64 {
+pub(crate) fn median_rate(rounds: &[LoadRound]) -> f64 {
     median(rounds.iter().map(|round| round.rate))
 }
 
@@ -158,7 +159,7 @@ impl SubmitSides<'_> {
             ];
             for (socket, pid, of_server, (cpu, busiest)) in servers {
                 let before = thread_times(pid)?;
-                of_server.push(submit(socket, connections, submissions, &mut numbers.clone())?);
+                of_server.push(submit(&[socket], connections, submissions, &mut numbers.clone())?);
                 let (spent, share) = spent_since(pid, &before)?;
                 cpu.push(spent / submissions as f64);
                 busiest.push(share);
@@ -226,7 +227,7 @@ impl SubmitRounds {
 }
 
 /// The numbers of records and groups that the daemon has committed, from its metrics.
-fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
+pub(crate) fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
     let metrics = String::from_utf8(body_of(socket, "/metrics")?).map_err(io::Error::other)?;
     let value = |name: &str| {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
@@ -236,7 +237,7 @@ fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
 }
 
 /// The bytes of a record: its events and the rows that it sets.
-fn bytes_of(record: &JournalRecord) -> usize {
+pub(crate) fn bytes_of(record: &JournalRecord) -> usize {
     let rows = record.writes.iter().filter_map(RowWrite::value).map(<[u8]>::len);
     serde_json::to_vec(&record.events).expect("plain data").len() + rows.sum::<usize>()
 }

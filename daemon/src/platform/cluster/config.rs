@@ -43,7 +43,8 @@ pub struct ClusterSection {
     /// How long delivered verdicts are answered while the server does not answer. All other requests get 503 then.
     #[schema(minimum = 1, maximum = 86_400)]
     pub stale_s: u64,
-    /// Time limit of a commit. After it, the request gets 503, and the host finds out before the next commit what became of it.
+    /// Time limit of all attempts of a commit. After it, the request gets 503, and the host finds out before the next commit what
+    /// became of it.
     #[schema(minimum = 500, maximum = 60_000)]
     pub deadline_ms: u64,
 }
@@ -135,18 +136,22 @@ impl ClusterSecrets {
         let allowed =
             "a file with a URL of PostgreSQL: postgres://USER:PASSWORD@HOST/DATABASE?sslmode=verify-full";
         let in_cleartext = store_postgres::crosses_network_in_cleartext(url.expose_secret());
-        let in_cleartext = in_cleartext.map_err(|error| not_allowed_error(url_key, error, allowed))?;
+        let in_cleartext = in_cleartext.map_err(|error| {
+            not_allowed_error(url_key, format!("a file whose URL cannot be used ({error})"), allowed)
+        })?;
         if in_cleartext && !allow_cleartext {
             return Err(ConfigError::Cleartext {
                 key: url_key.to_owned(),
                 given: "a URL with sslmode=disable".to_owned(),
-                what: "the password, and how much is logged,",
+                what: "the password of the server",
                 remedy: "use sslmode=verify-full",
             });
         }
         let keys = store_postgres::ClusterKeys::parse(keys.expose_secret());
         let allowed = "a file with a line for each key: an id, a space and 32 bytes in Base64";
-        let keys = keys.map_err(|error| not_allowed_error(keys_key, error, allowed))?;
+        let keys = keys.map_err(|error| {
+            not_allowed_error(keys_key, format!("a file whose keys cannot be used ({error})"), allowed)
+        })?;
         Ok(Self { url, keys })
     }
 

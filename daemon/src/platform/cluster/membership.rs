@@ -16,12 +16,12 @@ use secrecy::ExposeSecret;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use std::{fs, io, thread};
+use std::{fs, io, mem, thread};
 use store_postgres::{
     ClusterHost, ClusterIdentity, ClusterMembership, Heartbeat, PostgresLog, PostgresSettings, Renewal,
     SharedLogDurability,
 };
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// The attempts to append a group, which share the time limit of a commit.
 const ATTEMPTS: u32 = 4;
@@ -41,11 +41,28 @@ const OFFSET_MAX_MS: u64 = 5000;
 /// The difference from which it is logged.
 const OFFSET_NOTED_MS: u64 = 500;
 
-/// Enters the cluster, and applies what the store lacks of the shared log.
+/// Enters the cluster, and applies what the store lacks of the shared log, on a thread of its own: a stop does not wait for it.
 ///
 /// # Errors
 /// The server does not answer, or does not accept this host.
-pub(crate) fn enter(
+pub(crate) async fn enter(
+    section: &ClusterSection,
+    marker: ClusterMarker,
+    secrets: Option<ClusterSecrets>,
+    keys: ClusterKeyDigests,
+    (mut journal, store): (Journal, Store),
+) -> anyhow::Result<(Journal, ClusterMember)> {
+    let (section, (entered, is_entered)) = (section.clone(), oneshot::channel());
+    let work = move || {
+        let member = enter_now(&section, marker, secrets, keys, (&mut journal, &store));
+        // a stop does not wait for it
+        drop(entered.send(member.map(|member| (journal, member))));
+    };
+    thread::Builder::new().name("entering".to_owned()).spawn(work)?;
+    is_entered.await.context("the thread that enters the cluster panicked")?
+}
+
+fn enter_now(
     section: &ClusterSection,
     marker: ClusterMarker,
     secrets: Option<ClusterSecrets>,
@@ -56,17 +73,20 @@ pub(crate) fn enter(
     let settings = settings(section, &host, secrets, keys, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
     let began = monotonic();
-    let mut is_shared = false;
-    while let Err(error) = catch_up(&mut membership, &settings, marker, journal, &mut is_shared) {
+    let mut last_error = String::new();
+    while let Err(error) = catch_up(&mut membership, &settings, &marker, journal) {
         let can_pass = matches!(error.downcast_ref(), Some(SharedLogError::Unanswered(_)))
             || matches!(error.downcast_ref(), Some(StoreError::Unavailable { .. }));
         if !can_pass || began.elapsed() > ENTERED_WITHIN {
             return Err(error.context("this host cannot enter its cluster"));
         }
-        tracing::warn!(%error, "this host cannot enter its cluster yet; trying again");
+        let text = error.to_string();
+        if text != mem::replace(&mut last_error, text.clone()) {
+            tracing::warn!(%error, "this host cannot enter its cluster yet; trying again each second");
+        }
         thread::sleep(ENTRY_PAUSE);
     }
-    ClusterMarker::write(Some(ClusterMarker::Member), store.dir())?;
+    ClusterMarker::write(Some(&ClusterMarker::Member { host: host.clone() }), store.dir())?;
     let ((until, turn), (view, seen), (calls, called)) =
         (watch::channel(None), watch::channel(ClusterView::default()), channel());
     let thread = MembershipThread {
@@ -87,17 +107,15 @@ pub(crate) fn enter(
 fn catch_up(
     membership: &mut ClusterMembership,
     settings: &PostgresSettings,
-    marker: ClusterMarker,
+    marker: &ClusterMarker,
     journal: &mut Journal,
-    is_shared: &mut bool,
 ) -> anyhow::Result<()> {
-    if !*is_shared {
-        if marker == ClusterMarker::Init {
+    if !journal.is_shared() {
+        if *marker == ClusterMarker::Init {
             PostgresLog::new(settings.clone()).create(journal.groups_end())?;
         }
-        membership.enter(marker == ClusterMarker::Join)?;
+        membership.enter(*marker == ClusterMarker::Join)?;
         journal.share(Box::new(PostgresLog::new(settings.clone())), ATTEMPTS);
-        *is_shared = true;
         let entries = journal.counts().entries;
         tracing::info!(host = settings.host, entries, "the store is brought up to date with the shared log");
     }

@@ -140,11 +140,12 @@ async fn leave_cluster(
         log_control_action(&service, "cluster", detail.to_owned(), Some(peer)).await?;
         let report = read_cluster(State(Arc::clone(&service))).await?;
         if !call(&service, |reply| MembershipCall::Leave { is_last, reply }).await? {
-            let detail = "another host is live; let it leave first, or leave without `last`";
+            let detail = "another host has neither left nor was removed; `oraclectl cluster status` names it, and `oraclectl cluster remove` \
+                          removes one that does not come back";
             return Err(Problem::new(OTHER_HOSTS_LIVE, detail));
         }
         // after a failure, the next start finds that the host has left
-        let marker = (!is_last).then_some(ClusterMarker::Left);
+        let marker = (!is_last).then_some(&ClusterMarker::Left);
         ClusterMarker::write(marker, service.system.store.dir())?;
         Ok(report)
     })

@@ -23,6 +23,8 @@ use store_base::error::StoreError;
 
 /// The most bytes of rows that are read from the shared log at once.
 const READ_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 16 * 1024 * 1024 };
+/// The longest pause of a host while another one waits to append, in milliseconds: some times as long as an append takes.
+const YIELD_MAX_MS: u16 = if cfg!(test) { 1 } else { 10 };
 /// The longest pause before the next attempt, in milliseconds. Each pause has a random length, so that hosts do not wait for each other.
 const PAUSE_MAX_MS: u16 = if cfg!(test) { 1 } else { 50 };
 
@@ -34,6 +36,10 @@ pub(super) struct SharedJournal {
     is_connected: bool,
     /// The attempts to append a group, after which it stays unknown whether it is committed.
     attempts: u32,
+    /// Whether the others know that this host waits to append.
+    is_waiting: bool,
+    /// Whether another host goes first.
+    yields: bool,
     /// The changes by groups of the shared log, since [`Journal::take_followed`].
     followed: Vec<RowWrite>,
 }
@@ -61,7 +67,17 @@ impl SharedJournal {
     ) -> Result<T, SharedLogError> {
         let answer = call(&mut *self.log);
         self.is_connected &= answer.is_ok();
+        // with the connection, the others forget that this host waits
+        self.is_waiting &= self.is_connected;
         answer
+    }
+
+    /// Tells the others whether this host waits to append. Without contention nothing is sent.
+    fn set_waiting(&mut self, is_waiting: bool) {
+        if self.is_waiting != is_waiting && self.is_connected {
+            // after an error, the next call connects again
+            self.is_waiting = self.call(|log| log.set_waiting(is_waiting)).is_ok() && is_waiting;
+        }
     }
 
     /// The last entry of the shared log. If there is no connection, connects, and compares the ends.
@@ -87,8 +103,11 @@ impl SharedJournal {
     /// Tries to append a group after `own`, once. The same group may have been appended before, without an answer.
     fn try_append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedCallError> {
         let is_last = self.is_connected || self.tail(own)? == own.entries;
-        if is_last && self.call(|log| log.append(own, group))? == SharedAppend::Appended {
-            return Ok(SharedAppend::Appended);
+        if is_last {
+            let appended = self.call(|log| log.append(own, group))?;
+            if appended != SharedAppend::Behind {
+                return Ok(appended);
+            }
         }
         let next = self.call(|log| log.read(own.entries, 0))?;
         match next.first() {
@@ -105,7 +124,14 @@ impl Journal {
     /// From now on, other hosts write the log, too. A commit is an append to the shared log, which must answer within this number of
     /// attempts. [`Journal::follow`] must be called before the store is served.
     pub fn share(&mut self, log: Box<dyn SharedLog>, attempts: u32) {
-        self.shared = Some(SharedJournal { log, is_connected: false, attempts, followed: Vec::new() });
+        self.shared = Some(SharedJournal {
+            log,
+            is_connected: false,
+            attempts,
+            is_waiting: false,
+            yields: false,
+            followed: Vec::new(),
+        });
     }
 
     /// Applies the groups of the shared log up to its end at some time since the call.
@@ -185,9 +211,8 @@ impl Journal {
             let is_last = attempt >= shared.attempts;
             match shared.try_append(own, &group) {
                 Ok(outcome) => {
-                    if outcome == SharedAppend::Behind {
-                        pause();
-                    }
+                    shared.set_waiting(outcome == SharedAppend::Behind);
+                    shared.yields = outcome == SharedAppend::AppendedBefore;
                     return Ok(outcome);
                 }
                 Err(SharedCallError::Unanswered(error)) if !is_last => {
@@ -202,7 +227,17 @@ impl Journal {
                     });
                 }
             }
-            pause();
+            pause(PAUSE_MAX_MS);
+        }
+    }
+
+    /// Lets another host append that waits for it. Without this, the host that has appended last has a start before all others, and they
+    /// would wait for seconds.
+    pub(super) fn let_others_append(&mut self) {
+        if let Some(shared) = &mut self.shared
+            && mem::take(&mut shared.yields)
+        {
+            pause(YIELD_MAX_MS);
         }
     }
 
@@ -312,10 +347,10 @@ impl Journal {
     }
 }
 
-/// Waits for a random time before the next attempt.
-fn pause() {
+/// Waits for a random time of at most `max_ms`.
+fn pause(max_ms: u16) {
     let random = random_bytes().map_or(0, u16::from_be_bytes);
-    sleep(Duration::from_millis((random % (PAUSE_MAX_MS + 1)).into()));
+    sleep(Duration::from_millis((random % (max_ms + 1)).into()));
 }
 
 #[cfg(test)]

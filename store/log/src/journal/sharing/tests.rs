@@ -137,6 +137,10 @@ impl SharedLog for FakeConnection {
         })
     }
 
+    fn set_waiting(&mut self, _: bool) -> Result<(), SharedLogError> {
+        self.call(|engine| if engine.is_lost() { lost() } else { Ok(()) })
+    }
+
     fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError> {
         self.call(|engine| {
             if engine.is_lost() {
