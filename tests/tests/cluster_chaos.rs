@@ -86,7 +86,7 @@ impl History {
     }
 }
 
-/// What the clients share.
+/// The state that the clients share.
 #[derive(Debug)]
 struct Load {
     sockets: Vec<PathBuf>,

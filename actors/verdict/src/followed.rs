@@ -1,4 +1,4 @@
-//! What the actors of verdicts learn from the changes that other hosts of the cluster have committed.
+//! Reports the changes that other hosts of the cluster have committed to the actors of verdicts.
 
 use crate::cache::{ForgetVerdict, VerdictCache};
 use crate::orders::{NoteForeignOrder, OrdersActor};

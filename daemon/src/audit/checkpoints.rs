@@ -135,7 +135,7 @@ async fn hand_out(service: &Arc<DaemonService>, checkpoint: &SignedCheckpoint, l
 async fn have_cosigned(service: &Arc<DaemonService>, checkpoint: SignedCheckpoint) {
     let checkpoint = match &service.cluster {
         None => checkpoint,
-        // of a host that is behind, a witness would say that it knows a longer log
+        // a witness would report a longer log to a host that lacks entries
         Some(member) if !member.turn.is_ours() || service.catch_up().await.is_err() => return,
         Some(_) => newest_checkpoint(service),
     };

@@ -52,7 +52,7 @@ pub struct ClusterMember {
     pub(crate) calls: Sender<MembershipCall>,
 }
 
-/// What tells whether this host has the keys of its cluster.
+/// Whether this host has the keys of its cluster is known by these.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "the membership compares them"))]
 pub(crate) struct ClusterKeyDigests {

@@ -1,4 +1,4 @@
-//! The file which says that a state directory belongs to a cluster, so that its store is not written without the shared log.
+//! The file of a state directory that belongs to a cluster, so that its store is not written without the shared log.
 
 use crate::error::StoreError;
 use crate::files::{remove_if_exists, rename, sync_dir, write_synced};

@@ -78,7 +78,7 @@ pub trait SharedLog: Debug + Send {
     /// It does not answer, or is not connected.
     fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError>;
 
-    /// Tells the other hosts whether this one waits to append a group, since the log ended elsewhere before. They let it go first.
+    /// Reports to the other hosts whether this one waits to append a group, since the log ended elsewhere before. They let it append first.
     ///
     /// # Errors
     /// It does not answer, or is not connected.

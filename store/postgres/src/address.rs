@@ -109,7 +109,7 @@ impl ServerAddress {
     }
 }
 
-/// What the client says against an address, without a part of it.
+/// The error of the client about an address, without a part of it.
 fn described(error: &postgres::Error) -> String {
     let cause = error.source().map(ToString::to_string);
     // it names options of its own there

@@ -68,7 +68,7 @@ pub struct ClusterMembership {
     threads: ConnectionThreads,
 }
 
-/// What a host tells the others about itself.
+/// The report of a host on itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
     /// The version of the program.
@@ -308,7 +308,7 @@ fn lock(
     Member::read(&row, 0)?.map(|member| Ok((member, row.try_get(2)?))).transpose()
 }
 
-/// What each row of a renewal has of this host.
+/// The part of each row of a renewal about this host.
 fn read_own(row: &Row) -> Result<(Vec<String>, i64, bool), Error> {
     Ok((row.try_get(8)?, row.try_get(9)?, row.try_get(10)?))
 }

@@ -107,7 +107,7 @@ impl OrderWork {
             return Ok(WorkOutcome::Left);
         };
         match order.state {
-            // of another host
+            // another host may have it in flight
             OrderState::Generating if let Some(due) = self.foreign_until(&order).filter(|due| *due > now) => {
                 Ok(WorkOutcome::Due(due))
             }

@@ -1,4 +1,4 @@
-//! What a host of a cluster does before it answers: others may have changed what the answer says.
+//! The wait of a host of a cluster before it answers: others may have changed the store.
 
 use super::route_of;
 use crate::platform::openapi::{Routes, has_store_problems, operations_by_path};

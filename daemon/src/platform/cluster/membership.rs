@@ -147,7 +147,7 @@ fn settings(
 }
 
 /// Identifies the process that uses this state directory, which only one does at a time. A copy of the directory, or of the machine, has
-/// another identity, so that two processes with the name of one host are told apart. After a kill, a process has the same one, and need
+/// another identity, so that two processes with the name of one host are not taken for one. After a kill, a process has the same one, and need
 /// not wait until its name is free.
 fn instance_of(dir: &Path) -> io::Result<[u8; 16]> {
     let FileIdentity { inode, created_ns } = FileIdentity::of(&fs::metadata(dir)?);
@@ -184,7 +184,7 @@ impl MembershipThread {
         self.until.send_replace(None);
     }
 
-    /// Lets another host take the turn. This one takes it no more.
+    /// Lets another host take the turn. This one does not take it again.
     fn release(&mut self) -> Result<(), SharedLogError> {
         self.is_stopping = true;
         self.until.send_replace(None);

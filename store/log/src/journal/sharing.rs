@@ -72,7 +72,7 @@ impl SharedJournal {
         answer
     }
 
-    /// Tells the others whether this host waits to append. Without contention nothing is sent.
+    /// Reports to the others whether this host waits to append. Without contention nothing is sent.
     fn set_waiting(&mut self, is_waiting: bool) {
         if self.is_waiting != is_waiting && self.is_connected {
             // after an error, the next call connects again
