@@ -19,7 +19,8 @@ async fn order(socket: &Path, session: &str, headers: &[(&str, &str)]) {
     let headers = [headers, &[("prefer", "respond-async")]].concat();
     let request = whole_post(&format!("/v1/verdicts/{session}"), &headers, body.to_string());
     let answer = WireConnection::connect(socket).await.exchange(request).await.expect("an answer");
-    assert_eq!(answer.status, 202);
+    // the model answers at once, and on a busy machine the verdict can be there before the order is reported
+    assert!(matches!(answer.status.as_u16(), 201 | 202), "{}", answer.status);
 }
 
 fn traceparents(server: &ModelServer) -> Vec<String> {
