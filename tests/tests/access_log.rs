@@ -99,7 +99,14 @@ async fn rejected_connections_and_broken_requests_have_entries() {
         })
         .await;
     }
-    let held = WireConnection::connect(&world.socket()).await;
+    let mut held = None;
+    eventually("the connection before is closed", async || {
+        let mut connection = WireConnection::connect(&world.socket()).await;
+        let answer = connection.exchange(head("GET", "/x", &[])).await;
+        held = answer.is_some_and(|answer| answer.status == 404).then_some(connection);
+        held.is_some()
+    })
+    .await;
     eventually("the connection is refused", async || {
         let answer = WireConnection::connect(&world.socket()).await.exchange(head("GET", "/x", &[])).await;
         answer.is_some_and(|answer| answer.status == 503)
