@@ -131,10 +131,12 @@ impl PostgresServer {
             serve.args(["-c", setting]);
         }
         let server = Self { process: serve.spawn()?, dir: dir.to_owned() };
-        // its socket exists before it accepts sessions
-        let began = Instant::now();
-        let is_ready =
-            || fs::read_to_string(data.join("postmaster.pid")).is_ok_and(|state| state.contains("ready"));
+        // its socket exists before it accepts sessions, and a killed server leaves its state
+        let (began, id) = (Instant::now(), server.process.id().to_string());
+        let is_ready = || {
+            let state = fs::read_to_string(data.join("postmaster.pid"));
+            state.is_ok_and(|state| state.lines().next() == Some(&*id) && state.contains("ready"))
+        };
         while !is_ready() {
             if began.elapsed() > PATIENCE {
                 return Err(io::Error::other("PostgreSQL does not start"));
