@@ -10,6 +10,7 @@ use actors_platform::clock::Clock;
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use domain_base::text_form::{visible_json, visible_text, visible_toml};
 use nix::sys::prctl::set_dumpable;
+use oracled_store::StoreError;
 use std::io::{self, Write};
 use std::path::{self, Path};
 use std::process::ExitCode;
@@ -84,9 +85,15 @@ pub fn main() -> ExitCode {
     done.unwrap_or_else(|error| {
         // each fault of the configuration has its own line, and each line gets the prefix
         print_note(&format_error_chain(&error).replace('\n', "\noracled: "));
-        ExitCode::FAILURE
+        match error.downcast_ref() {
+            Some(StoreError::Diverged { .. }) => ExitCode::from(FORKED),
+            _ => ExitCode::FAILURE,
+        }
     })
 }
+
+/// The exit status of a host whose log is not that of its cluster. systemd does not start it again.
+const FORKED: u8 = 3;
 
 /// Prints text on standard error. Without a reader, the text is lost.
 fn print_note(text: &str) {

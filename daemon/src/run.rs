@@ -467,7 +467,7 @@ async fn open_log(
     let log_signer = open_log_signer(log_key, config, &store)?;
     let cluster = match cluster::find_marker(&config.cluster, &config.state_dir)? {
         None => None,
-        Some(ClusterMarker::Init) if !StartedRemovals::read(&store)?.is_empty() => bail!(
+        Some(ClusterMarker::Init { .. }) if !StartedRemovals::read(&store)?.is_empty() => bail!(
             "a removal of data is not complete, and would not be completed on a host of a cluster; remove the file `cluster` in {}, and start \
              the daemon without `cluster.host` until `oraclectl backup` succeeds",
             config.state_dir.display()

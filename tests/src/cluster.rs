@@ -57,7 +57,8 @@ impl TestCluster {
         let server_dir = dir.path().join("pg");
         fs::create_dir(&server_dir).expect("the folder is created");
         let (server, standby) = start(&server_dir)?;
-        fs::write(dir.path().join("url"), server.url()).expect("the write succeeds");
+        let url = standby.as_ref().map_or_else(|| server.url(), |standby| server.url_with(standby));
+        fs::write(dir.path().join("url"), url).expect("the write succeeds");
         let key = BASE64_STANDARD.encode([7; 32]);
         fs::write(dir.path().join("keys"), format!("2026-11 {key}\n")).expect("the write succeeds");
         Some(Self { server: Some(server), standby, dir })
@@ -133,6 +134,37 @@ impl TestCluster {
     /// Ends the server at once.
     pub fn stop_server(&mut self) {
         self.server = None;
+    }
+
+    /// Kills the server, and promotes its standby.
+    ///
+    /// # Panics
+    /// Panics if there is none, or if it is not promoted.
+    pub fn fail_over(&mut self) {
+        self.stop_server();
+        let standby = self.standby.take().expect("a standby");
+        standby.promote().expect("it is promoted");
+        self.server = Some(standby);
+    }
+
+    /// Starts a synchronous standby of the server, which ends with this.
+    ///
+    /// # Panics
+    /// Panics if it does not start.
+    pub fn add_standby(&mut self) {
+        let (server, dir) = (self.server.as_ref().expect("a server"), self.dir.path().join("standby-2"));
+        fs::create_dir(&dir).expect("the folder is created");
+        self.standby = server.start_standby(&dir).expect("it starts");
+        server.set("synchronous_standby_names", "*").expect("the server runs");
+    }
+
+    /// Kills the server, and starts it with the data of the last [`PostgresServer::save`].
+    ///
+    /// # Panics
+    /// Panics if it does not start.
+    pub fn restore_server(&mut self) {
+        self.stop_server();
+        self.server = PostgresServer::start_saved(&self.dir.path().join("pg")).expect("the server starts");
     }
 
     /// Starts the server again with its data.

@@ -1,5 +1,6 @@
 //! A server of PostgreSQL of its own, if it is installed.
 
+use ::postgres::{Client, NoTls};
 use nix::unistd::{User, geteuid};
 use std::fs::{self, Permissions};
 use std::io;
@@ -7,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
+use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 /// The name of the user and of the superuser.
@@ -87,18 +88,77 @@ impl PostgresServer {
     /// # Errors
     /// One of them does not start.
     pub fn start_with_standby(dir: &Path, standby_dir: &Path) -> io::Result<Option<(Self, Self)>> {
-        let Some(programs) = find_programs() else { return Ok(None) };
         let settings = ["listen_addresses=", "synchronous_standby_names=*"];
         let Some(primary) = Self::start_with(dir, PORT, &settings)? else { return Ok(None) };
-        give(standby_dir)?;
-        let mut copy = command(&programs, "pg_basebackup");
-        copy.args(["--write-recovery-conf", "--checkpoint", "fast", "--port", PORT, "--username", USER]);
-        copy.arg("--host").arg(dir).arg("--pgdata").arg(standby_dir.join("data"));
-        if !copy.status()?.success() {
-            return Err(io::Error::other("pg_basebackup failed"));
-        }
-        let standby = Self::serve(&programs, standby_dir, PORT, &["listen_addresses="])?;
-        Ok(Some((primary, standby)))
+        let standby = primary.start_standby(standby_dir)?;
+        Ok(standby.map(|standby| (primary, standby)))
+    }
+
+    /// Starts a standby of this server in the empty folder `dir`; `None` if PostgreSQL is not installed.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_standby(&self, dir: &Path) -> io::Result<Option<Self>> {
+        let Some(programs) = find_programs() else { return Ok(None) };
+        give(dir)?;
+        self.copy(&programs, &dir.join("data"), &["--write-recovery-conf"])?;
+        Self::serve(&programs, dir, PORT, &["listen_addresses="]).map(Some)
+    }
+
+    /// Copies the present data of the server, for [`start_saved`](Self::start_saved).
+    ///
+    /// # Errors
+    /// The server does not run.
+    pub fn save(&self) -> io::Result<()> {
+        let Some(programs) = find_programs() else { return Ok(()) };
+        drop(fs::remove_dir_all(self.dir.join("saved")));
+        self.copy(&programs, &self.dir.join("saved"), &[])
+    }
+
+    fn copy(&self, programs: &Path, to: &Path, arguments: &[&str]) -> io::Result<()> {
+        let mut copy = command(programs, "pg_basebackup");
+        copy.args(["--checkpoint", "fast", "--port", PORT, "--username", USER]).args(arguments);
+        copy.arg("--host").arg(&self.dir).arg("--pgdata").arg(to);
+        if copy.status()?.success() { Ok(()) } else { Err(io::Error::other("pg_basebackup failed")) }
+    }
+
+    /// Starts a server with the data that [`save`](Self::save) has copied from an earlier one in `dir`, which has ended.
+    ///
+    /// # Errors
+    /// The server does not start.
+    pub fn start_saved(dir: &Path) -> io::Result<Option<Self>> {
+        let data = dir.join("data");
+        fs::remove_dir_all(&data)?;
+        fs::rename(dir.join("saved"), &data)?;
+        Self::start_again(dir)
+    }
+
+    /// Changes a setting of the server.
+    ///
+    /// # Errors
+    /// The server does not run, or has no such setting.
+    ///
+    /// # Panics
+    /// Never.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), ::postgres::Error> {
+        // the client has a runtime of its own, which cannot be in another one
+        let set = || {
+            let mut client = Client::connect(&self.url(), NoTls)?;
+            client.execute(&format!("ALTER SYSTEM SET {name} = '{value}'"), &[])?;
+            client.execute("SELECT pg_reload_conf()", &[]).map(drop)
+        };
+        scope(|threads| threads.spawn(set).join()).expect("no panic")
+    }
+
+    /// Promotes a standby. It accepts writes when this returns.
+    ///
+    /// # Errors
+    /// It is not promoted.
+    pub fn promote(&self) -> io::Result<()> {
+        let Some(programs) = find_programs() else { return Ok(()) };
+        let mut promote = command(&programs, "pg_ctl");
+        promote.args(["promote", "--wait", "--pgdata"]).arg(self.dir.join("data"));
+        if promote.status()?.success() { Ok(()) } else { Err(io::Error::other("pg_ctl promote failed")) }
     }
 
     fn start_with(dir: &Path, port: &str, settings: &[&str]) -> io::Result<Option<Self>> {
@@ -156,6 +216,13 @@ impl PostgresServer {
     #[must_use]
     pub fn url(&self) -> String {
         self.url_of("postgres")
+    }
+
+    /// The settings of a client that uses this server or `other`, whichever accepts writes.
+    #[must_use]
+    pub fn url_with(&self, other: &Self) -> String {
+        let dirs = [&self.dir, &other.dir].map(|dir| dir.display().to_string()).join(",");
+        format!("host={dirs} port={PORT},{PORT} user={USER} dbname=postgres")
     }
 
     /// The settings of a client of this database.

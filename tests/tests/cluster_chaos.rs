@@ -190,7 +190,7 @@ fn end_connections(url: &str) {
 async fn disturb(cluster: &mut TestCluster, hosts: &mut Hosts<'_>, rng: &mut fastrand::Rng) -> &'static str {
     let host = rng.usize(..HOSTS);
     let pause = |most: u64, rng: &mut fastrand::Rng| Duration::from_millis(rng.u64(50..most));
-    match rng.u8(..8) {
+    match rng.u8(..9) {
         0..3 => {
             hosts.processes[host].take().expect("it runs").kill();
             sleep(pause(1500, rng)).await;
@@ -210,11 +210,17 @@ async fn disturb(cluster: &mut TestCluster, hosts: &mut Hosts<'_>, rng: &mut fas
             ended.expect("the server runs");
             "connections were ended"
         }
-        _ => {
+        7 => {
             cluster.stop_server();
             sleep(pause(2000, rng)).await;
             cluster.start_server();
             "the server was killed"
+        }
+        _ => {
+            cluster.server.as_ref().expect("it runs").save().expect("it is copied");
+            sleep(pause(1500, rng)).await;
+            cluster.restore_server();
+            "the server was replaced by an older copy"
         }
     }
 }

@@ -272,7 +272,7 @@ fn membership_needs_a_cluster_and_connects_again() {
     let mut membership = ClusterMembership::new(settings(&server, 0));
     assert_refused(membership.enter(true), "it has no cluster");
     assert_refused(PostgresLog::new(settings(&server, 0)).connect(OWN), "it has no cluster");
-    PostgresLog::new(settings(&server, 0)).create(OWN).expect("the tables are created");
+    PostgresLog::new(settings(&server, 0)).create(OWN, false).expect("the tables are created");
     assert_eq!(leases(&mut membership, &["work"]), ["work"], "create has entered the host");
     assert_refused(PostgresLog::new(settings(&server, 1)).connect(OWN), "its cluster has no host host-1");
     let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");

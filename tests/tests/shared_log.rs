@@ -55,7 +55,7 @@ fn log_of(server: &PostgresServer, host: usize) -> PostgresLog {
 pub(crate) fn cluster(own: GroupsEnd) -> Option<(TempDir, PostgresServer)> {
     let dir = tempfile::tempdir().expect("a folder");
     let server = PostgresServer::start(dir.path()).expect("the server starts")?;
-    PostgresLog::new(settings(&server, 0)).create(own).expect("the tables are created");
+    PostgresLog::new(settings(&server, 0)).create(own, false).expect("the tables are created");
     Some((dir, server))
 }
 
@@ -277,7 +277,7 @@ fn log_of_another_cluster_or_without_its_key_is_refused() {
     assert_refused(other.connect(OWN), "no synchronous standby");
     // a cluster that is created again, since the answer was lost, stays as it is
     let mut other = PostgresLog::new(PostgresSettings { store_id: 8, ..settings(&server, 3) });
-    assert_eq!(other.create(GroupsEnd { entries: 9, root: [9; 32] }), Ok(()));
+    assert_eq!(other.create(GroupsEnd { entries: 9, root: [9; 32] }, false), Ok(()));
     assert_refused(other.connect(OWN), "another cluster");
     assert_eq!(log_of(&server, 2).connect(OWN), Ok(SharedTail::Follows(7)));
 }

@@ -34,6 +34,9 @@ enum ClusterVerb {
         /// The state directory
         #[arg(long, value_name = "STATE")]
         state_dir: PathBuf,
+        /// Replace the cluster that the server has: the store of this host is the whole log from then on, and each other host joins again
+        #[arg(long)]
+        reset: bool,
     },
     /// Restore a backup of another host to a new state directory, whose daemon joins the cluster at its start
     Join {
@@ -60,7 +63,7 @@ enum ClusterVerb {
 impl ClusterArgs {
     pub(crate) fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         match &self.verb {
-            ClusterVerb::Init { state_dir } => init(state_dir, options.json, out),
+            ClusterVerb::Init { state_dir, reset } => init(state_dir, *reset, options.json, out),
             ClusterVerb::Join { restore } => {
                 restore.run_for_cluster(options.json, out)?;
                 mark(restore.state_dir(), &ClusterMarker::Join)
@@ -72,7 +75,7 @@ impl ClusterArgs {
     }
 }
 
-fn init(state_dir: &Path, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
     let refused = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
     if !state_dir.is_dir() {
         return Err(refused(format!(
@@ -81,13 +84,13 @@ fn init(state_dir: &Path, is_json: bool, out: &mut dyn Write) -> Result<(), CtlE
         )));
     }
     let marker = ClusterMarker::read(state_dir).map_err(|error| refused(error.to_string()))?;
-    if marker.is_some_and(|marker| marker != ClusterMarker::Init) {
+    if !resets && marker.is_some_and(|marker| !matches!(marker, ClusterMarker::Init { .. })) {
         return Err(refused(format!(
-            "the store in {} belongs to a cluster already; `oraclectl cluster status` shows it",
+            "the store in {} belongs to a cluster already; `oraclectl cluster status` shows it. `--reset` replaces that cluster",
             state_dir.display()
         )));
     }
-    mark(state_dir, &ClusterMarker::Init)?;
+    mark(state_dir, &ClusterMarker::Init { resets })?;
     if is_json {
         return print_json(out, &json!({"state_dir": state_dir}));
     }

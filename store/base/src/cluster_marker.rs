@@ -16,7 +16,10 @@ const NEW_FILE: &str = "cluster.new";
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum ClusterMarker {
     /// The next start creates the cluster, with this store as the first.
-    Init,
+    Init {
+        /// Whether it replaces a cluster that the server has.
+        resets: bool,
+    },
     /// The next start joins the cluster, of which this store is a copy.
     Join,
     /// The store of a host of the cluster, by the name of the host.
@@ -74,7 +77,8 @@ mod tests {
         let dir = dir.path();
         assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
         let member = ClusterMarker::Member { host: "app-1".to_owned() };
-        for marker in [ClusterMarker::Init, ClusterMarker::Join, member, ClusterMarker::Left] {
+        for marker in [ClusterMarker::Init { resets: true }, ClusterMarker::Join, member, ClusterMarker::Left]
+        {
             ClusterMarker::write(Some(&marker), dir).expect("it is written");
             assert_eq!(ClusterMarker::read(dir).expect("it is read"), Some(marker));
         }

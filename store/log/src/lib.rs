@@ -37,4 +37,6 @@ pub use journal::healing::SegmentHealing;
 pub use journal::opening::RESTORING_FILE;
 pub use journal::{CommitReceipt, Journal, JournalRecord, RecordRejectedError};
 pub use segments::visit_rows;
-pub use shared_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
+pub use shared_log::{
+    GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail,
+};

@@ -33,10 +33,18 @@ pub struct GroupsEnd {
 pub enum SharedTail {
     /// The shared log has all groups of the host, and ends at this entry.
     Follows(u64),
-    /// The shared log ends before the groups of the host do, at this entry.
+    /// The shared log ends before the groups of the host do, at this entry: it has lost some, or was replaced by an older copy.
     Lacks(u64),
     /// The shared log has other groups than the host.
     Forked,
+}
+
+/// The end of a group in the shared log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedEnd {
+    pub end: GroupsEnd,
+    /// The host that has appended the group.
+    pub host: String,
 }
 
 /// The outcome of an append.
@@ -71,6 +79,19 @@ pub trait SharedLog: Debug + Send {
     /// # Errors
     /// It does not answer.
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError>;
+
+    /// Reports that the shared log has all groups of this host, and waits until it has those of the other hosts, if it may have lost
+    /// some. A host that does not answer is not waited for longer than 10 s.
+    ///
+    /// # Errors
+    /// It does not answer, or other hosts have not reported that yet.
+    fn settle(&mut self) -> Result<(), SharedLogError>;
+
+    /// The ends of its groups up to entry `up_to`, the last one first: at least one if there is any, and not necessarily all.
+    ///
+    /// # Errors
+    /// It does not answer, or is not connected.
+    fn ends(&mut self, up_to: u64) -> Result<Vec<SharedEnd>, SharedLogError>;
 
     /// Appends a group, if the shared log ends with the group of `own`, the end of the host's groups.
     ///

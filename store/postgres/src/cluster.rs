@@ -13,6 +13,9 @@ CREATE TABLE IF NOT EXISTS oracled_cluster (
     protocol integer NOT NULL,
     log_key text NOT NULL,
     held_key text NOT NULL,
+    epoch text,
+    epoch_since timestamptz,
+    epoch_seen timestamptz,
     one boolean NOT NULL DEFAULT true UNIQUE CHECK (one)
 );
 CREATE TABLE IF NOT EXISTS oracled_group (
@@ -33,6 +36,7 @@ CREATE TABLE IF NOT EXISTS oracled_host (
     root bytea,
     clock_offset_ms bigint,
     seen timestamptz NOT NULL,
+    settled text,
     state text NOT NULL CHECK (state IN ('live', 'removed', 'left'))
 );
 CREATE TABLE IF NOT EXISTS oracled_lease (
@@ -42,6 +46,9 @@ CREATE TABLE IF NOT EXISTS oracled_lease (
     until timestamptz NOT NULL
 );
 ";
+/// Removes the whole cluster, of which a host has all.
+pub(crate) const DROP: &str =
+    "DROP TABLE IF EXISTS oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The version of the tables and of the form of a group.
 pub(crate) const PROTOCOL: i32 = 1;
 

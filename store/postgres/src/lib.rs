@@ -9,10 +9,11 @@ mod cluster;
 mod connection;
 mod keys;
 mod membership;
+mod settling;
 
 pub use address::crosses_network_in_cleartext;
 pub use cluster::ClusterIdentity;
-use cluster::{ClusterRow, Member, PROTOCOL, TABLES, id_of};
+use cluster::{ClusterRow, DROP, Member, PROTOCOL, TABLES, id_of};
 use connection::{Connection, ConnectionThreads, call, connect};
 use keys::SealedRows;
 pub use keys::{ClusterKeys, ClusterKeysError};
@@ -20,9 +21,10 @@ use membership::insert_host;
 pub use membership::{ClusterHost, ClusterMembership, Heartbeat, HostState, Renewal};
 use postgres::types::Type;
 use postgres::{Client, Error, Row};
+use settling::{note_epoch, settle};
 use std::fmt::{self, Debug};
 use std::time::Duration;
-use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
+use store_log::{GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail};
 
 /// The `before` of the row from which the log starts. It has no group.
 const START: i64 = -1;
@@ -48,6 +50,8 @@ SELECT before, after, root, key_id, bytes, schema FROM (
 ) AS sized WHERE earlier_bytes <= $2 ORDER BY before";
 const TAIL: &str = "SELECT max(after) FROM oracled_group";
 const SEEN: &str = "UPDATE oracled_host SET seen = clock_timestamp() WHERE host = $1 AND instance = $2";
+const ENDS: &str =
+    "SELECT after, root, host FROM oracled_group WHERE after <= $1 ORDER BY after DESC LIMIT 1000";
 /// The root after an entry, the first and the last entry at which a group ends, the cluster, and the host.
 const COMPARE: &str = "
 SELECT own.root, first, last, store_id, protocol, log_key, held_key, state, instance = $3
@@ -127,18 +131,21 @@ impl PostgresLog {
         Self { settings, connection: None, threads: ConnectionThreads::default() }
     }
 
-    /// Creates the tables of a cluster, whose log continues after the groups of this host, unless the server has a cluster. The host is
-    /// its first member. [`ClusterMembership::enter`] finds out whether the cluster is that of this host.
+    /// Creates the tables of a cluster, whose log continues after the groups of this host, unless the server has a cluster that is not
+    /// reset. The host is its first member. [`ClusterMembership::enter`] finds out whether the cluster is that of this host.
     ///
     /// # Errors
     /// The server does not answer.
-    pub fn create(&mut self, own: GroupsEnd) -> Result<(), SharedLogError> {
+    pub fn create(&mut self, own: GroupsEnd, resets: bool) -> Result<(), SharedLogError> {
         self.connection = None;
         self.connection = Some(connect(&self.settings, &self.threads)?);
         let settings = self.settings.clone();
         let (after, schema) = (number(own.entries)?, settings.schema()?);
         self.call(move |client| {
             let mut transaction = client.transaction()?;
+            if resets {
+                transaction.batch_execute(DROP)?;
+            }
             transaction.batch_execute(TABLES)?;
             let PostgresSettings { store_id, identity, host, .. } = &settings;
             transaction.execute(
@@ -187,7 +194,9 @@ impl SharedLog for PostgresLog {
         self.connection = Some(connect(&self.settings, &self.threads)?);
         let (entries, PostgresSettings { host, instance, .. }) =
             (number(own.entries)?, self.settings.clone());
+        let durability = self.settings.durability;
         let row = self.call(move |client| {
+            note_epoch(client, durability)?;
             let instance = instance.as_slice();
             // a group without its standby can be seen after a crash of the server; this commit waits for both
             client.execute(SEEN, &[&host, &instance])?;
@@ -197,6 +206,23 @@ impl SharedLog for PostgresLog {
             )
         })?;
         self.compared(own, &row).inspect_err(|_| self.connection = None)
+    }
+
+    fn settle(&mut self) -> Result<(), SharedLogError> {
+        let settings = self.settings.clone();
+        self.call(move |client| settle(client, &settings))?
+    }
+
+    fn ends(&mut self, up_to: u64) -> Result<Vec<SharedEnd>, SharedLogError> {
+        let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
+        let rows = self.call(move |client| client.query_typed(ENDS, &[(&up_to, Type::INT8)]))?;
+        let read = |row: &Row| {
+            let (entries, root): (i64, Vec<u8>) =
+                (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+            let end = GroupsEnd { entries: entry(entries)?, root: root_of(root)? };
+            Ok(SharedEnd { end, host: row.try_get(2).map_err(failed)? })
+        };
+        rows.iter().map(read).collect()
     }
 
     fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
@@ -257,9 +283,8 @@ impl SharedLog for PostgresLog {
                 key_id: row.try_get(3).map_err(failed)?,
                 bytes: row.try_get(4).map_err(failed)?,
             };
-            let root = root.try_into().map_err(|_| failed("the root of a group has another length"))?;
             let (before, after) = (entry(numbers.0)?, entry(numbers.1)?);
-            let empty = SharedGroup { before, after, root, rows: Vec::new() };
+            let empty = SharedGroup { before, after, root: root_of(root)?, rows: Vec::new() };
             Ok(SharedGroup { rows: keys.open(*store_id, &empty, &sealed)?, ..empty })
         };
         rows.iter().map(read).collect()
@@ -275,6 +300,10 @@ impl SharedLog for PostgresLog {
 /// The number of an entry for PostgreSQL, which has signed numbers.
 fn number(entry: u64) -> Result<i64, SharedLogError> {
     i64::try_from(entry).map_err(failed)
+}
+
+fn root_of(bytes: Vec<u8>) -> Result<[u8; 32], SharedLogError> {
+    bytes.try_into().map_err(|_| failed("the root of a group has another length"))
 }
 
 fn entry(number: i64) -> Result<u64, SharedLogError> {

@@ -3,8 +3,9 @@
 //! All times are those of the server's clock. An append locks the row of its host, so it is decided before or after a change of the
 //! membership.
 
-use crate::cluster::{CLUSTER, ClusterRow, Member};
+use crate::cluster::{CLUSTER, ClusterRow, DROP, Member};
 use crate::connection::{Connection, ConnectionThreads, call, connect};
+use crate::settling::note_epoch;
 use crate::{PostgresSettings, entry, failed, number, refused};
 use jiff::Timestamp;
 use postgres::types::Type;
@@ -24,8 +25,6 @@ const OTHERS: &str = "SELECT EXISTS (SELECT FROM oracled_host WHERE host <> $1 A
 const OTHER_SCHEMA: &str = "
 SELECT host, schema FROM oracled_host
 WHERE host <> $1 AND state = 'live' AND schema <> $2 AND seen > clock_timestamp() - interval '10 s'";
-/// The whole cluster, whose last host has all of it.
-const END: &str = "DROP TABLE oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The order of the names is that of a renewal, so that neither waits for the other.
 const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1
@@ -269,7 +268,7 @@ impl ClusterMembership {
                 return Ok(Ok(false));
             }
             if is_last {
-                transaction.batch_execute(END)?;
+                transaction.batch_execute(DROP)?;
                 return transaction.commit().map(|()| Ok(true));
             }
             transaction.execute(SET_STATE, &[host, &"left"])?;
@@ -285,6 +284,8 @@ impl ClusterMembership {
     ) -> Result<T, SharedLogError> {
         if self.connection.is_none() {
             self.connection = Some(connect(&self.settings, &self.threads)?);
+            let durability = self.settings.durability;
+            call(&mut self.connection, move |client| note_epoch(client, durability))?;
         }
         call(&mut self.connection, run)
     }

@@ -111,8 +111,8 @@ fn catch_up(
     journal: &mut Journal,
 ) -> anyhow::Result<()> {
     if !journal.is_shared() {
-        if *marker == ClusterMarker::Init {
-            PostgresLog::new(settings.clone()).create(journal.groups_end())?;
+        if let ClusterMarker::Init { resets } = *marker {
+            PostgresLog::new(settings.clone()).create(journal.groups_end(), resets)?;
         }
         membership.enter(*marker == ClusterMarker::Join)?;
         journal.share(Box::new(PostgresLog::new(settings.clone())), ATTEMPTS);

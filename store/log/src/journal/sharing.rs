@@ -6,14 +6,17 @@ use super::{Journal, JournalFailure, ORDINARY_BYTES, RecoveryCondition};
 use crate::audit::log::row;
 use crate::audit::log::{LOG, LogTip};
 use crate::base::bundle::Bundle;
+use crate::base::engine::TableReader;
 use crate::base::meta;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowName, RowWrite};
 use crate::base::rows::{self, stored_tables, tables_in};
 use crate::base::watermark::StoreCounts;
-use crate::segments::PreparedGroup;
-use crate::shared_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
+use crate::segments::{PreparedGroup, Segments};
+use crate::shared_log::{
+    GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail,
+};
 use domain_audit::leaf::leaf_of;
 use oracled_domain::tables;
 use std::mem;
@@ -51,6 +54,27 @@ enum SharedCallError {
     Unanswered(SharedLogError),
     /// It has other groups than this host.
     Diverged(String),
+    /// The groups of this host cannot be read.
+    Own(StoreError),
+}
+
+/// The groups of this host.
+struct OwnGroups<'j> {
+    tables: &'j TableReader,
+    segments: &'j Segments,
+}
+
+impl OwnGroups<'_> {
+    fn end(&self) -> GroupsEnd {
+        let (entries, root) = self.tables.log_head();
+        GroupsEnd { entries, root }
+    }
+
+    /// The end of the groups up to entry `entries`, which this host has.
+    fn end_at(&self, entries: u64) -> Result<GroupsEnd, StoreError> {
+        let root = self.tables.log_root(entries)?;
+        Ok(GroupsEnd { entries, root: root.unwrap_or_default() })
+    }
 }
 
 impl From<SharedLogError> for SharedCallError {
@@ -81,33 +105,119 @@ impl SharedJournal {
     }
 
     /// The last entry of the shared log. If there is no connection, connects, and compares the ends.
-    fn tail(&mut self, own: GroupsEnd) -> Result<u64, SharedCallError> {
+    fn tail(&mut self, own: &OwnGroups<'_>) -> Result<u64, SharedCallError> {
         if self.is_connected {
             return Ok(self.call(|log| log.tail())?);
         }
-        match self.log.connect(own)? {
-            SharedTail::Follows(tail) => {
-                self.is_connected = true;
-                Ok(tail)
+        let tail = match self.log.connect(own.end())? {
+            SharedTail::Follows(tail) => tail,
+            SharedTail::Lacks(tail) => self.append_again(tail, own)?,
+            SharedTail::Forked => return Err(self.fork_from(own)),
+        };
+        // before the first append, and before an answer that something is missing: another host may have what the shared log has lost
+        self.log.settle()?;
+        self.is_connected = true;
+        Ok(tail)
+    }
+
+    /// Appends the groups of this host after entry `tail`, the last one of the shared log, which has lost them. Returns its end then.
+    fn append_again(&mut self, tail: u64, own: &OwnGroups<'_>) -> Result<u64, SharedCallError> {
+        if self.last_common(own)?.map(|end| end.entries) != Some(tail) {
+            return Err(self.fork_from(own));
+        }
+        tracing::warn!(
+            tail,
+            entries = own.end().entries,
+            "the shared log lacks entries of this host, which are appended again"
+        );
+        let own_error = |error: StoreError| SharedCallError::Own(error);
+        let mut end = own.end_at(tail).map_err(own_error)?;
+        let mut appended = Ok(());
+        let visit = |after, rows: RowBatch| {
+            appended = self.append_own(&mut end, after, &rows);
+            appended.is_ok()
+        };
+        own.segments.up_to_now().replay(Some(tail), visit).map_err(own_error)?;
+        appended.map(|()| own.end().entries)
+    }
+
+    /// Appends a group that ends at entry `after` to `end`, and sets `end` to its end. Another host may have appended it meanwhile.
+    fn append_own(
+        &mut self,
+        end: &mut GroupsEnd,
+        after: u64,
+        rows: &RowBatch,
+    ) -> Result<(), SharedCallError> {
+        let root = meta::tree_in(rows).unwrap_or_default().root();
+        let mut bytes = Vec::new();
+        rows.write_to(&mut bytes);
+        let group = SharedGroup { before: end.entries, after, root, rows: bytes };
+        match self.append_or_find(*end, &group)? {
+            SharedAppend::Appended | SharedAppend::AppendedBefore => {
+                *end = GroupsEnd { entries: after, root };
+                Ok(())
             }
-            SharedTail::Lacks(tail) => {
-                let fault = format!("it ends at entry {tail}, and this host at entry {}", own.entries);
-                Err(SharedLogError::Refused(fault).into())
-            }
-            SharedTail::Forked => {
-                Err(SharedCallError::Diverged(format!("up to entry {}, it has other groups", own.entries)))
+            SharedAppend::Behind => {
+                // the comparison of the next connection finds out which ones
+                Err(SharedLogError::Unanswered("another host has appended other groups".to_owned()).into())
             }
         }
     }
 
-    /// Tries to append a group after `own`, once. The same group may have been appended before, without an answer.
-    fn try_append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedCallError> {
-        let is_last = self.is_connected || self.tail(own)? == own.entries;
-        if is_last {
-            let appended = self.call(|log| log.append(own, group))?;
-            if appended != SharedAppend::Behind {
-                return Ok(appended);
+    /// The last group of the shared log that this host has, too.
+    fn last_common(&mut self, own: &OwnGroups<'_>) -> Result<Option<GroupsEnd>, SharedCallError> {
+        let mut up_to = own.end().entries;
+        loop {
+            let ends = self.log.ends(up_to)?;
+            for SharedEnd { end, .. } in &ends {
+                if own.end_at(end.entries).map_err(SharedCallError::Own)? == *end {
+                    return Ok(Some(*end));
+                }
             }
+            let earlier = ends.last().and_then(|first| first.end.entries.checked_sub(1));
+            let Some(earlier) = earlier else { return Ok(None) };
+            up_to = earlier;
+        }
+    }
+
+    /// The error of a host that has other groups than the shared log, with the first difference.
+    fn fork_from(&mut self, own: &OwnGroups<'_>) -> SharedCallError {
+        let common = match self.last_common(own) {
+            Ok(common) => common.map_or(0, |end| end.entries),
+            Err(error) => return error,
+        };
+        let theirs = match self.log.ends(u64::MAX) {
+            Ok(ends) => ends.into_iter().next(),
+            Err(error) => return error.into(),
+        };
+        let (last, host) = theirs.map_or((0, String::new()), |last| (last.end.entries, last.host));
+        SharedCallError::Diverged(format!(
+            "they are the same up to entry {common}; this host ends at entry {}, and the shared log at entry {last}, by host {host}",
+            own.end().entries
+        ))
+    }
+
+    /// Tries to append a group after the groups of this host, once. The same group may have been appended before, without an answer.
+    fn try_append(
+        &mut self,
+        own: &OwnGroups<'_>,
+        group: &SharedGroup,
+    ) -> Result<SharedAppend, SharedCallError> {
+        if !self.is_connected {
+            self.tail(own)?;
+        }
+        self.append_or_find(own.end(), group)
+    }
+
+    /// Appends a group after `own`, or finds it there.
+    fn append_or_find(
+        &mut self,
+        own: GroupsEnd,
+        group: &SharedGroup,
+    ) -> Result<SharedAppend, SharedCallError> {
+        let appended = self.call(|log| log.append(own, group))?;
+        if appended != SharedAppend::Behind {
+            return Ok(appended);
         }
         let next = self.call(|log| log.read(own.entries, 0))?;
         match next.first() {
@@ -141,9 +251,8 @@ impl Journal {
     /// host, which must not be served any longer: the journal rejects all writes from then on.
     pub fn follow(&mut self) -> Result<(), StoreError> {
         self.check_failure()?;
-        let own = self.groups_end();
         let Some(shared) = &mut self.shared else { return Ok(()) };
-        let tail = shared.tail(own);
+        let tail = shared.tail(&OwnGroups { tables: &self.tables, segments: &self.segments });
         let tail = tail.map_err(|error| self.shared_error(error))?;
         while self.mark.now.counts.entries < tail {
             let after = self.mark.now.counts.entries;
@@ -180,7 +289,7 @@ impl Journal {
     /// The end of the groups of this host.
     #[must_use]
     pub fn groups_end(&self) -> GroupsEnd {
-        GroupsEnd { entries: self.mark.now.counts.entries, root: self.engine.log_hashes().tree.root() }
+        OwnGroups { tables: &self.tables, segments: &self.segments }.end()
     }
 
     /// Appends a group to the shared log, if there is one.
@@ -200,8 +309,7 @@ impl Journal {
             let cause = "this host has lost rows, and would remove them from all hosts; let it join the cluster again from a backup";
             return Err(StoreError::Unavailable { cause: cause.to_owned() });
         }
-        let own = self.groups_end();
-        let (before, after) = (own.entries, group.counts.entries);
+        let (before, after) = (self.mark.now.counts.entries, group.counts.entries);
         let rows = prepared.rows().to_vec();
         let group = SharedGroup { before, after, root: group.hashes.tree.root(), rows };
         let mut attempt = 0;
@@ -209,7 +317,8 @@ impl Journal {
             let Some(shared) = &mut self.shared else { return Ok(SharedAppend::Appended) };
             attempt += 1;
             let is_last = attempt >= shared.attempts;
-            match shared.try_append(own, &group) {
+            let own = OwnGroups { tables: &self.tables, segments: &self.segments };
+            match shared.try_append(&own, &group) {
                 Ok(outcome) => {
                     shared.set_waiting(outcome == SharedAppend::Behind);
                     shared.yields = outcome == SharedAppend::AppendedBefore;
@@ -245,6 +354,10 @@ impl Journal {
         match error {
             SharedCallError::Unanswered(error) => StoreError::Unavailable { cause: error.to_string() },
             SharedCallError::Diverged(fault) => self.diverge(fault),
+            SharedCallError::Own(error) => {
+                let cause = format!("it lacks entries of this host, whose groups cannot be read: {error}");
+                StoreError::Unavailable { cause }
+            }
         }
     }
 

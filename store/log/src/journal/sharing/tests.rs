@@ -9,7 +9,9 @@ use crate::journal::tests::{
 };
 use crate::journal::{Journal, JournalRecord, RecordRejectedError};
 use crate::segments::visit_rows;
-use crate::shared_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
+use crate::shared_log::{
+    GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail,
+};
 use domain_audit::event::ServiceStopped;
 use domain_base::event::AuditEvent;
 use domain_verdict::delivery::VerdictDelivery;
@@ -42,6 +44,12 @@ struct FakeEngine {
     lost_in: usize,
     /// Whether the next append happens without an answer.
     loses_next: bool,
+    /// How often the engine was replaced by an older copy of itself.
+    epoch: usize,
+    /// The hosts of whose groups it has all since then.
+    settled: BTreeSet<usize>,
+    /// Whether a host waits for the others then.
+    settles: bool,
 }
 
 impl FakeEngine {
@@ -70,6 +78,15 @@ impl FakeEngine {
         }
     }
 
+    /// The engine is replaced by an older copy of itself. All connections end.
+    fn lose_groups(&mut self) {
+        let lost = self.random.usize(..3).min(self.groups.len());
+        self.groups.truncate(self.groups.len() - lost);
+        self.late.clear();
+        self.settled.clear();
+        self.epoch += 1;
+    }
+
     fn is_lost(&mut self) -> bool {
         self.lost_in > 0 && self.random.usize(..self.lost_in) == 0
     }
@@ -83,7 +100,9 @@ fn lost<T>() -> Result<T, SharedLogError> {
 #[derive(Debug)]
 struct FakeConnection {
     engine: Arc<Mutex<FakeEngine>>,
+    host: usize,
     is_connected: bool,
+    epoch: usize,
 }
 
 impl FakeConnection {
@@ -93,7 +112,8 @@ impl FakeConnection {
         call: impl FnOnce(&mut FakeEngine) -> Result<T, SharedLogError>,
     ) -> Result<T, SharedLogError> {
         assert!(self.is_connected, "only a connection on which the ends were compared is used");
-        let answer = call(&mut self.engine.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = if engine.epoch == self.epoch { call(&mut engine) } else { lost() };
         self.is_connected = answer.is_ok();
         answer
     }
@@ -106,7 +126,7 @@ impl SharedLog for FakeConnection {
         if engine.is_lost() {
             return lost();
         }
-        self.is_connected = true;
+        (self.is_connected, self.epoch) = (true, engine.epoch);
         let end = |group: &SharedGroup| GroupsEnd { entries: group.after, root: group.root };
         let ends = [engine.first].into_iter().chain(engine.groups.iter().map(end));
         let same = ends.filter(|end| end.entries == own.entries).collect::<Vec<_>>();
@@ -114,6 +134,35 @@ impl SharedLog for FakeConnection {
             [end] if *end == own => SharedTail::Follows(engine.tail()),
             _ if engine.tail() < own.entries => SharedTail::Lacks(engine.tail()),
             _ => SharedTail::Forked,
+        })
+    }
+
+    fn settle(&mut self) -> Result<(), SharedLogError> {
+        let host = self.host;
+        self.call(|engine| {
+            engine.settled.insert(host);
+            if !engine.settles || engine.epoch == 0 || engine.settled.len() == HOSTS {
+                Ok(())
+            } else {
+                lost()
+            }
+        })
+    }
+
+    fn ends(&mut self, up_to: u64) -> Result<Vec<SharedEnd>, SharedLogError> {
+        self.call(|engine| {
+            if engine.is_lost() {
+                return lost();
+            }
+            let end = |group: &SharedGroup| GroupsEnd { entries: group.after, root: group.root };
+            let ends = [engine.first].into_iter().chain(engine.groups.iter().map(end));
+            let ends =
+                ends.filter(|end| end.entries <= up_to).map(|end| SharedEnd { end, host: String::new() });
+            let mut ends: Vec<_> = ends.collect();
+            ends.reverse();
+            // a page of some
+            ends.truncate(2);
+            Ok(ends)
         })
     }
 
@@ -163,6 +212,7 @@ impl SharedLog for FakeConnection {
 
 /// A host; its journal is `None` only while it restarts.
 struct Host {
+    number: usize,
     dir: TempDir,
     open: Option<(Journal, TableReader)>,
     /// The sessions that it knows to be delivered: it did that, or the row was reported to it.
@@ -180,7 +230,8 @@ impl Host {
 
     fn start(&mut self, engine: &Arc<Mutex<FakeEngine>>) {
         let (mut journal, store) = open(self.dir.path());
-        let connection = FakeConnection { engine: Arc::clone(engine), is_connected: false };
+        let connection =
+            FakeConnection { engine: Arc::clone(engine), host: self.number, is_connected: false, epoch: 0 };
         // some hosts give up at once, and some try again
         let attempts = engine.lock().expect("no test panicked").random.u32(1..4);
         journal.share(Box::new(connection), attempts);
@@ -259,6 +310,9 @@ impl Cluster {
             random: random.fork(),
             lost_in: 6,
             loses_next: false,
+            epoch: 0,
+            settled: BTreeSet::new(),
+            settles: true,
         };
         let mut cluster = Self {
             engine: Arc::new(Mutex::new(engine)),
@@ -266,10 +320,10 @@ impl Cluster {
             acknowledged: BTreeMap::new(),
             random,
         };
-        for _ in 0..HOSTS {
+        for number in 0..HOSTS {
             let dir = tempfile::tempdir().expect("a directory");
             copy_dir(first.path(), dir.path());
-            let mut host = Host { dir, open: None, known: BTreeSet::new() };
+            let mut host = Host { number, dir, open: None, known: BTreeSet::new() };
             host.start(&cluster.engine);
             cluster.hosts.push(host);
         }
@@ -322,24 +376,32 @@ impl Cluster {
 
     fn run(&mut self, expects: bool) {
         for _ in 0..STEPS {
-            match self.random.u8(..12) {
-                0 => {
+            match self.random.u8(..25) {
+                0 => self.engine.lock().expect("no test panicked").lose_groups(),
+                1 | 2 => {
                     let at = self.random.usize(..HOSTS);
                     self.hosts[at].open = None;
                     self.hosts[at].start(&self.engine);
                 }
-                1 | 2 => {
+                3..7 => {
                     let at = self.random.usize(..HOSTS);
                     if let Err(error) = self.hosts[at].follow() {
                         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
                     }
                 }
-                3 => self.engine.lock().expect("no test panicked").append_late(),
-                4 => self.remove(),
+                7 | 8 => self.engine.lock().expect("no test panicked").append_late(),
+                9 | 10 => self.remove(),
                 _ => self.commit(expects),
             }
         }
         self.engine.lock().expect("no test panicked").lost_in = 0;
+        for host in &mut self.hosts {
+            // the first ones may wait until the others have compared
+            drop(host.follow());
+        }
+        for host in &mut self.hosts {
+            drop(host.follow());
+        }
         for host in &mut self.hosts {
             host.follow().expect("the shared log answers");
         }
@@ -471,16 +533,55 @@ fn changed_group_of_the_shared_log_is_refused() {
 }
 
 #[test]
-fn shared_log_without_the_groups_of_the_host_takes_no_group() {
+fn groups_that_the_shared_log_has_lost_are_appended_again() {
     let mut cluster = with_one_group();
-    cluster.engine.lock().expect("no test panicked").groups.clear();
-    cluster.hosts[0].open = None;
+    for session in 101..105 {
+        let outcomes = cluster.hosts[0].journal().commit(&[delivered(session, 40)]).expect("it answers");
+        assert!(outcomes[0].is_ok());
+    }
     let engine = Arc::clone(&cluster.engine);
-    cluster.hosts[0].start(&engine);
-    let error =
-        cluster.hosts[0].journal().commit(&[delivered(101, 40)]).expect_err("its own group is missing");
-    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
-    assert!(engine.lock().expect("no test panicked").groups.is_empty());
+    let groups = {
+        let mut engine = engine.lock().expect("no test panicked");
+        engine.settles = false;
+        engine.epoch += 1;
+        mem::take(&mut engine.groups)
+    };
+    // the present connection ends with the first call
+    drop(cluster.hosts[0].follow());
+    let committed = cluster.hosts[0].journal().commit(&[delivered(105, 40)]).expect("it answers");
+    assert!(committed[0].is_ok());
+    assert_eq!(engine.lock().expect("no test panicked").groups[..5], groups);
+    cluster.hosts[1].follow().or_else(|_| cluster.hosts[1].follow()).expect("it answers");
+    assert_eq!(cluster.hosts[1].store().log_head(), cluster.hosts[0].store().log_head());
+}
+
+/// Groups are lost, and a host writes before the one that has them compares.
+fn fork(settles: bool) -> (Cluster, Result<(), StoreError>) {
+    let mut cluster = with_one_group();
+    {
+        let mut engine = cluster.engine.lock().expect("no test panicked");
+        engine.settles = settles;
+        engine.groups.clear();
+        engine.epoch += 1;
+    }
+    drop(cluster.hosts[1].follow());
+    drop(cluster.hosts[1].recover().then(|| cluster.hosts[1].journal().commit(&[delivered(101, 40)])));
+    // each host compares again
+    for at in [2, 0, 1, 2] {
+        drop(cluster.hosts[at].follow());
+    }
+    let compared = cluster.hosts[0].follow();
+    (cluster, compared)
+}
+
+#[test]
+fn hosts_that_do_not_settle_fork_and_the_error_names_the_first_difference() {
+    let (_, compared) = fork(true);
+    assert!(compared.is_ok(), "{compared:?}");
+    let (cluster, compared) = fork(false);
+    let Err(StoreError::Diverged { detail, .. }) = compared else { panic!("{compared:?}") };
+    let first = cluster.engine.lock().expect("no test panicked").first.entries;
+    assert!(detail.contains(&format!("up to entry {first};")), "{detail}");
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! Settling: a server that was started again or promoted may have lost groups, which the hosts append again. Until they have, none appends
+//! other groups, and none answers that something is missing.
+//!
+//! Such a server has another epoch: the start of its process and its timeline. The first host to see it notes when the hosts were last seen
+//! before. A storage that is replicated below PostgreSQL loses nothing, so it has no epochs.
+
+use crate::{PostgresSettings, SharedLogDurability, failed};
+use postgres::types::Type;
+use postgres::{Client, Error};
+use std::thread::sleep;
+use std::time::Duration;
+use store_log::SharedLogError;
+
+const EPOCH: &str =
+    "SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+const NOTE: &str = "
+UPDATE oracled_cluster SET epoch = $1, epoch_since = clock_timestamp(), epoch_seen = (SELECT max(seen) FROM oracled_host)
+WHERE epoch IS DISTINCT FROM $1";
+const SET: &str = "UPDATE oracled_host SET settled = $1 WHERE host = $2 AND instance = $3";
+/// The hosts that may have groups which the server has lost: they were seen within 10 s before the epoch began.
+const AWAITED: &str = "
+SELECT host FROM oracled_host, oracled_cluster
+WHERE state = 'live' AND settled IS DISTINCT FROM $1 AND seen > epoch_seen - interval '10 s'
+AND clock_timestamp() < epoch_since + interval '10 s'
+ORDER BY host";
+/// The pause before the next look at the other hosts.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Notes the epoch of the server, before this host is seen in it.
+pub(crate) fn note_epoch(client: &mut Client, durability: SharedLogDurability) -> Result<(), Error> {
+    if durability != SharedLogDurability::Storage {
+        let epoch: String = client.query_one(EPOCH, &[])?.try_get(0)?;
+        client.execute(NOTE, &[&epoch])?;
+    }
+    Ok(())
+}
+
+/// Reports that the server has all groups of this host, and waits until it has those of the other hosts.
+pub(crate) fn settle(
+    client: &mut Client,
+    settings: &PostgresSettings,
+) -> Result<Result<(), SharedLogError>, Error> {
+    if settings.durability == SharedLogDurability::Storage {
+        return Ok(Ok(()));
+    }
+    let PostgresSettings { host, instance, answer_within, .. } = settings;
+    let epoch: String = client.query_one(EPOCH, &[])?.try_get(0)?;
+    client.execute(SET, &[&epoch, host, &instance.as_slice()])?;
+    let mut pauses = answer_within.as_millis() / 2 / PAUSE.as_millis();
+    loop {
+        let awaited = client.query_typed(AWAITED, &[(&epoch, Type::TEXT)])?;
+        let Some(other) = awaited.first() else { return Ok(Ok(())) };
+        if pauses == 0 {
+            let other: String = other.try_get(0)?;
+            return Ok(Err(failed(format_args!(
+                "the server was started again or promoted, and the host {other} has not compared its log with it yet"
+            ))));
+        }
+        pauses -= 1;
+        sleep(PAUSE);
+    }
+}

@@ -1,0 +1,112 @@
+//! Hosts of a cluster whose PostgreSQL server was replaced by its standby, or by an older copy.
+
+use crate::cluster::{assert_prefixes, start_cluster};
+use oracled_tests::cluster::TestCluster;
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, submission};
+use std::fs;
+use std::time::Duration;
+use tokio::time::sleep;
+
+async fn submit(host: &DaemonProcess<'_>, session: &str) -> u16 {
+    let answer = post(&mut host.routes().await, &format!("/v1/verdicts/{session}"), &submission(GOOD)).await;
+    answer.status.as_u16()
+}
+
+async fn eventually_submit(host: &DaemonProcess<'_>, session: &str) {
+    eventually("the host writes again", async || matches!(submit(host, session).await, 200 | 201)).await;
+}
+
+/// Stops the process, and waits until the server has answered what it has asked.
+async fn stop_reading(host: &DaemonProcess<'_>) {
+    host.signal("STOP");
+    sleep(Duration::from_secs(1)).await;
+}
+
+/// Checks that both hosts have these sessions, and one log.
+async fn stop_and_check(hosts: [(DaemonProcess<'_>, &DaemonWorld); 2], sessions: &[&str]) {
+    for (host, _) in &hosts {
+        for session in sessions {
+            let read = get(&mut host.routes().await, &format!("/cache/{session}")).await;
+            assert_eq!(read.status, 200, "{session}: {}", document(&read));
+        }
+    }
+    let worlds = hosts.each_ref().map(|(_, world)| *world);
+    for (host, _) in hosts {
+        assert!(host.stop().success());
+    }
+    assert_prefixes(&worlds);
+}
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_if_a_synchronous_standby_is_promoted() {
+    if start_cluster().is_none() {
+        return;
+    }
+    let mut cluster = TestCluster::start_with_standby().expect("PostgreSQL is there");
+    let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
+    let (a, b) = (cluster.init(&worlds[0]).await, cluster.join(&worlds[1], &worlds[0]).await);
+    assert_eq!((submit(&a, "cs_1").await, submit(&b, "cs_2").await), (201, 201));
+    cluster.fail_over();
+    // the new primary has no standby
+    assert_eq!(submit(&a, "cs_3").await, 503);
+    cluster.add_standby();
+    eventually_submit(&a, "cs_3").await;
+    eventually_submit(&b, "cs_4").await;
+    stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &["cs_1", "cs_2", "cs_3", "cs_4"]).await;
+}
+
+#[tokio::test]
+async fn entries_that_a_restored_server_lacks_are_appended_again_by_the_host_that_has_them() {
+    let Some(mut cluster) = start_cluster() else { return };
+    let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
+    let (a, b) = (cluster.init(&worlds[0]).await, cluster.join(&worlds[1], &worlds[0]).await);
+    assert_eq!(submit(&a, "cs_1").await, 201);
+    cluster.server.as_ref().expect("it runs").save().expect("it is copied");
+    stop_reading(&b).await;
+    for session in ["cs_2", "cs_3"] {
+        assert_eq!(submit(&a, session).await, 201);
+    }
+    cluster.stop_server();
+    // only a has them, and it compares last
+    a.signal("STOP");
+    b.signal("CONT");
+    cluster.restore_server();
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(submit(&b, "cs_4").await, 503, "it waits for the other host");
+    a.signal("CONT");
+    eventually_submit(&b, "cs_4").await;
+    stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &["cs_1", "cs_2", "cs_3", "cs_4"]).await;
+}
+
+#[tokio::test]
+async fn host_with_entries_that_the_others_have_replaced_ends_with_a_code_of_its_own() {
+    let Some(mut cluster) = start_cluster() else { return };
+    let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
+    let (a, b) = (cluster.init(&worlds[0]).await, cluster.join(&worlds[1], &worlds[0]).await);
+    assert_eq!(submit(&a, "cs_1").await, 201);
+    cluster.server.as_ref().expect("it runs").save().expect("it is copied");
+    stop_reading(&b).await;
+    assert_eq!(submit(&a, "cs_2").await, 201);
+    a.kill();
+    cluster.stop_server();
+    b.signal("CONT");
+    cluster.restore_server();
+    // the others do not wait forever for a host that is gone
+    eventually_submit(&b, "cs_3").await;
+    let ended = worlds[0].run_until_exit();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    // an operator chooses the history of a, and b joins again
+    let state = worlds[0].state();
+    let init = ["cluster", "init", "--state-dir", state.to_str().expect("valid UTF-8")];
+    assert_eq!(worlds[0].ctl(&init).status.code(), Some(5));
+    assert!(worlds[0].ctl(&[&init[..], &["--reset"]].concat()).status.success());
+    let a = worlds[0].serve().await;
+    let ended = b.wait();
+    assert!(!ended.success());
+    fs::remove_dir_all(worlds[1].state()).expect("it is removed");
+    let b = cluster.join(&worlds[1], &worlds[0]).await;
+    assert_eq!(submit(&b, "cs_4").await, 201);
+    let lost = get(&mut b.routes().await, "/cache/cs_3").await;
+    assert_eq!(lost.status, 404);
+    stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &["cs_1", "cs_2", "cs_4"]).await;
+}
