@@ -13,6 +13,7 @@ use actors_ground::registry::{
 use actors_platform::actor_handle::{ActorCall, ActorCallError, ActorHandle, StartedActor};
 use actors_platform::clock::Clock;
 use actors_platform::guardian::{self, ActorStats, SupervisionLimits};
+use actors_platform::host_removals::HostRemovals;
 use actors_platform::per_application::PerApplication;
 use actors_platform::work::InFlight;
 use actors_platform::work_turn::WorkTurn;
@@ -108,6 +109,8 @@ pub struct SystemParts {
     pub verification: VerificationConfig,
     /// Whether this host does the work that one host of a cluster does at a time.
     pub turn: WorkTurn,
+    /// The removals of data from the files of all hosts of a cluster; `None` if this is the only host.
+    pub removals: Option<HostRemovals>,
 }
 
 /// The running actors.
@@ -190,6 +193,7 @@ impl ActorSystem {
             ingestion,
             verification,
             turn,
+            removals,
             queue,
             hot_bytes,
             pages_bytes,
@@ -364,6 +368,8 @@ impl ActorSystem {
             turn: Arc::default(),
             resuming: Mutex::default(),
             is_stopped: AtomicBool::default(),
+            hosts: removals,
+            found: Mutex::default(),
         });
         actix_rt::spawn(erasure.clone().resume());
 

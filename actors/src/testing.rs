@@ -158,6 +158,7 @@ pub(crate) fn start(
     let lines = Arc::clone(&fallback_lines);
     let parts = SystemParts {
         turn: WorkTurn::Alone,
+        removals: None,
         journal,
         store,
         clock: time.clock(),

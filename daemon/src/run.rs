@@ -220,6 +220,7 @@ impl RunningDaemon {
             ingestion: config.ingestion.to_config(clients.puller.clone(), cluster.is_some()),
             verification: verification_config(&config, &clients),
             turn: cluster.as_ref().map_or(WorkTurn::Alone, |member| member.turn.clone()),
+            removals: cluster.as_ref().map(|member| member.removals.clone()),
         };
         let mut registry = Registry::with_prefix("oracled");
         let system = ActorSystem::start(parts, &mut registry);

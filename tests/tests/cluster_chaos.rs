@@ -265,6 +265,12 @@ async fn disturb_under_load(time: Duration) {
             .await;
     assert!(ended.is_ok(), "the clients end");
     let ordered = orders.await.expect("no answer is wrong");
+    for (world, process) in hosts.worlds.iter().zip(&mut hosts.processes) {
+        let ended = process.as_mut().expect("it runs").exit_status();
+        let log = world.service_log();
+        let notes: Vec<_> = log.lines().filter(|line| !line.contains("oracled::access")).collect();
+        assert!(ended.is_none(), "{ended:?}: {}", notes.join("\n"));
+    }
     check(&load, &hosts, &model, ordered).await;
     let (calls, acknowledged) =
         (load.calls.load(Ordering::Relaxed), load.acknowledged.load(Ordering::Relaxed));

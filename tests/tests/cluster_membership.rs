@@ -26,7 +26,7 @@ fn member(server: &PostgresServer, host: usize) -> ClusterMembership {
 }
 
 fn heartbeat() -> Heartbeat {
-    Heartbeat { version: "1.2.3".to_owned(), applied: 5, root: [5; 32], clock: Timestamp::now() }
+    Heartbeat { version: "1.2.3".to_owned(), applied: 5, root: [5; 32], removed: 4, clock: Timestamp::now() }
 }
 
 fn leases(membership: &mut ClusterMembership, wanted: &[&str]) -> Vec<String> {

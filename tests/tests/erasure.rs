@@ -33,7 +33,7 @@ pub(crate) fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
 }
 
 /// Registers a session with an address and delivers its verdict. All texts contain `token`.
-async fn deliver(routes: &mut DaemonClient, session: &str, token: &str) {
+pub(crate) async fn deliver(routes: &mut DaemonClient, session: &str, token: &str) {
     let session_path = format!("/v1/sessions/{session}");
     let query = format!("{token}: what does \"this\" mean?");
     let body = json!({"tier": "quick", "query": query, "customer_email": format!("{token}@example.org")});

@@ -15,6 +15,7 @@ mod changed_files;
 mod circuit;
 mod cluster;
 mod cluster_chaos;
+mod cluster_erasure;
 mod cluster_failover;
 mod cluster_membership;
 mod console;

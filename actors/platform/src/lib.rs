@@ -4,6 +4,7 @@ pub mod actor_handle;
 pub mod caller;
 pub mod clock;
 pub mod guardian;
+pub mod host_removals;
 pub mod key_file;
 pub mod metrics;
 pub mod per_application;

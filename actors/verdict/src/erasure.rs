@@ -7,6 +7,10 @@
 //! old sessions are removed in commits with `sessions_expired`. Then the files are rewritten, and `retention_applied`
 //! is logged. After an interruption, the files are rewritten for the sessions that were removed; the next run removes
 //! the others.
+//!
+//! Each host of a cluster removes the data from its own files. The end is logged when all have.
+
+mod sharing;
 
 use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError};
 use crate::notifier::{ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails};
@@ -14,6 +18,7 @@ use crate::regen::{AwaitGenerations, RegenActor};
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::{ActorCallError, ActorHandle};
 use actors_platform::clock::Clock;
+use actors_platform::host_removals::HostRemovals;
 use actors_platform::work::InFlight;
 use domain_audit::checkpoint::LogKey;
 use domain_audit::event::{
@@ -68,18 +73,29 @@ pub enum ErasureError {
     Files(String),
 }
 
+/// The data that were removed from files.
+#[derive(Debug, Default)]
+struct RemovedData {
+    sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
+    /// By the entry with which the removal has started.
+    found: BTreeMap<u64, FoundData>,
+}
+
 /// The result of an erasure.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ErasureReport {
     /// The erased sessions, with the kinds of data that were found.
     pub sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
     /// Files of the log that may still have the data.
     pub unread_files: Vec<PathBuf>,
+    /// The hosts of the cluster whose files still have the data: they were not seen lately. They remove them when they are back.
+    pub waiting_hosts: Vec<String>,
     /// Number of completed erasures and retentions.
     removals: usize,
 }
 
 /// The erasures and the retentions that have started and not ended.
+#[derive(Debug, Default)]
 pub struct StartedRemovals {
     pub erasures: Vec<StartedErasure>,
     retentions: Vec<StartedRetention>,
@@ -133,6 +149,19 @@ pub struct ErasureHandles {
     /// Held by the loop that completes erasures.
     pub resuming: Mutex<()>,
     pub is_stopped: AtomicBool,
+    /// The removals of all hosts of the cluster; `None` if this is the only host.
+    pub hosts: Option<HostRemovals>,
+    /// What this host has found by removals whose end is not logged yet.
+    pub found: Mutex<BTreeMap<u64, FoundData>>,
+}
+
+/// What was found by a removal.
+#[derive(Debug, Clone, Default)]
+pub struct FoundData {
+    data: BTreeSet<ErasedData>,
+    /// The number of its sessions, for a retention.
+    sessions: u64,
+    unread_files: u64,
 }
 
 /// An entry `erasure_started`.
@@ -144,13 +173,6 @@ pub struct StartedErasure {
     session_id: Option<SessionId>,
     #[serde(flatten)]
     start: ErasureStartEntry,
-}
-
-impl StartedErasure {
-    /// The number of the entry, if it has the id of its session.
-    fn named_seq(&self) -> Option<u64> {
-        self.session_id.as_ref().map(|_| self.seq)
-    }
 }
 
 /// The end of an erasure or a retention.
@@ -175,7 +197,12 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
-        let started = self.started().await?;
+        let own = self.0.hosts.as_ref().map(|hosts| *hosts.own.borrow());
+        let started = match own {
+            None => self.started().await?,
+            // other hosts may have to do it still
+            Some(own) => self.started_since(own).await?,
+        };
         if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
     }
 
@@ -190,7 +217,7 @@ impl ErasureService {
     /// The removal failed, or the files cannot be written.
     pub async fn erase(
         &self,
-        _turn: OwnedMutexGuard<()>,
+        turn: OwnedMutexGuard<()>,
         sessions: BTreeSet<SessionId>,
         reason: String,
         peer: PeerCredentials,
@@ -208,12 +235,19 @@ impl ErasureService {
         if erased.is_err() {
             tokio::spawn(self.clone().resume());
         }
-        removed.and(erased)
+        removed?;
+        // the end is logged in a turn of its own
+        drop(turn);
+        let waiting_hosts = self.wait_for_hosts().await?;
+        Ok(ErasureReport { waiting_hosts, ..erased? })
     }
 
     /// Completes erasures that have started, and were interrupted by a restart or an error. Returns at once if another call does
     /// that.
     pub async fn resume(self) {
+        if let Some(hosts) = &self.0.hosts {
+            return self.keep_up(hosts).await;
+        }
         let Ok(only) = self.0.resuming.try_lock() else { return };
         loop {
             let turn = self.0.turn.lock().await;
@@ -291,20 +325,36 @@ impl ErasureService {
 
     /// Erases the data of all sessions whose erasure has started and not ended, and the data of such retentions.
     pub async fn erase_started(&self) -> Result<ErasureReport, ErasureError> {
-        let ErasureHandles { store, log, clock, .. } = &*self.0;
+        if let Some(hosts) = &self.0.hosts {
+            return self.erase_on_this_host(hosts, true).await;
+        }
         let started = self.started().await?;
-        let of_pending = store.clone();
-        let pending = self.on_files(move || of_pending.pending_erasures()).await?;
         if started.is_empty() {
             self.clear_pending().await?;
-            return Ok(ErasureReport { sessions: BTreeMap::new(), unread_files: Vec::new(), removals: 0 });
+            return Ok(ErasureReport::default());
         }
+        let (erased, unread_files) = self.remove_from_files(started, BTreeMap::new()).await?;
+        let removals = self.log_ends(&erased.found).await?;
+        self.clear_pending().await?;
+        Ok(ErasureReport { sessions: erased.sessions, unread_files, removals, ..ErasureReport::default() })
+    }
+
+    /// Removes the data of `started` from the files of this host, and those of the sessions `late`, each up to an entry.
+    async fn remove_from_files(
+        &self,
+        started: StartedRemovals,
+        late: BTreeMap<SessionId, u64>,
+    ) -> Result<(RemovedData, Vec<PathBuf>), ErasureError> {
+        let ErasureHandles { store, log, .. } = &*self.0;
+        let of_pending = store.clone();
+        let pending = self.on_files(move || of_pending.pending_erasures()).await?;
         log.flush().await;
         let StartedRemovals { erasures, retentions } = started;
         let of_retentions = store.clone();
         let read_retentions = move || {
-            let mut plan = RemovalPlan::default();
-            let add = |started: StartedRetention| Ok((started.add_to(&of_retentions, &mut plan)?, started));
+            let mut plan = RemovalPlan { sessions: late, ..RemovalPlan::default() };
+            let add =
+                |started: StartedRetention| Ok((started.seq, started.add_to(&of_retentions, &mut plan)?));
             let retentions = retentions.into_iter().map(add).collect::<Result<Vec<_>, StoreError>>()?;
             Ok((plan, retentions))
         };
@@ -321,28 +371,43 @@ impl ErasureService {
             *known = up_to.max(*known);
         }
         let ErasureOutcome { data, unread_files } = self.erase_files(plan).await?;
-        let still_named: BTreeSet<u64> =
-            self.started().await?.erasures.iter().filter_map(StartedErasure::named_seq).collect();
-        let mut record = JournalRecord::default();
-        let mut erased = BTreeMap::new();
-        for StartedErasure { seq, session_id, start } in erasures {
-            let ErasureStartEntry { reason, peer } = start;
+        let unread = unread_files.len() as u64;
+        let mut removed = RemovedData::default();
+        for StartedErasure { seq, session_id, .. } in erasures {
             let of_session =
                 session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
             // an entry that was erased before a restart can be that of any pending session
             let data = of_session.unwrap_or_else(|| data.values().flatten().cloned().collect());
-            erased.extend(session_id.iter().map(|session_id| (session_id.clone(), data.clone())));
+            removed.sessions.extend(session_id.map(|session_id| (session_id, data.clone())));
+            removed.found.insert(seq, FoundData { data, sessions: 0, unread_files: unread });
+        }
+        for (seq, sessions) in retentions {
+            removed.found.insert(seq, FoundData { data: BTreeSet::new(), sessions, unread_files: unread });
+        }
+        Ok((removed, unread_files))
+    }
+
+    /// Logs the end of the removals that started with the entries in `found`. Returns their number.
+    async fn log_ends(&self, found: &BTreeMap<u64, FoundData>) -> Result<usize, ErasureError> {
+        let ErasureHandles { log, clock, .. } = &*self.0;
+        // the ids of sessions may be erased by now
+        let StartedRemovals { erasures, retentions } = self.started().await?;
+        let mut record = JournalRecord::default();
+        for StartedErasure { seq, session_id, start } in erasures {
+            let Some(FoundData { data, .. }) = found.get(&seq).cloned() else { continue };
+            let ErasureStartEntry { reason, peer } = start;
             let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
-            let session_id = session_id.filter(|_| still_named.contains(&seq));
             record.events.push(AuditEvent::new(clock.now(), session_id, SessionErased(ended)));
         }
-        for (sessions, started) in retentions {
-            record.events.push(started.end_event(clock.now(), sessions, unread_files.len() as u64));
+        for started in retentions {
+            let Some(FoundData { sessions, unread_files, .. }) = found.get(&started.seq) else { continue };
+            record.events.push(started.end_event(clock.now(), *sessions, *unread_files));
         }
         let removals = record.events.len();
-        log.commit(record).await?;
-        self.clear_pending().await?;
-        Ok(ErasureReport { sessions: erased, unread_files, removals })
+        if removals > 0 {
+            log.commit(record).await?;
+        }
+        Ok(removals)
     }
 
     pub async fn started(&self) -> Result<StartedRemovals, ErasureError> {
@@ -414,8 +479,8 @@ fn unfinished<T: for<'de> Deserialize<'de>>(
     [started, ended]: [&str; 2],
     seq_of: impl Fn(&T) -> u64,
 ) -> Result<Vec<T>, StoreError> {
-    let started: Vec<T> = entries_of(store, started)?;
-    let ended: Vec<EndedErasure> = entries_of(store, ended)?;
+    let started: Vec<T> = entries_of(store, started, 0)?;
+    let ended: Vec<EndedErasure> = entries_of(store, ended, 0)?;
     let ended: BTreeSet<_> = ended.into_iter().map(|EndedErasure { started_seq }| started_seq).collect();
     Ok(started.into_iter().filter(|entry| !ended.contains(&seq_of(entry))).collect())
 }
@@ -435,9 +500,18 @@ fn pending_sessions(
     named.chain(pending.iter().map(|session_id| (session_id.clone(), 0, peer))).collect()
 }
 
-fn entries_of<T: for<'de> Deserialize<'de>>(store: &Store, event: &str) -> Result<Vec<T>, StoreError> {
-    let lines =
-        store.log(&LogQuery { event: Some(event.into()), limit: usize::MAX, ..LogQuery::default() })?;
+/// The entries of an event after entry `after`.
+fn entries_of<T: for<'de> Deserialize<'de>>(
+    store: &Store,
+    event: &str,
+    after: u64,
+) -> Result<Vec<T>, StoreError> {
+    let lines = store.log(&LogQuery {
+        event: Some(event.into()),
+        after,
+        limit: usize::MAX,
+        ..LogQuery::default()
+    })?;
     lines.iter().map(|line| store.parse_entry(line)).collect()
 }
 

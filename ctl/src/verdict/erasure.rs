@@ -83,7 +83,11 @@ pub(crate) fn describe_erased(erased: &ErasureResponse) -> Vec<String> {
              delete it, or correct that and repeat the command"
         )
     });
-    sessions.chain(former).chain(files).collect()
+    let waiting = (!erased.waiting_hosts.is_empty()).then(|| {
+        let hosts = erased.waiting_hosts.join(", ");
+        format!("not complete: these hosts are away, and erase the data when they are back: {hosts}")
+    });
+    sessions.chain(former).chain(files).chain(waiting).collect()
 }
 
 /// Remove the data that are older than configured

@@ -135,7 +135,7 @@ fn every_key_can_be_set_by_variable() {
         }
     }
     assert!(variables.len() > 20, "{variables:?}");
-    // a host of a cluster has no retention, and a build without clusters has no such host
+    // a host of a cluster has no retention of payloads, and a build without clusters has no such host
     let is_of = |name: &str, section: &str| name.starts_with(&format!("ORACLED_{section}__"));
     let load_without = |section: &str| {
         let given = variables.iter().filter(|(name, _)| !is_of(name, section));

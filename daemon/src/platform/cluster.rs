@@ -4,6 +4,7 @@ mod config;
 #[cfg(feature = "cluster")]
 mod membership;
 
+use actors_platform::host_removals::HostRemovals;
 use actors_platform::work_turn::WorkTurn;
 use anyhow::bail;
 pub(crate) use config::not_in_cluster;
@@ -50,6 +51,8 @@ pub struct ClusterMember {
     pub(crate) turn: WorkTurn,
     pub(crate) view: watch::Receiver<ClusterView>,
     pub(crate) calls: Sender<MembershipCall>,
+    /// The removals of data from the files of all hosts.
+    pub(crate) removals: HostRemovals,
 }
 
 /// Whether this host has the keys of its cluster is known by these.
@@ -110,7 +113,7 @@ pub(crate) fn find_marker(section: &ClusterSection, dir: &Path) -> anyhow::Resul
             "the store in {at} has left its cluster; move the directory away, and run `oraclectl cluster join` with a backup of another \
              host"
         ),
-        (Some(host), Some(ClusterMarker::Member { host: known })) if *host != known => bail!(
+        (Some(host), Some(ClusterMarker::Member { host: known, .. })) if *host != known => bail!(
             "the store in {at} is that of the host {known}, and `cluster.host` is {host}; set it to {known}, or let a new host join"
         ),
         (Some(_), Some(marker)) => Ok(Some(marker)),

@@ -345,6 +345,21 @@ impl DaemonService {
         }
     }
 
+    /// Checks that this host does the work that one host of a cluster does at a time.
+    ///
+    /// # Errors
+    /// `InCluster`, with what is done by another host.
+    pub fn require_turn(&self, what: &str) -> Result<(), Problem> {
+        match &self.cluster {
+            Some(member) if !member.turn.is_ours() => {
+                let detail =
+                    format!("{what} by the host with the lease `work`; `oraclectl cluster status` names it");
+                Err(Problem::new(IN_CLUSTER, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How the log differs from that of a witness, if that stops new work.
     fn log_conflict(&self) -> Option<String> {
         let ConflictingWitness { name, conflict } = self.witnesses.stopping_conflict()?;

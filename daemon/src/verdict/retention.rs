@@ -53,7 +53,7 @@ impl Section for RetentionSection {
     }
 
     fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
-        not_in_cluster(all, "retention", *self != Self::default()).into_iter().collect()
+        not_in_cluster(all, "retention.payloads_days", self.payloads_days.is_some()).into_iter().collect()
     }
 
     /// The age of a session is known from the log.
@@ -126,6 +126,9 @@ async fn run_daily(service: Arc<DaemonService>, days: RetentionDays) {
     loop {
         sleep(pause).await;
         pause = EVERY;
+        if service.require_turn("old data are removed").is_err() {
+            continue;
+        }
         let (erasure, log_key) = (service.system.erasure.clone(), service.log_signer.key().clone());
         // a task of its own, which the stop of this one does not cut off
         let run = tokio::spawn(async move {

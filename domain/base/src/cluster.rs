@@ -35,6 +35,8 @@ pub struct ClusterHostReport {
     pub schema: u32,
     /// The last entry of the shared log that it has applied.
     pub applied: u64,
+    /// The entry of an erasure or a removal of old data up to which it has removed them from its files.
+    pub removed: u64,
     /// How far its clock is ahead of the clock of the server.
     pub clock_offset_ms: i64,
     /// The time since its last message to the server.
@@ -50,7 +52,19 @@ impl ClusterHostReport {
     /// Whether the host of `report` is live by its state, and was not seen lately.
     #[must_use]
     pub fn is_away(&self, report: &ClusterReport) -> bool {
-        self.state == "live" && self.silent_ms(report) > SILENT_MAX_MS
+        self.is_live() && self.silent_ms(report) > SILENT_MAX_MS
+    }
+
+    /// Whether it is a member.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.state == "live"
+    }
+
+    /// Whether it was seen lately, when the hosts were read.
+    #[must_use]
+    pub const fn was_seen_lately(&self) -> bool {
+        self.seen_ms <= SILENT_MAX_MS
     }
 
     /// The time since it was seen.

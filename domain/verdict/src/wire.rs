@@ -546,6 +546,9 @@ pub struct ErasureResponse {
     /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
     /// read, or have lines that are not entries of the log.
     pub unread_files: Vec<String>,
+    /// The hosts of the cluster whose files still have the data, since they are away. They remove them when they are back.
+    #[serde(default)]
+    pub waiting_hosts: Vec<String>,
 }
 
 /// A session that was erased.

@@ -22,8 +22,13 @@ pub enum ClusterMarker {
     },
     /// The next start joins the cluster, of which this store is a copy.
     Join,
-    /// The store of a host of the cluster, by the name of the host.
-    Member { host: String },
+    /// The store of a host of the cluster.
+    Member {
+        /// Its name.
+        host: String,
+        /// The entry of a removal of data up to which this host has removed them from its files.
+        removed_up_to: u64,
+    },
     /// The store of a host that has left the cluster, which the other hosts continue.
     Left,
 }
@@ -76,7 +81,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let dir = dir.path();
         assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
-        let member = ClusterMarker::Member { host: "app-1".to_owned() };
+        let member = ClusterMarker::Member { host: "app-1".to_owned(), removed_up_to: 7 };
         for marker in [ClusterMarker::Init { resets: true }, ClusterMarker::Join, member, ClusterMarker::Left]
         {
             ClusterMarker::write(Some(&marker), dir).expect("it is written");

@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS oracled_host (
     applied bigint,
     root bytea,
     clock_offset_ms bigint,
+    removed bigint,
     seen timestamptz NOT NULL,
     settled text,
     state text NOT NULL CHECK (state IN ('live', 'removed', 'left'))

@@ -35,7 +35,7 @@ WITH clock AS MATERIALIZED (
     SELECT round($7 / 1000.0 - extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ahead_ms
 ), beat AS (
     UPDATE oracled_host SET version = $3, schema = $4, applied = $5, root = $6,
-        clock_offset_ms = (SELECT ahead_ms FROM clock), seen = clock_timestamp()
+        clock_offset_ms = (SELECT ahead_ms FROM clock), removed = $9, seen = clock_timestamp()
     WHERE host = $1 AND instance = $2 AND state = 'live' RETURNING oracled_host.*
 ), taken AS (
     INSERT INTO oracled_lease (name, instance, host, until)
@@ -52,7 +52,8 @@ WITH clock AS MATERIALIZED (
 SELECT host, coalesce(version, ''), coalesce(schema, 0), coalesce(applied, 0), coalesce(clock_offset_ms, 0),
     greatest(0, extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, state,
     ARRAY(SELECT name FROM held WHERE held.host = known.host ORDER BY name),
-    ARRAY(SELECT name FROM taken ORDER BY name), (SELECT ahead_ms FROM clock), EXISTS (SELECT FROM beat)
+    ARRAY(SELECT name FROM taken ORDER BY name), (SELECT ahead_ms FROM clock), EXISTS (SELECT FROM beat),
+    coalesce(removed, 0)
 FROM (
     SELECT * FROM beat UNION ALL SELECT * FROM oracled_host WHERE host NOT IN (SELECT host FROM beat)
 ) AS known ORDER BY host";
@@ -76,6 +77,8 @@ pub struct Heartbeat {
     pub applied: u64,
     /// The root of the log's Merkle tree after that entry.
     pub root: [u8; 32],
+    /// The entry up to which it has removed the data of removals from its files.
+    pub removed: u64,
     /// The time by its own clock.
     pub clock: Timestamp,
 }
@@ -101,6 +104,8 @@ pub struct ClusterHost {
     pub schema: u32,
     /// The last entry of the log that it has.
     pub applied: u64,
+    /// The entry up to which it has removed the data of removals from its files.
+    pub removed: u64,
     /// How far its clock is ahead of the server's.
     pub clock_offset_ms: i64,
     /// For how long the server has not seen it.
@@ -194,8 +199,8 @@ impl ClusterMembership {
     /// # Errors
     /// The server does not answer. It is unknown then which leases were renewed.
     pub fn renew(&mut self, heartbeat: &Heartbeat, wanted: &[&str]) -> Result<Renewal, SharedLogError> {
-        let Heartbeat { version, applied, root, clock } = heartbeat.clone();
-        let (schema, applied) = (self.settings.schema()?, number(applied)?);
+        let Heartbeat { version, applied, root, removed, clock } = heartbeat.clone();
+        let (schema, applied, removed) = (self.settings.schema()?, number(applied)?, number(removed)?);
         let (clock, PostgresSettings { host, instance, .. }) =
             (clock.as_microsecond(), self.settings.clone());
         let wanted: Vec<_> = wanted.iter().map(ToString::to_string).collect();
@@ -211,6 +216,7 @@ impl ClusterMembership {
                     (&root.as_slice(), Type::BYTEA),
                     (&clock, Type::INT8),
                     (&wanted, Type::TEXT_ARRAY),
+                    (&removed, Type::INT8),
                 ],
             )
         })?;
@@ -317,10 +323,11 @@ fn read_own(row: &Row) -> Result<(Vec<String>, i64, bool), Error> {
 fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
     let read = || {
         let texts: (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(6)?);
-        let numbers: (i32, i64, i64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(5)?);
+        let numbers: (i32, i64, i64, i64) =
+            (row.try_get(2)?, row.try_get(3)?, row.try_get(5)?, row.try_get(11)?);
         Ok::<_, Error>((texts, numbers, row.try_get(4)?, row.try_get(7)?))
     };
-    let ((host, version, state), (schema, applied, seen), clock_offset_ms, leases) =
+    let ((host, version, state), (schema, applied, seen, removed), clock_offset_ms, leases) =
         read().map_err(failed)?;
     let state = match state.as_str() {
         "live" => HostState::Live,
@@ -329,6 +336,6 @@ fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
         other => return Err(failed(format_args!("the host {host} has the state {other}"))),
     };
     let schema = u32::try_from(schema).map_err(failed)?;
-    let (applied, seen_ms_ago) = (entry(applied)?, entry(seen)?);
-    Ok(ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases })
+    let (applied, seen_ms_ago, removed) = (entry(applied)?, entry(seen)?, entry(removed)?);
+    Ok(ClusterHost { host, version, schema, applied, removed, clock_offset_ms, seen_ms_ago, state, leases })
 }

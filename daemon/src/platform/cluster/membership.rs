@@ -5,6 +5,7 @@ use super::{
     MembershipCall,
 };
 use actors_platform::clock::{Clock, monotonic};
+use actors_platform::host_removals::{HostRemovals, MemberRemovals};
 use actors_platform::work_turn::WorkTurn;
 use anyhow::Context;
 use domain_base::cluster::ClusterHostReport;
@@ -72,6 +73,7 @@ fn enter_now(
     let (host, secrets) = section.host.clone().zip(secrets).context("this host is in no cluster")?;
     let settings = settings(section, &host, secrets, keys, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
+    let entries = journal.counts().entries;
     let began = monotonic();
     let mut last_error = String::new();
     while let Err(error) = catch_up(&mut membership, &settings, &marker, journal) {
@@ -86,21 +88,30 @@ fn enter_now(
         }
         thread::sleep(ENTRY_PAUSE);
     }
-    ClusterMarker::write(Some(&ClusterMarker::Member { host: host.clone() }), store.dir())?;
+    // the store of a new host has no data whose removal has started
+    let removed_up_to = match marker {
+        ClusterMarker::Member { removed_up_to, .. } => removed_up_to,
+        _ => entries,
+    };
+    ClusterMarker::write(Some(&ClusterMarker::Member { host: host.clone(), removed_up_to }), store.dir())?;
     let ((until, turn), (view, seen), (calls, called)) =
         (watch::channel(None), watch::channel(ClusterView::default()), channel());
+    let (own, (members, known)) = (watch::Sender::new(removed_up_to), watch::channel(Vec::new()));
     let thread = MembershipThread {
         membership,
         store: store.clone(),
         until,
         view,
         called,
+        removed: own.subscribe(),
+        members,
         offset_noted: false,
         is_stopping: false,
     };
     thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
-    Ok(ClusterMember { host, turn, view: seen, calls })
+    let removals = HostRemovals { turn: turn.clone(), own, members: known };
+    Ok(ClusterMember { host, turn, view: seen, calls, removals })
 }
 
 /// Enters the cluster if this host has not, and applies what its store lacks.
@@ -162,6 +173,9 @@ struct MembershipThread {
     until: watch::Sender<Option<Instant>>,
     view: watch::Sender<ClusterView>,
     called: Receiver<MembershipCall>,
+    /// The entry up to which this host has removed data from its files.
+    removed: watch::Receiver<u64>,
+    members: watch::Sender<Vec<MemberRemovals>>,
     offset_noted: bool,
     is_stopping: bool,
 }
@@ -194,7 +208,8 @@ impl MembershipThread {
     fn beat(&mut self, began: Instant, clock: &Clock) {
         let (applied, root) = self.store.log_head();
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let heartbeat = Heartbeat { version, applied, root, clock: clock.now() };
+        let removed = *self.removed.borrow();
+        let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now() };
         match self.membership.renew(&heartbeat, if self.is_stopping { &[] } else { &[WORK] }) {
             Ok(renewal) => self.note(renewal, began),
             Err(error) => {
@@ -227,7 +242,14 @@ impl MembershipThread {
         let ended = (!is_live).then(|| {
             Err("this host was removed from its cluster, or another process has taken its name; join again with a backup of another host".to_owned())
         });
-        let (hosts, read_at) = (hosts.into_iter().map(report_of).collect(), Some(began));
+        let hosts: Vec<_> = hosts.into_iter().map(report_of).collect();
+        let members = hosts.iter().filter(|host| host.is_live()).map(|host| MemberRemovals {
+            host: host.host.clone(),
+            up_to: host.removed,
+            is_away: !host.was_seen_lately(),
+        });
+        self.members.send_replace(members.collect());
+        let read_at = Some(began);
         self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended });
     }
 
@@ -251,7 +273,8 @@ impl MembershipThread {
 }
 
 fn report_of(host: ClusterHost) -> ClusterHostReport {
-    let ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases } = host;
-    let state = state.into_str().to_owned();
-    ClusterHostReport { host, version, schema, applied, clock_offset_ms, seen_ms: seen_ms_ago, state, leases }
+    let ClusterHost { host, version, schema, applied, removed, clock_offset_ms, seen_ms_ago, state, leases } =
+        host;
+    let (state, seen_ms) = (state.into_str().to_owned(), seen_ms_ago);
+    ClusterHostReport { host, version, schema, applied, removed, clock_offset_ms, seen_ms, state, leases }
 }

@@ -40,7 +40,7 @@ enum ErasureSubject {
 /// The sessions that are erased, and those that had the address before its correction.
 type FoundSessions = (BTreeSet<SessionId>, BTreeSet<SessionId>);
 
-problems!(EraseProblems: JSON_BODY STORE; IN_CLUSTER SESSION_UNKNOWN MAIL_IN_FLIGHT);
+problems!(EraseProblems: JSON_BODY STORE; SESSION_UNKNOWN MAIL_IN_FLIGHT);
 
 /// Erase the data of a session, or of all sessions with an address, from all files of the state directory.
 ///
@@ -66,7 +66,6 @@ pub async fn erase_sessions(
 ) -> Result<Json<ErasureResponse>, Problem> {
     let ErasureRequest { session_id, customer_email, reason } = body.parse()?;
     check_reason(&reason)?;
-    service.require_alone("erasures")?;
     let subject = match (session_id, parse_email(customer_email)?) {
         (Some(session_id), None) => ErasureSubject::Session(
             session_id.parse().map_err(|error| invalid(format!("`session_id`: {error}")))?,
@@ -79,13 +78,14 @@ pub async fn erase_sessions(
         let store = service.system.store.clone();
         let (sessions, former_sessions) = run_blocking(move || find_sessions(&store, subject)).await?;
         let erased = service.system.erasure.erase(turn, sessions, reason, peer).await?;
-        let ErasureReport { sessions, unread_files, .. } = erased;
+        let ErasureReport { sessions, unread_files, waiting_hosts, .. } = erased;
         let sessions = sessions.into_iter().map(|(session_id, data)| ErasedSession { session_id, data });
         let unread_files = unread_files.iter().filter_map(|path| path.file_name());
         Ok(Json(ErasureResponse {
             sessions: sessions.collect(),
             former_sessions,
             unread_files: unread_files.map(|name| name.to_string_lossy().into_owned()).collect(),
+            waiting_hosts,
         }))
     })
     .await
@@ -163,7 +163,7 @@ pub async fn apply_retention(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
 ) -> Result<Json<RetentionResponse>, Problem> {
-    service.require_alone("removals of old data")?;
+    service.require_turn("old data are removed")?;
     run_to_end(async move {
         let erasure = &service.system.erasure;
         let turn = erasure.wait_for_turn().await;

@@ -88,11 +88,6 @@ impl Journal {
     /// `Unavailable` if the journal accepts no writes, the next segment cannot be created, or a row was not removed.
     pub fn begin_erasure(&mut self, plan: RemovalPlan) -> Result<Erasure, StoreError> {
         self.check_failure()?;
-        if self.is_shared() {
-            let cause =
-                "data are not erased on a host of a cluster yet: the other hosts would keep them".to_owned();
-            return Err(StoreError::Unavailable { cause });
-        }
         let eraser = DataEraser::new(self.engine.dir(), plan, self.engine.covers_session_ids());
         self.engine.with(|db| eraser.check_removed(db))?;
         remove_links(&self.files.work_dir())?;

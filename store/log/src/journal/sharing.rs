@@ -111,7 +111,7 @@ impl SharedJournal {
         }
         let tail = match self.log.connect(own.end())? {
             SharedTail::Follows(tail) => tail,
-            SharedTail::Lacks(tail) => self.append_again(tail, own)?,
+            SharedTail::Lacks(_) => self.append_again(own)?,
             SharedTail::Forked => return Err(self.fork_from(own)),
         };
         // before the first append, and before an answer that something is missing: another host may have what the shared log has lost
@@ -120,25 +120,24 @@ impl SharedJournal {
         Ok(tail)
     }
 
-    /// Appends the groups of this host after entry `tail`, the last one of the shared log, which has lost them. Returns its end then.
-    fn append_again(&mut self, tail: u64, own: &OwnGroups<'_>) -> Result<u64, SharedCallError> {
-        if self.last_common(own)?.map(|end| end.entries) != Some(tail) {
+    /// Appends the groups of this host that the shared log has lost. Other hosts may do the same at this time. Returns its end then.
+    fn append_again(&mut self, own: &OwnGroups<'_>) -> Result<u64, SharedCallError> {
+        let own_error = |error: StoreError| SharedCallError::Own(error);
+        let entries = own.end().entries;
+        let last = self.log.ends(entries)?.into_iter().next().map(|last| last.end);
+        let Some(mut end) = last else { return Err(self.fork_from(own)) };
+        if own.end_at(end.entries).map_err(own_error)? != end {
             return Err(self.fork_from(own));
         }
-        tracing::warn!(
-            tail,
-            entries = own.end().entries,
-            "the shared log lacks entries of this host, which are appended again"
-        );
-        let own_error = |error: StoreError| SharedCallError::Own(error);
-        let mut end = own.end_at(tail).map_err(own_error)?;
+        let tail = end.entries;
+        tracing::warn!(tail, entries, "the shared log lacks entries of this host, which are appended again");
         let mut appended = Ok(());
         let visit = |after, rows: RowBatch| {
             appended = self.append_own(&mut end, after, &rows);
             appended.is_ok()
         };
         own.segments.up_to_now().replay(Some(tail), visit).map_err(own_error)?;
-        appended.map(|()| own.end().entries)
+        appended.map(|()| entries)
     }
 
     /// Appends a group that ends at entry `after` to `end`, and sets `end` to its end. Another host may have appended it meanwhile.
@@ -182,13 +181,13 @@ impl SharedJournal {
 
     /// The error of a host that has other groups than the shared log, with the first difference.
     fn fork_from(&mut self, own: &OwnGroups<'_>) -> SharedCallError {
-        let common = match self.last_common(own) {
-            Ok(common) => common.map_or(0, |end| end.entries),
-            Err(error) => return error,
-        };
         let theirs = match self.log.ends(u64::MAX) {
             Ok(ends) => ends.into_iter().next(),
             Err(error) => return error.into(),
+        };
+        let common = match self.last_common(own) {
+            Ok(common) => common.map_or(0, |end| end.entries),
+            Err(error) => return error,
         };
         let (last, host) = theirs.map_or((0, String::new()), |last| (last.end.entries, last.host));
         SharedCallError::Diverged(format!(

@@ -18,7 +18,7 @@ use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::session::SessionRecord;
 use fastrand::Rng;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +50,8 @@ struct FakeEngine {
     settled: BTreeSet<usize>,
     /// Whether a host waits for the others then.
     settles: bool,
+    /// Groups that another host appends again, one before each look at the ends.
+    back: VecDeque<SharedGroup>,
 }
 
 impl FakeEngine {
@@ -313,6 +315,7 @@ impl Cluster {
             epoch: 0,
             settled: BTreeSet::new(),
             settles: true,
+            back: VecDeque::new(),
         };
         let mut cluster = Self {
             engine: Arc::new(Mutex::new(engine)),
@@ -534,6 +537,12 @@ fn changed_group_of_the_shared_log_is_refused() {
 
 #[test]
 fn groups_that_the_shared_log_has_lost_are_appended_again() {
+    append_again(false);
+    append_again(true);
+}
+
+/// Groups are lost, and a host appends them again, perhaps while another one does the same.
+fn append_again(at_once: bool) {
     let mut cluster = with_one_group();
     for session in 101..105 {
         let outcomes = cluster.hosts[0].journal().commit(&[delivered(session, 40)]).expect("it answers");
@@ -544,7 +553,9 @@ fn groups_that_the_shared_log_has_lost_are_appended_again() {
         let mut engine = engine.lock().expect("no test panicked");
         engine.settles = false;
         engine.epoch += 1;
-        mem::take(&mut engine.groups)
+        let groups = mem::take(&mut engine.groups);
+        engine.back = groups.iter().filter(|_| at_once).cloned().collect();
+        groups
     };
     // the present connection ends with the first call
     drop(cluster.hosts[0].follow());

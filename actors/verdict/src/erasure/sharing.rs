@@ -1,0 +1,202 @@
+//! Removals on a host of a cluster.
+//!
+//! The removal of rows and the start of an erasure reach all hosts by the shared log. Each host removes the data from its own files,
+//! and reports up to which entry it has done that, also for those that began while it was away. When all members have, the host with the
+//! turn logs the end. A request that another host served meanwhile may have logged values of the session in between: each host removes these
+//! after the end.
+
+use super::{
+    EndedErasure, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals, entries_of,
+};
+use actors_platform::host_removals::HostRemovals;
+use domain_base::event::read_open;
+use domain_base::session_id::SessionId;
+use oracled_store::{ClusterMarker, LogQuery, Store, StoreError};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The time between two looks at the removals that other hosts have started.
+const PAUSE: Duration = Duration::from_secs(2);
+/// The time between two looks at the other hosts, while a request waits for them.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a request waits for them, in looks: ten minutes.
+const LOOKS: usize = 3000;
+
+/// An entry `session_erased`.
+#[derive(Deserialize)]
+struct EndedEntry {
+    seq: u64,
+    /// `None` if the id is erased already.
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
+    #[serde(flatten)]
+    end: EndedErasure,
+}
+
+/// What this host has to remove from its files.
+#[derive(Default)]
+struct DueRemovals {
+    started: StartedRemovals,
+    /// Sessions of removals that this host has done already, each with a later entry up to which it has data.
+    late: BTreeMap<SessionId, u64>,
+    /// The last entry of a removal.
+    last_seq: u64,
+}
+
+impl ErasureService {
+    /// Does what removals of other hosts need, until the daemon stops.
+    pub(super) async fn keep_up(&self, hosts: &HostRemovals) {
+        while !self.0.is_stopped.load(Ordering::Relaxed) {
+            let turn = self.0.turn.lock().await;
+            let done = self.erase_on_this_host(hosts, false).await;
+            drop(turn);
+            match done {
+                Err(error) if !self.0.is_stopped.load(Ordering::Relaxed) => {
+                    tracing::error!(%error, "could not remove data from the files of this host; it is tried again");
+                    sleep(super::PAUSE).await;
+                }
+                _ => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// The removals that have started after entry `after`, ended or not.
+    pub(super) async fn started_since(&self, after: u64) -> Result<StartedRemovals, ErasureError> {
+        let store = self.0.store.clone();
+        self.on_files(move || started_since(&store, after)).await
+    }
+
+    /// Removes what is due from the files of this host, and logs the end of what all hosts have removed. If the removal was not begun here,
+    /// waits until another host has done it: a retention removes its sessions by several commits.
+    pub(super) async fn erase_on_this_host(
+        &self,
+        hosts: &HostRemovals,
+        is_begun_here: bool,
+    ) -> Result<ErasureReport, ErasureError> {
+        let (store, own) = (self.0.store.clone(), *hosts.own.borrow());
+        let mut due = self.on_files(move || due_since(&store, own)).await?;
+        if !is_begun_here && !hosts.turn.is_ours() && !hosts.is_done_on_one(due.started.last_seq()) {
+            due = DueRemovals::default();
+        }
+        let mut report = ErasureReport::default();
+        if !due.started.is_empty() || !due.late.is_empty() {
+            let named = due.started.erasures.iter().filter_map(|started| started.session_id.clone());
+            self.note_pending(named.chain(due.late.keys().cloned())).await?;
+            let (removed, unread_files) = self.remove_from_files(due.started, due.late).await?;
+            (report.sessions, report.unread_files) = (removed.sessions, unread_files);
+            self.0.found.lock().await.extend(removed.found);
+        }
+        if due.last_seq > own {
+            self.note_removed(hosts, due.last_seq).await?;
+            self.clear_pending().await?;
+        }
+        if hosts.turn.is_ours() {
+            report.removals = self.log_common_ends(hosts).await?;
+        }
+        Ok(report)
+    }
+
+    /// Stores up to which entry this host has done all removals, and reports it.
+    async fn note_removed(&self, hosts: &HostRemovals, removed_up_to: u64) -> Result<(), ErasureError> {
+        let (store, host) = (self.0.store.clone(), hosts.turn.host().unwrap_or_default().to_owned());
+        let marker = ClusterMarker::Member { host, removed_up_to };
+        self.on_files(move || ClusterMarker::write(Some(&marker), store.dir())).await?;
+        hosts.own.send_replace(removed_up_to);
+        Ok(())
+    }
+
+    /// Logs the end of the removals that all members have done.
+    async fn log_common_ends(&self, hosts: &HostRemovals) -> Result<usize, ErasureError> {
+        let mut seqs: BTreeSet<u64> = self.started().await?.seqs().collect();
+        seqs.retain(|seq| hosts.behind(*seq).is_empty());
+        if seqs.is_empty() {
+            return Ok(0);
+        }
+        let mut known = self.0.found.lock().await;
+        // after a restart it is unknown what was found
+        let found = seqs.iter().map(|seq| (*seq, known.get(seq).cloned().unwrap_or_default())).collect();
+        let removals = self.log_ends(&found).await?;
+        known.retain(|seq, _| !seqs.contains(seq));
+        Ok(removals)
+    }
+
+    /// Waits until all hosts have removed what has started. Returns the hosts that are away and have not.
+    pub(super) async fn wait_for_hosts(&self) -> Result<Vec<String>, ErasureError> {
+        let Some(hosts) = &self.0.hosts else { return Ok(Vec::new()) };
+        let mut behind = Vec::new();
+        for _ in 0..LOOKS {
+            let started = self.started().await?;
+            behind = hosts.behind(started.last_seq());
+            let all_away = !behind.is_empty() && behind.iter().all(|member| member.is_away);
+            if started.is_empty() || all_away || self.0.is_stopped.load(Ordering::Relaxed) {
+                break;
+            }
+            sleep(LOOK).await;
+        }
+        Ok(behind.into_iter().map(|member| member.host).collect())
+    }
+}
+
+impl StartedRemovals {
+    /// The entries with which they have started.
+    fn seqs(&self) -> impl Iterator<Item = u64> {
+        let erasures = self.erasures.iter().map(|started| started.seq);
+        erasures.chain(self.retentions.iter().map(|started| started.seq))
+    }
+
+    fn last_seq(&self) -> u64 {
+        self.seqs().max().unwrap_or_default()
+    }
+}
+
+fn started_since(store: &Store, after: u64) -> Result<StartedRemovals, StoreError> {
+    Ok(StartedRemovals {
+        erasures: entries_of(store, "erasure_started", after)?,
+        retentions: entries_of(store, "retention_started", after)?,
+    })
+}
+
+/// What a host that has done all removals up to entry `own` has to remove.
+fn due_since(store: &Store, own: u64) -> Result<DueRemovals, StoreError> {
+    let started = started_since(store, own)?;
+    let mut due = DueRemovals { last_seq: own.max(started.last_seq()), started, late: BTreeMap::new() };
+    for EndedEntry { seq, session_id, end } in entries_of(store, "session_erased", own)? {
+        due.last_seq = due.last_seq.max(seq);
+        // what started later is removed up to the present end of the log
+        if end.started_seq <= own
+            && let Some(session_id) = session_id
+            && !store.has_session_data(&session_id)?
+            && has_entries(store, &session_id, end.started_seq, seq)?
+        {
+            due.late.insert(session_id, seq);
+        }
+    }
+    for ExpiredSessions { seq, started_seq, session_ids } in entries_of(store, "sessions_expired", own)? {
+        due.last_seq = due.last_seq.max(seq);
+        if started_seq <= own {
+            due.late.extend(session_ids.unwrap_or_default().into_iter().map(|session_id| (session_id, seq)));
+        }
+    }
+    Ok(due)
+}
+
+#[derive(Deserialize)]
+struct EntryEvent {
+    event: String,
+}
+
+/// Whether the log has entries of a session between two, besides those of its erasure.
+fn has_entries(store: &Store, session_id: &SessionId, after: u64, before: u64) -> Result<bool, StoreError> {
+    let query =
+        LogQuery { session: Some(session_id.clone()), after, limit: usize::MAX, ..LogQuery::default() };
+    for line in store.log(&query)?.iter().take_while(|line| line.seq < before) {
+        let EntryEvent { event } = store.parse_entry(line)?;
+        if !matches!(event.as_str(), "erasure_started" | "session_erased") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
