@@ -9,6 +9,7 @@ use super::audit::control;
 use crate::config::DaemonConfig;
 use crate::ground::control::{run, source};
 use crate::platform::api::{reject_params, serve_routes};
+use crate::platform::cluster::ClusterSecrets;
 use crate::platform::config::{ConfigError, DaemonFlags};
 use crate::platform::control::{PATHS, log_control_action};
 use crate::platform::openapi::{CommonProblems, Routes, STORE, describe, problems};
@@ -158,20 +159,25 @@ pub async fn reload(
     let config = DaemonConfig::load(&start.flags).map_err(|error| config_problem(&error))?;
     let mut needs_restart = changed_keys(&start.config, &config);
     let credentials = read_credentials(service, start).await?;
-    let change_names = match &credentials {
-        Ok(change) => {
+    let keys = read_cluster_keys(service, start).await?;
+    let change_names = match (&credentials, &keys) {
+        (Ok(change), Ok(keys)) => {
             needs_restart.extend(change.needs_restart.iter().cloned());
-            list(&change.changed)
+            list(&[&change.changed[..], &keys.names()].concat())
         }
-        Err(_) => "not read".to_owned(),
+        _ => "not read".to_owned(),
     };
     let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
     log_control_action(service, "reload", detail, peer).await?;
     service.log_level.set(&config.log_level).map_err(|error| Problem::new(INTERNAL_ERROR, error))?;
     reopened.map_err(|error| Problem::new(STORAGE_UNAVAILABLE, error))?;
     let change = credentials.map_err(|error| config_problem(&error))?;
+    let keys = keys.map_err(|error| config_problem(&error))?;
     start.clients.apply(&change);
-    let changed_credentials = change.changed;
+    let changed_credentials = [change.changed, keys.names()].concat();
+    if let (Some(member), Some(secrets)) = (&service.cluster, keys.changed) {
+        secrets.give_keys_to(member);
+    }
     Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart, changed_credentials })
 }
 
@@ -193,6 +199,33 @@ async fn read_credentials(
     let read =
         spawn_blocking(move || start.clients.read_again(&start.config, &clock, start.flags.allow_cleartext));
     read.await.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
+}
+
+/// The keys of the cluster.
+struct ClusterKeysChange {
+    /// `None` if they are as before, or this is the only host.
+    changed: Option<ClusterSecrets>,
+}
+
+impl ClusterKeysChange {
+    /// The key of the credential, if it has changed.
+    fn names(&self) -> Vec<String> {
+        self.changed.iter().map(|_| "cluster.keys_file".to_owned()).collect()
+    }
+}
+
+/// Reads the keys of the cluster again, with the configuration of the start.
+async fn read_cluster_keys(
+    service: &Arc<DaemonService>,
+    start: &Arc<DaemonStart>,
+) -> Result<Result<ClusterKeysChange, ConfigError>, Problem> {
+    let start = Arc::clone(start);
+    let read = spawn_blocking(move || start.config.cluster.secrets(start.flags.allow_cleartext)).await;
+    let read = read.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?;
+    let member = service.cluster.as_ref();
+    Ok(read.map(|secrets| ClusterKeysChange {
+        changed: secrets.filter(|secrets| member.is_some_and(|member| secrets.has_other_keys_than(member))),
+    }))
 }
 
 /// The keys with a changed value, except the one that a reload applies.

@@ -76,6 +76,20 @@ impl TestCluster {
         )
     }
 
+    /// The folder of the server.
+    #[must_use]
+    pub fn server_dir(&self) -> PathBuf {
+        self.dir.path().join("pg")
+    }
+
+    /// Replaces the cluster's keys for all hosts.
+    ///
+    /// # Panics
+    /// Panics if the file cannot be written.
+    pub fn set_keys(&self, keys: &str) {
+        fs::write(self.dir.path().join("keys"), keys).expect("the write succeeds");
+    }
+
     /// The file with the cluster's keys.
     ///
     /// # Panics

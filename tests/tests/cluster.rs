@@ -1,5 +1,7 @@
 //! Several daemons with one log in PostgreSQL.
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::generation::{
@@ -79,6 +81,38 @@ async fn verdict_of_one_host_is_read_at_once_on_the_other_as_it_was_delivered() 
         (seen(&one), seen(&other), turns) == (2, 2, 1)
     })
     .await;
+    assert!(first.stop().success() && second.stop().success());
+    assert_prefixes(&[&a, &b]);
+}
+
+#[tokio::test]
+async fn reload_reads_the_keys_so_that_they_are_rotated_without_a_restart() {
+    let Some(cluster) = start_cluster() else { return };
+    let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    let (mut one, mut other) = (first.routes().await, second.routes().await);
+    let (old, new) = (cluster.keys(), format!("2026-12 {}\n", BASE64_STANDARD.encode([8; 32])));
+    let mut posted = Vec::new();
+    cluster.set_keys("2026-12 AAAA");
+    assert_eq!(a.ctl_in_thread(&["reload"]).await.status.code(), Some(1), "it is no key");
+    for (number, keys) in [format!("{old}{new}"), format!("{new}{old}"), new].into_iter().enumerate() {
+        cluster.set_keys(&keys);
+        // the other host reads it later, and both write meanwhile
+        for world in [&a, &b] {
+            let reloaded = world.ctl_in_thread(&["--json", "reload"]).await;
+            let reloaded: Value = serde_json::from_slice(&reloaded.stdout).expect("JSON");
+            assert_eq!(reloaded["changed_credentials"], serde_json::json!(["cluster.keys_file"]));
+            for host in ["a", "b"] {
+                let (writer, reader) =
+                    if host == "a" { (&mut one, &mut other) } else { (&mut other, &mut one) };
+                let path = format!("/v1/verdicts/{host}_{number}_{}", posted.len());
+                assert_eq!(post(writer, &path, &submission(GOOD)).await.status, 201);
+                assert_eq!(get(reader, &path).await.status, 200);
+                posted.push(path);
+            }
+        }
+    }
     assert!(first.stop().success() && second.stop().success());
     assert_prefixes(&[&a, &b]);
 }

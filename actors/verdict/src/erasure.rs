@@ -197,7 +197,7 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
-        let own = self.0.hosts.as_ref().map(|hosts| *hosts.own.borrow());
+        let own = self.0.hosts.as_ref().map(|hosts| hosts.own.borrow().up_to);
         let started = match own {
             None => self.started().await?,
             // other hosts may have to do it still

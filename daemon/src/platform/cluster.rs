@@ -53,6 +53,8 @@ pub struct ClusterMember {
     pub(crate) calls: Sender<MembershipCall>,
     /// The removals of data from the files of all hosts.
     pub(crate) removals: HostRemovals,
+    #[cfg(feature = "cluster")]
+    pub(crate) keys: store_postgres::ClusterKeys,
 }
 
 /// Whether this host has the keys of its cluster is known by these.

@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS oracled_group (
     host text NOT NULL,
     key_id text NOT NULL,
     bytes bytea NOT NULL,
-    schema integer NOT NULL
+    schema integer NOT NULL,
+    appended timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE TABLE IF NOT EXISTS oracled_host (
     host text PRIMARY KEY,

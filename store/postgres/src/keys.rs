@@ -4,8 +4,9 @@ use crate::failed;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::digest::{Digest, SHA256, digest};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use store_log::{SharedGroup, SharedLogError};
 
 /// The length of a key, in bytes.
@@ -17,9 +18,15 @@ const ROWS_MAX_BYTES: usize = 128 * 1024 * 1024;
 /// The level of zstd.
 const LEVEL: i32 = 1;
 
-/// The keys of a cluster. The first one encrypts, and each decrypts what it has encrypted.
+/// The keys of a cluster. The first one encrypts, and each decrypts what it has encrypted. All clones have the same keys.
 #[derive(Clone)]
-pub struct ClusterKeys(Arc<Vec<(String, LessSafeKey)>>);
+pub struct ClusterKeys(Arc<RwLock<KeyList>>);
+
+struct KeyList {
+    keys: Vec<(String, LessSafeKey)>,
+    /// The digest of their text.
+    digest: Digest,
+}
 
 /// Why a text has no keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +51,7 @@ pub(crate) struct SealedRows {
 
 impl fmt::Debug for ClusterKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.iter().map(|(id, _)| id)).finish()
+        f.debug_set().entries(self.read().keys.iter().map(|(id, _)| id)).finish()
     }
 }
 
@@ -62,12 +69,36 @@ impl ClusterKeys {
             }
             keys.push(key);
         }
-        if keys.is_empty() { Err(ClusterKeysError::Empty) } else { Ok(Self(Arc::new(keys))) }
+        if keys.is_empty() {
+            return Err(ClusterKeysError::Empty);
+        }
+        let digest = digest(&SHA256, text.as_bytes());
+        Ok(Self(Arc::new(RwLock::new(KeyList { keys, digest }))))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, KeyList> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether these are other keys than `other`.
+    #[must_use]
+    pub fn differ_from(&self, other: &Self) -> bool {
+        self.read().digest.as_ref() != other.read().digest.as_ref()
+    }
+
+    /// Replaces the keys, in all clones, by those of `other`.
+    pub fn replace_by(&self, other: Self) {
+        // nothing else uses the other ones
+        if let Some(other) = Arc::into_inner(other.0) {
+            let other = other.into_inner().unwrap_or_else(PoisonError::into_inner);
+            *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
+        }
     }
 
     /// Compresses and encrypts the rows of a group.
     pub(crate) fn seal(&self, store_id: u64, group: &SharedGroup) -> Result<SealedRows, SharedLogError> {
-        let (key_id, key) = self.0.first().ok_or_else(|| failed("there is no key"))?;
+        let list = self.read();
+        let (key_id, key) = list.keys.first().ok_or_else(|| failed("there is no key"))?;
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(failed)?;
         let mut rows = zstd::bulk::compress(&group.rows, LEVEL).map_err(failed)?;
@@ -85,7 +116,8 @@ impl ClusterKeys {
         sealed: &SealedRows,
     ) -> Result<Vec<u8>, SharedLogError> {
         let SealedRows { key_id, bytes } = sealed;
-        let key = self.0.iter().find(|(id, _)| id == key_id).map(|(_, key)| key);
+        let list = self.read();
+        let key = list.keys.iter().find(|(id, _)| id == key_id).map(|(_, key)| key);
         let key = key.ok_or_else(|| failed(format_args!("this host lacks the key {key_id} of a group")))?;
         let altered =
             || failed(format_args!("the group after entry {} is not as it was encrypted", group.before));

@@ -10,6 +10,7 @@ use crate::{PostgresSettings, entry, failed, number, refused};
 use jiff::Timestamp;
 use postgres::types::Type;
 use postgres::{Client, Error, Row, Transaction};
+use std::time::Duration;
 use store_log::SharedLogError;
 
 /// A host by its name, and whether it was seen recently. The lock waits for the running append of that host.
@@ -29,6 +30,16 @@ WHERE host <> $1 AND state = 'live' AND schema <> $2 AND seen > clock_timestamp(
 const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1
 AND name IN (SELECT name FROM oracled_lease WHERE instance = $1 ORDER BY name FOR UPDATE)";
+/// Removes groups that all members have and that are old enough, the first ones first, but never the last one.
+const TRIM: &str = "
+DELETE FROM oracled_group WHERE before IN (
+    SELECT before FROM oracled_group
+    WHERE after <= (SELECT min(coalesce(applied, 0)) FROM oracled_host WHERE state = 'live')
+        AND after < (SELECT max(after) FROM oracled_group)
+        AND appended < clock_timestamp() - $1 * interval '1 s'
+        AND EXISTS (SELECT FROM oracled_host WHERE host = $2 AND instance = $3 AND state = 'live')
+    ORDER BY before LIMIT 2000
+)";
 /// The rows of a statement do not see its changes, so they are taken from what these return.
 const RENEW: &str = "
 WITH clock AS MATERIALIZED (
@@ -226,6 +237,17 @@ impl ClusterMembership {
         };
         let hosts = rows.iter().map(read_host).collect::<Result<_, _>>()?;
         Ok(Renewal { leases, hosts, clock_offset_ms, is_live })
+    }
+
+    /// Removes groups from the server that are older than `retained`, at most some at a time. A host that has not applied them keeps them there.
+    /// Returns their number.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn trim(&mut self, retained: Duration) -> Result<u64, SharedLogError> {
+        let PostgresSettings { host, instance, .. } = self.settings.clone();
+        let seconds = retained.as_secs_f64();
+        self.call(move |client| client.execute(TRIM, &[&seconds, &host, &instance.as_slice()]))
     }
 
     /// Releases all leases of this process.

@@ -8,7 +8,8 @@
 use super::{
     EndedErasure, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals, entries_of,
 };
-use actors_platform::host_removals::HostRemovals;
+use actors_platform::clock::monotonic;
+use actors_platform::host_removals::{HostRemovals, OwnRemovals};
 use domain_base::event::read_open;
 use domain_base::session_id::SessionId;
 use oracled_store::{ClusterMarker, LogQuery, Store, StoreError};
@@ -76,7 +77,7 @@ impl ErasureService {
         hosts: &HostRemovals,
         is_begun_here: bool,
     ) -> Result<ErasureReport, ErasureError> {
-        let (store, own) = (self.0.store.clone(), *hosts.own.borrow());
+        let (store, own) = (self.0.store.clone(), hosts.own.borrow().up_to);
         let mut due = self.on_files(move || due_since(&store, own)).await?;
         if !is_begun_here && !hosts.turn.is_ours() && !hosts.is_done_on_one(due.started.last_seq()) {
             due = DueRemovals::default();
@@ -104,14 +105,14 @@ impl ErasureService {
         let (store, host) = (self.0.store.clone(), hosts.turn.host().unwrap_or_default().to_owned());
         let marker = ClusterMarker::Member { host, removed_up_to };
         self.on_files(move || ClusterMarker::write(Some(&marker), store.dir())).await?;
-        hosts.own.send_replace(removed_up_to);
+        hosts.own.send_replace(OwnRemovals { up_to: removed_up_to, at: monotonic() });
         Ok(())
     }
 
     /// Logs the end of the removals that all members have done.
     async fn log_common_ends(&self, hosts: &HostRemovals) -> Result<usize, ErasureError> {
         let mut seqs: BTreeSet<u64> = self.started().await?.seqs().collect();
-        seqs.retain(|seq| hosts.behind(*seq).is_empty());
+        seqs.retain(|seq| hosts.behind(*seq).is_some_and(|behind| behind.is_empty()));
         if seqs.is_empty() {
             return Ok(0);
         }
@@ -129,7 +130,11 @@ impl ErasureService {
         let mut behind = Vec::new();
         for _ in 0..LOOKS {
             let started = self.started().await?;
-            behind = hosts.behind(started.last_seq());
+            let Some(found) = hosts.behind(started.last_seq()) else {
+                sleep(LOOK).await;
+                continue;
+            };
+            behind = found;
             let all_away = !behind.is_empty() && behind.iter().all(|member| member.is_away);
             if started.is_empty() || all_away || self.0.is_stopped.load(Ordering::Relaxed) {
                 break;

@@ -1,5 +1,6 @@
 //! The configuration of a cluster.
 
+use super::ClusterMember;
 use crate::platform::config::credentials::read_configured_secret;
 use crate::platform::config::{ConfigError, Configuration, Section, is_table_name, not_allowed_error};
 #[cfg(feature = "cluster")]
@@ -47,6 +48,10 @@ pub struct ClusterSection {
     /// became of it.
     #[schema(minimum = 500, maximum = 60_000)]
     pub deadline_ms: u64,
+    /// For how many hours the server keeps an entry that all hosts have. A host that was away for longer joins again from a backup, and a
+    /// backup that is older cannot be used to join.
+    #[schema(minimum = 1, maximum = 8760)]
+    pub retain_h: u64,
 }
 
 impl Default for ClusterSection {
@@ -58,6 +63,7 @@ impl Default for ClusterSection {
             durability: ClusterDurability::default(),
             stale_s: 300,
             deadline_ms: 5000,
+            retain_h: 24,
         }
     }
 }
@@ -153,6 +159,23 @@ impl ClusterSecrets {
             not_allowed_error(keys_key, format!("a file whose keys cannot be used ({error})"), allowed)
         })?;
         Ok(Self { url, keys })
+    }
+
+    /// Whether `member` uses other keys.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "there is no member"))]
+    pub(crate) fn has_other_keys_than(&self, member: &ClusterMember) -> bool {
+        #[cfg(feature = "cluster")]
+        let differ = self.keys.differ_from(&member.keys);
+        #[cfg(not(feature = "cluster"))]
+        let differ = false;
+        differ
+    }
+
+    /// Lets `member` use these keys from now on.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "there is no member"))]
+    pub(crate) fn give_keys_to(self, member: &ClusterMember) {
+        #[cfg(feature = "cluster")]
+        member.keys.replace_by(self.keys);
     }
 
     #[cfg(not(feature = "cluster"))]

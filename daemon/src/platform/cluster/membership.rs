@@ -5,7 +5,7 @@ use super::{
     MembershipCall,
 };
 use actors_platform::clock::{Clock, monotonic};
-use actors_platform::host_removals::{HostRemovals, MemberRemovals};
+use actors_platform::host_removals::{HostRemovals, MemberRemovals, OwnRemovals};
 use actors_platform::work_turn::WorkTurn;
 use anyhow::Context;
 use domain_base::cluster::ClusterHostReport;
@@ -35,6 +35,8 @@ const BEAT: Duration = Duration::from_secs(2);
 /// How long this host does the work that one host does at a time after it has asked for its turn. The lease is longer, so that no
 /// other host begins before.
 const TURN: Duration = Duration::from_secs(5);
+/// The time between two removals of old groups.
+const TRIMMED_EVERY: Duration = Duration::from_secs(60);
 /// The lease of that work.
 const WORK: &str = "work";
 /// The difference to the clock of the server from which a host has no turn.
@@ -96,7 +98,8 @@ fn enter_now(
     ClusterMarker::write(Some(&ClusterMarker::Member { host: host.clone(), removed_up_to }), store.dir())?;
     let ((until, turn), (view, seen), (calls, called)) =
         (watch::channel(None), watch::channel(ClusterView::default()), channel());
-    let (own, (members, known)) = (watch::Sender::new(removed_up_to), watch::channel(Vec::new()));
+    let own = watch::Sender::new(OwnRemovals { up_to: removed_up_to, at: began });
+    let (members, known) = watch::channel((None, Vec::new()));
     let thread = MembershipThread {
         membership,
         store: store.clone(),
@@ -105,13 +108,15 @@ fn enter_now(
         called,
         removed: own.subscribe(),
         members,
+        retained: Duration::from_secs(section.retain_h * 3600),
+        trimmed_at: None,
         offset_noted: false,
         is_stopping: false,
     };
     thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
     let removals = HostRemovals { turn: turn.clone(), own, members: known };
-    Ok(ClusterMember { host, turn, view: seen, calls, removals })
+    Ok(ClusterMember { host, turn, view: seen, calls, removals, keys: settings.keys })
 }
 
 /// Enters the cluster if this host has not, and applies what its store lacks.
@@ -174,8 +179,12 @@ struct MembershipThread {
     view: watch::Sender<ClusterView>,
     called: Receiver<MembershipCall>,
     /// The entry up to which this host has removed data from its files.
-    removed: watch::Receiver<u64>,
-    members: watch::Sender<Vec<MemberRemovals>>,
+    removed: watch::Receiver<OwnRemovals>,
+    members: watch::Sender<(Option<Instant>, Vec<MemberRemovals>)>,
+    /// For how long the server keeps groups.
+    retained: Duration,
+    /// When this host last removed all older groups.
+    trimmed_at: Option<Instant>,
     offset_noted: bool,
     is_stopping: bool,
 }
@@ -187,6 +196,7 @@ impl MembershipThread {
         while self.view.borrow().ended.is_none() {
             let began = monotonic();
             self.beat(began, &clock);
+            self.trim(began);
             while self.view.borrow().ended.is_none() {
                 match self.called.recv_timeout(BEAT.saturating_sub(monotonic().duration_since(began))) {
                     Ok(call) => self.answer(call),
@@ -208,7 +218,7 @@ impl MembershipThread {
     fn beat(&mut self, began: Instant, clock: &Clock) {
         let (applied, root) = self.store.log_head();
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let removed = *self.removed.borrow();
+        let removed = self.removed.borrow().up_to;
         let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now() };
         match self.membership.renew(&heartbeat, if self.is_stopping { &[] } else { &[WORK] }) {
             Ok(renewal) => self.note(renewal, began),
@@ -219,6 +229,19 @@ impl MembershipThread {
                 }
                 self.view.send_modify(|view| view.fault = Some(fault));
             }
+        }
+    }
+
+    /// Removes old groups from the server, if this host has the turn.
+    fn trim(&mut self, now: Instant) {
+        let is_due = self.trimmed_at.is_none_or(|at| now.duration_since(at) >= TRIMMED_EVERY);
+        if !is_due || self.until.borrow().is_none() {
+            return;
+        }
+        match self.membership.trim(self.retained) {
+            Ok(0) => self.trimmed_at = Some(now),
+            Ok(groups) => tracing::debug!(groups, "old groups were removed from the shared log"),
+            Err(error) => tracing::debug!(%error, "old groups are removed from the shared log later"),
         }
     }
 
@@ -248,8 +271,8 @@ impl MembershipThread {
             up_to: host.removed,
             is_away: !host.was_seen_lately(),
         });
-        self.members.send_replace(members.collect());
         let read_at = Some(began);
+        self.members.send_replace((read_at, members.collect()));
         self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended });
     }
 
