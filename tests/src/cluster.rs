@@ -1,7 +1,8 @@
 //! Several daemons on this machine with one log in PostgreSQL.
 
 use crate::generation::world_with_model;
-use crate::postgres::PostgresServer;
+use crate::partition::CuttableNetwork;
+use crate::postgres::{PORT, PostgresServer, USER};
 use crate::{DaemonProcess, DaemonWorld};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -16,6 +17,10 @@ pub struct TestCluster {
     pub server: Option<PostgresServer>,
     standby: Option<PostgresServer>,
     dir: TempDir,
+    /// The folder of the server.
+    server_dir: PathBuf,
+    /// The number of standbys that were started.
+    standbys: usize,
 }
 
 fn text(path: &Path) -> &str {
@@ -61,13 +66,30 @@ impl TestCluster {
         fs::write(dir.path().join("url"), url).expect("the write succeeds");
         let key = BASE64_STANDARD.encode([7; 32]);
         fs::write(dir.path().join("keys"), format!("2026-11 {key}\n")).expect("the write succeeds");
-        Some(Self { server: Some(server), standby, dir })
+        let standbys = usize::from(standby.is_some());
+        Some(Self { server: Some(server), standby, dir, server_dir, standbys })
     }
 
     /// The configuration of a host.
     #[must_use]
     pub fn config(&self, host: &str) -> String {
-        let (url, keys) = (self.dir.path().join("url"), self.dir.path().join("keys"));
+        self.config_with(host, &self.dir.path().join("url"))
+    }
+
+    /// The configuration of a host that reaches the server over `network`.
+    ///
+    /// # Panics
+    /// Panics if the file of its URL cannot be written.
+    #[must_use]
+    pub fn config_behind(&self, host: &str, network: &CuttableNetwork) -> String {
+        let (url, dir) = (self.dir.path().join(format!("url-{host}")), network.dir().display());
+        let text = format!("host={dir} port={PORT} user={USER} dbname=postgres");
+        fs::write(&url, text).expect("the write succeeds");
+        self.config_with(host, &url)
+    }
+
+    fn config_with(&self, host: &str, url: &Path) -> String {
+        let keys = self.dir.path().join("keys");
         let durability = if self.standby.is_some() { "synchronous_standby" } else { "asynchronous" };
         format!(
             "[cluster]\nhost = \"{host}\"\nurl_file = \"{}\"\nkeys_file = \"{}\"\ndurability = \"{durability}\"\n",
@@ -78,8 +100,19 @@ impl TestCluster {
 
     /// The folder of the server.
     #[must_use]
-    pub fn server_dir(&self) -> PathBuf {
-        self.dir.path().join("pg")
+    pub fn server_dir(&self) -> &Path {
+        &self.server_dir
+    }
+
+    /// Whether the server has a standby.
+    #[must_use]
+    pub const fn has_standby(&self) -> bool {
+        self.standby.is_some()
+    }
+
+    /// Ends the standby at once.
+    pub fn stop_standby(&mut self) {
+        self.standby = None;
     }
 
     /// Replaces the cluster's keys for all hosts.
@@ -158,6 +191,7 @@ impl TestCluster {
         self.stop_server();
         let standby = self.standby.take().expect("a standby");
         standby.promote().expect("it is promoted");
+        standby.dir().clone_into(&mut self.server_dir);
         self.server = Some(standby);
     }
 
@@ -166,7 +200,9 @@ impl TestCluster {
     /// # Panics
     /// Panics if it does not start.
     pub fn add_standby(&mut self) {
-        let (server, dir) = (self.server.as_ref().expect("a server"), self.dir.path().join("standby-2"));
+        self.standbys += 1;
+        let dir = self.dir.path().join(format!("standby-{}", self.standbys));
+        let server = self.server.as_ref().expect("a server");
         fs::create_dir(&dir).expect("the folder is created");
         self.standby = server.start_standby(&dir).expect("it starts");
         server.set("synchronous_standby_names", "*").expect("the server runs");
@@ -178,7 +214,7 @@ impl TestCluster {
     /// Panics if it does not start.
     pub fn restore_server(&mut self) {
         self.stop_server();
-        self.server = PostgresServer::start_saved(&self.dir.path().join("pg")).expect("the server starts");
+        self.server = PostgresServer::start_saved(&self.server_dir).expect("the server starts");
     }
 
     /// Starts the server again with its data.
@@ -186,7 +222,7 @@ impl TestCluster {
     /// # Panics
     /// Panics if it does not start.
     pub fn start_server(&mut self) {
-        let started = PostgresServer::start_again(&self.dir.path().join("pg")).expect("the server starts");
+        let started = PostgresServer::start_again(&self.server_dir).expect("the server starts");
         self.server = started;
     }
 }

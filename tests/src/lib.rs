@@ -11,6 +11,7 @@ pub mod live;
 pub mod load;
 pub mod model;
 pub mod old_state;
+pub mod partition;
 pub mod postgres;
 pub mod reference;
 pub mod signing;

@@ -88,9 +88,9 @@ impl PostgresServer {
     /// # Errors
     /// One of them does not start.
     pub fn start_with_standby(dir: &Path, standby_dir: &Path) -> io::Result<Option<(Self, Self)>> {
-        let settings = ["listen_addresses=", "synchronous_standby_names=*"];
-        let Some(primary) = Self::start_with(dir, PORT, &settings)? else { return Ok(None) };
+        let Some(primary) = Self::start(dir)? else { return Ok(None) };
         let standby = primary.start_standby(standby_dir)?;
+        primary.set("synchronous_standby_names", "*").map_err(io::Error::other)?;
         Ok(standby.map(|standby| (primary, standby)))
     }
 
@@ -223,6 +223,12 @@ impl PostgresServer {
     pub fn url_with(&self, other: &Self) -> String {
         let dirs = [&self.dir, &other.dir].map(|dir| dir.display().to_string()).join(",");
         format!("host={dirs} port={PORT},{PORT} user={USER} dbname=postgres")
+    }
+
+    /// The folder in which it was started.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The settings of a client of this database.

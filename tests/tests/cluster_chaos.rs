@@ -1,4 +1,5 @@
-//! Three hosts with one log under load, while hosts are killed and stopped, and the server and its connections end.
+//! Three hosts with one log under load, while hosts are killed, stopped and cut off, with clocks that differ and full disks, and the server
+//! ends, is promoted, or is replaced by an older copy.
 //!
 //! Each session is written once. So its history is linearizable if all answers have one verdict, which was submitted before the first of
 //! them, and if no read says that there is none after an answer with it.
@@ -8,13 +9,16 @@ use domain_verdict::label::{ProductTier, VerdictLabel};
 use hyper::Method;
 use oracled_api::client::{ClientError, DaemonClient};
 use oracled_tests::cluster::TestCluster;
-use oracled_tests::generation::coherent_answer;
+use oracled_tests::disk;
+use oracled_tests::generation::{coherent_answer, world_with_model};
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
+use oracled_tests::partition::{Cut, CuttableNetwork};
 use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, document, submission};
 use postgres::{Client, NoTls};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -173,6 +177,18 @@ impl Load {
 struct Hosts<'w> {
     worlds: &'w [DaemonWorld],
     processes: Vec<Option<DaemonProcess<'w>>>,
+    /// The way of each host to the server.
+    networks: Vec<CuttableNetwork>,
+    can_be_filled: bool,
+}
+
+/// Lets a host start with a clock that differs by this time, if `faketime` is installed.
+fn set_clock(world: &mut DaemonWorld, difference: &str) {
+    if Command::new("faketime").arg("--version").stdout(Stdio::null()).status().is_ok_and(|has| has.success())
+    {
+        let wrapper = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "faketime", "-f", difference];
+        world.wrapper.extend(wrapper.map(String::from));
+    }
 }
 
 /// Ends the connections of all hosts, 20 times within a second.
@@ -186,61 +202,128 @@ fn end_connections(url: &str) {
     }
 }
 
-/// Does one fault, and ends it.
-async fn disturb(cluster: &mut TestCluster, hosts: &mut Hosts<'_>, rng: &mut fastrand::Rng) -> &'static str {
-    let host = rng.usize(..HOSTS);
-    let pause = |most: u64, rng: &mut fastrand::Rng| Duration::from_millis(rng.u64(50..most));
-    match rng.u8(..9) {
-        0..3 => {
-            hosts.processes[host].take().expect("it runs").kill();
-            sleep(pause(1500, rng)).await;
-            hosts.processes[host] = Some(hosts.worlds[host].serve().await);
-            "a host was killed"
+/// A time of at most `most_ms`.
+fn some_time(most_ms: u64, rng: &mut fastrand::Rng) -> Duration {
+    Duration::from_millis(rng.u64(50..most_ms))
+}
+
+impl Hosts<'_> {
+    fn process(&self, host: usize) -> &DaemonProcess<'_> {
+        self.processes[host].as_ref().expect("it runs")
+    }
+
+    /// Does one fault of a host, and ends it.
+    async fn disturb(&mut self, rng: &mut fastrand::Rng) -> &'static str {
+        let host = rng.usize(..HOSTS);
+        match rng.u8(..10) {
+            0..3 => {
+                self.processes[host].take().expect("it runs").kill();
+                sleep(some_time(1500, rng)).await;
+                self.processes[host] = Some(self.worlds[host].serve().await);
+                "a host was killed"
+            }
+            3..5 => {
+                self.process(host).signal("STOP");
+                sleep(some_time(4000, rng)).await;
+                self.process(host).signal("CONT");
+                "a host was stopped for a time"
+            }
+            5 => {
+                let stopped = self.processes[host].take().expect("it runs").stop();
+                assert!(stopped.success(), "{}", self.worlds[host].service_log());
+                self.processes[host] = Some(self.worlds[host].serve().await);
+                "a host was restarted"
+            }
+            6 if self.can_be_filled => {
+                let state = self.worlds[host].state();
+                disk::fill(self.process(host), &state);
+                sleep(some_time(3000, rng)).await;
+                disk::empty(self.process(host));
+                "the disk of a host was full"
+            }
+            _ => {
+                let cut = [(true, true), (true, false), (false, true)][rng.usize(..3)];
+                self.networks[host].cut(Cut { to_server: cut.0, to_client: cut.1 });
+                sleep(some_time(6000, rng)).await;
+                self.networks[host].cut(Cut::default());
+                if cut == (true, true) { "a host was cut off" } else { "a host was cut off in one direction" }
+            }
         }
-        3..5 => {
-            let process = hosts.processes[host].as_ref().expect("it runs");
-            process.signal("STOP");
-            sleep(pause(4000, rng)).await;
-            process.signal("CONT");
-            "a host was stopped"
-        }
-        5..7 => {
-            let url = cluster.server.as_ref().expect("it runs").url();
-            let ended = tokio::task::spawn_blocking(move || end_connections(&url)).await;
-            ended.expect("the server runs");
-            "connections were ended"
-        }
-        7 => {
-            cluster.stop_server();
-            sleep(pause(2000, rng)).await;
-            cluster.start_server();
-            "the server was killed"
-        }
-        _ => {
-            cluster.server.as_ref().expect("it runs").save().expect("it is copied");
-            sleep(pause(1500, rng)).await;
-            cluster.restore_server();
-            "the server was replaced by an older copy"
-        }
+    }
+
+    /// Does one fault of the server, and ends it.
+    async fn disturb_server(&self, cluster: &mut TestCluster, rng: &mut fastrand::Rng) -> &'static str {
+        let has_standby = cluster.has_standby();
+        let fault = match rng.u8(..5) {
+            0 | 1 => {
+                let url = cluster.server.as_ref().expect("it runs").url();
+                let ended = tokio::task::spawn_blocking(move || end_connections(&url)).await;
+                ended.expect("the server runs");
+                "connections were ended"
+            }
+            2 if has_standby => {
+                cluster.fail_over();
+                cluster.add_standby();
+                "the primary was killed, and its standby promoted"
+            }
+            3 if has_standby => {
+                cluster.stop_standby();
+                sleep(some_time(3000, rng)).await;
+                cluster.add_standby();
+                "the standby was gone"
+            }
+            2 => {
+                cluster.stop_server();
+                sleep(some_time(2000, rng)).await;
+                cluster.start_server();
+                "the server was killed"
+            }
+            _ => {
+                cluster.server.as_ref().expect("it runs").save().expect("it is copied");
+                sleep(some_time(1500, rng)).await;
+                if has_standby {
+                    cluster.stop_standby();
+                }
+                cluster.restore_server();
+                if has_standby {
+                    cluster.add_standby();
+                }
+                "the server was replaced by an older copy"
+            }
+        };
+        let socket = cluster.server.as_ref().expect("it runs").socket();
+        self.networks.iter().for_each(|network| network.lead_to(&socket));
+        fault
     }
 }
 
 async fn disturb_under_load(time: Duration) {
-    let Some(mut cluster) = start_cluster() else { return };
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);
+    let Some(mut cluster) = start_cluster() else { return };
+    if rng.bool() {
+        cluster = TestCluster::start_with_standby().expect("PostgreSQL is there");
+    }
     let model = ModelServer::start().await;
     let text = coherent_answer(ProductTier::Quick, VerdictLabel::Green);
     model.set_default(ScriptedReply::json(200, &gemini_answer(&text)));
-    let worlds: Vec<_> = (0..HOSTS)
-        .map(|host| cluster.world(&format!("h{host}"), &model.url(), "deadline_ms = 2000\n"))
-        .collect();
+    let server = cluster.server.as_ref().expect("it runs").socket();
+    let networks: Vec<_> = (0..HOSTS).map(|_| CuttableNetwork::to(&server)).collect();
+    let world = |(host, network)| {
+        let config = cluster.config_behind(&format!("h{host}"), network);
+        world_with_model(&model.url(), &format!("{config}deadline_ms = 2000\n"))
+    };
+    let mut worlds: Vec<_> = networks.iter().enumerate().map(world).collect();
+    let can_be_filled = worlds.iter_mut().all(disk::can_be_filled);
+    set_clock(&mut worlds[1], "-2.4s");
+    set_clock(&mut worlds[2], "+2.4s");
+    let worlds = worlds;
     let mut processes = vec![Some(cluster.init(&worlds[0]).await)];
     for world in &worlds[1..] {
         processes.push(Some(cluster.join(world, &worlds[0]).await));
     }
-    let mut hosts = Hosts { worlds: &worlds, processes };
+    let mut hosts = Hosts { worlds: &worlds, processes, networks, can_be_filled };
     let load = Arc::new(Load {
         sockets: worlds.iter().map(DaemonWorld::socket).collect(),
         began: Instant::now(),
@@ -256,7 +339,12 @@ async fn disturb_under_load(time: Duration) {
     let orders = tokio::spawn(place_orders(Arc::clone(&load), rng.fork()));
     let mut faults: BTreeMap<_, usize> = BTreeMap::new();
     while load.began.elapsed() < time {
-        *faults.entry(disturb(&mut cluster, &mut hosts, &mut rng).await).or_default() += 1;
+        let fault = if rng.u8(..3) == 0 {
+            hosts.disturb_server(&mut cluster, &mut rng).await
+        } else {
+            hosts.disturb(&mut rng).await
+        };
+        *faults.entry(fault).or_default() += 1;
         sleep(Duration::from_millis(rng.u64(0..1000))).await;
     }
     load.is_over.store(true, Ordering::Relaxed);

@@ -67,7 +67,7 @@ async fn erased_person_is_in_no_file_of_any_host() {
     let of = |session: &str| ended.iter().filter(|entry| entry["session_id"] == session).count();
     assert_eq!((ended.len(), of("ada"), of("bob")), (2, 1, 1), "{ended:?}");
     // nor on the server, in its tables and its write-ahead log
-    assert_eq!(files_with(&cluster.server_dir(), "-7421"), Vec::<PathBuf>::new());
+    assert_eq!(files_with(cluster.server_dir(), "-7421"), Vec::<PathBuf>::new());
     // the sessions can be used again
     deliver(&mut b.routes().await, "ada", "ada-again").await;
     stop_and_check(vec![a, b, c], &worlds).await;
