@@ -1,15 +1,16 @@
 //! Several daemons with one log in PostgreSQL.
 
+use crate::rules_gate::{FACTS, UNFOUNDED};
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::generation::{
     coherent_answer, generation_request, purge_verdict, read_order, read_verdict, request_order,
-    request_verdict, x_cache,
+    request_verdict, retry_after_s, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
 use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -151,6 +152,66 @@ async fn lost_verdict_is_regenerated_once_for_reads_on_both_hosts() {
         assert!(texts.iter().all(|text| *text == (200, texts[0].1.clone())), "{texts:?}");
         assert_eq!(model.request_count(), calls + 1, "one call for session {n}");
     }
+    for host in [&first, &second] {
+        let mut control = host.control().await;
+        eventually("each host counts the regenerations of both", async || {
+            document(&get(&mut control, "/v1/status").await)["variance"]["regens"] == 5
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn failed_regeneration_has_one_answer_for_reads_on_both_hosts() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    let config = "max_retries = 0";
+    let (a, b) = (cluster.world("a", &model.url(), config), cluster.world("b", &model.url(), config));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    for (n, reply, status, code) in [
+        (1, ScriptedReply::with_text("no JSON"), 422, "crosscheck_rejected"),
+        (2, ScriptedReply::error(400, "no"), 502, "model_refused_request"),
+        (3, ScriptedReply::with_text(""), 502, "model_refused"),
+        (4, ScriptedReply::with_text(UNFOUNDED), 422, "rules_rejected"),
+    ] {
+        let session = format!("cs_{n}");
+        let mut body = submission(GOOD);
+        if code == "rules_rejected" {
+            body["facts"] = json!(FACTS);
+        }
+        let stored = post(&mut first.routes().await, &format!("/v1/verdicts/{session}"), &body).await;
+        assert_eq!(stored.status, 201, "{}", document(&stored));
+        purge_verdict(&mut second.control().await, &session).await;
+        let mut routes = first.routes().await;
+        eventually("the other host has forgotten it", async || {
+            get(&mut routes, &format!("/cache/{session}")).await.status == 404
+        })
+        .await;
+        let calls = model.request_count();
+        model.next([reply.after(Duration::from_millis(800))]);
+        let mut reads = JoinSet::new();
+        for reader in 0..6_usize {
+            let mut routes =
+                if reader.is_multiple_of(2) { first.routes().await } else { second.routes().await };
+            let session = session.clone();
+            reads.spawn(async move { read_verdict(&mut routes, &session).await });
+        }
+        let answers = reads.join_all().await;
+        let documents: Vec<_> = answers.iter().map(|answer| problem(answer, status, code)).collect();
+        for document in &documents {
+            assert_eq!(document["decision"], documents[0]["decision"], "{document}");
+        }
+        let waits: BTreeSet<_> = answers.iter().map(|answer| retry_after_s(answer).is_some()).collect();
+        assert_eq!(waits.len(), 1, "{answers:?}");
+        assert_eq!(model.request_count(), calls + 1, "one call for session {n}");
+        for host in [&first, &second] {
+            problem(&read_verdict(&mut host.routes().await, &session).await, 429, "regen_rate_limited");
+        }
+        let failed = log(&mut first.control().await, &format!("event=regen_failed&session={session}")).await;
+        assert_eq!(failed.len(), 1);
+    }
+    assert!(!a.written().contains("Q7X"), "the text of a refused verdict is not stored");
 }
 
 #[tokio::test]

@@ -14,10 +14,10 @@ use domain_base::event::{AuditEvent, EventSeverity};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of, end_of_day};
-use domain_verdict::event::{DailyBudgetReached, RegenAttempted};
+use domain_verdict::event::{DailyBudgetReached, RegenAttempted, RegenFailed};
 use domain_verdict::generation::VerdictGeneration;
 use domain_verdict::label::ProductTier;
-use domain_verdict::regen::RegenAttempt;
+use domain_verdict::regen::{RegenAttempt, RegenFailure};
 use domain_verdict::session::SessionRecord;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
@@ -114,18 +114,33 @@ pub struct RequestRegen {
 }
 
 /// A permitted regeneration, which can be undone.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RegenPermit {
-    session_id: SessionId,
+    attempt: RegenAttempt,
     revision: u64,
 }
 
 impl RegenPermit {
     /// Adds to `record` the removal of the attempt. Use this if the model was not reached.
     pub fn remove_attempt(self, record: &mut JournalRecord) {
-        let Self { session_id, revision } = self;
+        let Self { attempt: RegenAttempt { session_id, .. }, revision } = self;
         record.expect.push(RowExpectation::new::<RegenAttempt>(&session_id, Some(revision)));
         record.writes.push(RowWrite::remove::<RegenAttempt>(&session_id));
+    }
+
+    /// The record that the attempt failed, for readers on other hosts; `None` if this is the only host. It is stale if the attempt
+    /// was removed.
+    pub(crate) fn failed(self, failure: RegenFailure, now: Timestamp) -> Option<JournalRecord> {
+        let Self { attempt, revision } = self;
+        attempt.host.as_ref()?;
+        let (outcome, cause) = (failure.outcome, failure.cause.clone());
+        let session_id = attempt.session_id.clone();
+        Some(JournalRecord {
+            expect: vec![RowExpectation::new::<RegenAttempt>(&session_id, Some(revision))],
+            events: vec![AuditEvent::new(now, session_id, RegenFailed { outcome, cause })],
+            writes: vec![RowWrite::put(&RegenAttempt { failure: Some(failure), ..attempt })],
+            ..JournalRecord::default()
+        })
     }
 }
 
@@ -336,23 +351,25 @@ async fn commit_regen_attempt(
         };
         let (now, generation) = (clock.now(), generation.clone());
         let attempted = RegenAttempted { tier, generation };
+        let attempt = RegenAttempt {
+            session_id: session_id.clone(),
+            attempted_at: now,
+            host: host.clone(),
+            failure: None,
+        };
         let record = JournalRecord {
             expect: vec![
                 RowExpectation::new::<RegenAttempt>(&session_id, revision),
                 RowExpectation { row: session, revision: Some(session_revision) },
             ],
             events: vec![AuditEvent::new(now, session_id.clone(), attempted)],
-            writes: vec![RowWrite::put::<RegenAttempt>(&RegenAttempt {
-                session_id: session_id.clone(),
-                attempted_at: now,
-                host: host.clone(),
-            })],
+            writes: vec![RowWrite::put::<RegenAttempt>(&attempt)],
             ..JournalRecord::default()
         };
-        Ok::<_, CallPermitError>(CommitDecision::Change((), record))
+        Ok::<_, CallPermitError>(CommitDecision::Change(attempt, record))
     });
-    let revision = noted.await?.1.map_or(0, |receipt| receipt.last_seq);
-    Ok(RegenPermit { session_id, revision })
+    let (attempt, receipt) = noted.await?;
+    Ok(RegenPermit { attempt, revision: receipt.map_or(0, |receipt| receipt.last_seq) })
 }
 
 impl Actor for RateLimiter {
