@@ -14,6 +14,7 @@ use actors_platform::actor_handle::{ActorCall, ActorCallError, ActorHandle, Star
 use actors_platform::clock::Clock;
 use actors_platform::guardian::{self, ActorStats, SupervisionLimits};
 use actors_platform::per_application::PerApplication;
+use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work::InFlight;
 use actors_platform::work_turn::WorkTurn;
 use actors_rules::fact_sources::FactCollector;
@@ -108,6 +109,8 @@ pub struct SystemParts {
     pub verification: VerificationConfig,
     /// Whether this host does the work that one host of a cluster does at a time.
     pub turn: WorkTurn,
+    /// The limits of calls that the hosts of a cluster share; `None` if this is the only host.
+    pub shared_calls: Option<SharedCalls>,
 }
 
 /// The running actors.
@@ -190,6 +193,7 @@ impl ActorSystem {
             ingestion,
             verification,
             turn,
+            shared_calls,
             queue,
             hot_bytes,
             pages_bytes,
@@ -242,9 +246,9 @@ impl ActorSystem {
 
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let (spendable, host) = (budgets.clone(), turn.host().map(ToOwned::to_owned));
+            let spendable = budgets.clone();
             starter.start("rate_limiter", &here, queue, move || {
-                RateLimiter::new(calls, spendable, store, log, clock, host)
+                RateLimiter::new(calls, spendable, store, log, clock, shared_calls)
             })
         };
 

@@ -220,6 +220,7 @@ impl RunningDaemon {
             ingestion: config.ingestion.to_config(clients.puller.clone(), cluster.is_some()),
             verification: verification_config(&config, &clients),
             turn: cluster.as_ref().map_or(WorkTurn::Alone, |member| member.turn.clone()),
+            shared_calls: cluster.as_ref().map(|member| member.shared_calls.clone()),
         };
         let mut registry = Registry::with_prefix("oracled");
         let system = ActorSystem::start(parts, &mut registry);
@@ -242,8 +243,7 @@ impl RunningDaemon {
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.limits);
         let servers = SocketServers::start(&service, &start, sockets, threads, connections);
         let checking = StoreCheckTask::start(&service);
-        let checkpoints = CheckpointTask::start(&service);
-        let retention = RetentionTask::start(&service);
+        let (checkpoints, retention) = (CheckpointTask::start(&service), RetentionTask::start(&service));
         let state_size = StateSizeTask::start(&start.config.state_dir, &service.state_size);
         warn_of_missing_parts(&service, &start.config);
         log_serving(&service, &start.config, files);

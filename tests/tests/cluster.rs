@@ -4,8 +4,8 @@ use crate::rules_gate::{FACTS, UNFOUNDED};
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::generation::{
-    coherent_answer, generation_request, purge_verdict, read_order, read_verdict, request_order,
-    request_verdict, retry_after_s, x_cache,
+    coherent_answer, generation_request, purge_verdict, read_order, read_verdict, register_session,
+    request_order, request_verdict, retry_after_s, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
 use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
@@ -212,6 +212,25 @@ async fn failed_regeneration_has_one_answer_for_reads_on_both_hosts() {
         assert_eq!(failed.len(), 1);
     }
     assert!(!a.written().contains("Q7X"), "the text of a refused verdict is not stored");
+}
+
+#[tokio::test]
+async fn hosts_share_the_calls_per_minute_of_a_model() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    // one call at once, then one in 20 s
+    let config = "calls_per_minute = 4";
+    let (a, b) = (cluster.world("a", &model.url(), config), cluster.world("b", &model.url(), config));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    for session in ["cs_1", "cs_2"] {
+        register_session(&mut first.routes().await, session, None).await;
+    }
+    assert_eq!(read_verdict(&mut first.routes().await, "cs_1").await.status, 200);
+    let busy = read_verdict(&mut second.routes().await, "cs_2").await;
+    problem(&busy, 503, "model_busy");
+    assert!(retry_after_s(&busy).is_some_and(|wait_s| (1..=20).contains(&wait_s)), "{busy:?}");
+    assert_eq!(model.request_count(), 1);
 }
 
 #[tokio::test]

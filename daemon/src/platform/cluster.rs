@@ -4,6 +4,7 @@ mod config;
 #[cfg(feature = "cluster")]
 mod membership;
 
+use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::WorkTurn;
 use anyhow::bail;
 pub(crate) use config::not_in_cluster;
@@ -50,6 +51,8 @@ pub struct ClusterMember {
     pub(crate) turn: WorkTurn,
     pub(crate) view: watch::Receiver<ClusterView>,
     pub(crate) calls: Sender<MembershipCall>,
+    /// The limits of calls of models, over a connection of their own, so that they do not delay the heartbeat.
+    pub(crate) shared_calls: SharedCalls,
 }
 
 /// Whether this host has the keys of its cluster is known by these.

@@ -44,7 +44,7 @@ pub struct ClusterHostReport {
 }
 
 /// How long a live host may send nothing, in milliseconds.
-const SILENT_MAX_MS: u64 = 10_000;
+pub const SILENT_MAX_MS: u64 = 10_000;
 
 impl ClusterHostReport {
     /// Whether the host of `report` is live by its state, and was not seen lately.

@@ -41,6 +41,10 @@ CREATE TABLE IF NOT EXISTS oracled_lease (
     host text NOT NULL,
     until timestamptz NOT NULL
 );
+CREATE TABLE IF NOT EXISTS oracled_meter (
+    name text PRIMARY KEY,
+    due timestamptz NOT NULL
+);
 ";
 /// The version of the tables and of the form of a group.
 pub(crate) const PROTOCOL: i32 = 1;

@@ -9,6 +9,7 @@ mod cluster;
 mod connection;
 mod keys;
 mod membership;
+mod meter;
 
 pub use address::crosses_network_in_cleartext;
 pub use cluster::ClusterIdentity;
@@ -18,6 +19,7 @@ use keys::SealedRows;
 pub use keys::{ClusterKeys, ClusterKeysError};
 use membership::insert_host;
 pub use membership::{ClusterHost, ClusterMembership, Heartbeat, HostState, Renewal};
+pub use meter::{ClusterMeters, MeterLimit};
 use postgres::types::Type;
 use postgres::{Client, Error, Row};
 use std::fmt::{self, Debug};

@@ -25,7 +25,7 @@ const OTHER_SCHEMA: &str = "
 SELECT host, schema FROM oracled_host
 WHERE host <> $1 AND state = 'live' AND schema <> $2 AND seen > clock_timestamp() - interval '10 s'";
 /// The whole cluster, whose last host has all of it.
-const END: &str = "DROP TABLE oracled_lease, oracled_host, oracled_group, oracled_cluster";
+const END: &str = "DROP TABLE oracled_meter, oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The order of the names is that of a renewal, so that neither waits for the other.
 const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1

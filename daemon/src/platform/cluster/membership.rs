@@ -5,9 +5,10 @@ use super::{
     MembershipCall,
 };
 use actors_platform::clock::{Clock, monotonic};
+use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
 use actors_platform::work_turn::WorkTurn;
 use anyhow::Context;
-use domain_base::cluster::ClusterHostReport;
+use domain_base::cluster::{ClusterHostReport, SILENT_MAX_MS};
 use domain_base::digest::Sha256Hex;
 use oracled_store::{
     ClusterMarker, FileIdentity, Journal, SCHEMA, SharedLogError, Store, StoreError, boot_id,
@@ -18,8 +19,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io, mem, thread};
 use store_postgres::{
-    ClusterHost, ClusterIdentity, ClusterMembership, Heartbeat, PostgresLog, PostgresSettings, Renewal,
-    SharedLogDurability,
+    ClusterHost, ClusterIdentity, ClusterMembership, ClusterMeters, Heartbeat, HostState, MeterLimit,
+    PostgresLog, PostgresSettings, Renewal, SharedLogDurability,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -89,9 +90,11 @@ fn enter_now(
     ClusterMarker::write(Some(&ClusterMarker::Member { host: host.clone() }), store.dir())?;
     let ((until, turn), (view, seen), (calls, called)) =
         (watch::channel(None), watch::channel(ClusterView::default()), channel());
+    let (live, live_hosts) = watch::channel(1);
     let thread = MembershipThread {
         membership,
         store: store.clone(),
+        live,
         until,
         view,
         called,
@@ -99,8 +102,30 @@ fn enter_now(
         is_stopping: false,
     };
     thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
+    let (takes, taken) = channel();
+    let meters = ClusterMeters::new(settings);
+    thread::Builder::new().name("meters".to_owned()).spawn(move || take_calls(meters, &taken))?;
+    let shared_calls = SharedCalls { host: host.clone(), takes, live_hosts };
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
-    Ok(ClusterMember { host, turn, view: seen, calls })
+    Ok(ClusterMember { host, turn, view: seen, calls, shared_calls })
+}
+
+/// Answers requests for calls, until no one can send any.
+fn take_calls(mut meters: ClusterMeters, requests: &Receiver<TakeCall>) {
+    let limit = |CallMeter { name, every, burst }| MeterLimit { name, every, burst };
+    while let Ok(TakeCall { meters: wanted, reply }) = requests.recv() {
+        let limits: Vec<_> = wanted.into_iter().map(limit).collect();
+        let taken = meters.take(&limits).map_err(|error| error.to_string());
+        let failure = taken.as_ref().err().cloned();
+        // the caller may no longer wait
+        drop(reply.send(taken));
+        // each attempt to connect takes long, so all that wait get the same answer
+        while let Some(cause) = &failure
+            && let Ok(waiting) = requests.try_recv()
+        {
+            drop(waiting.reply.send(Err(cause.clone())));
+        }
+    }
 }
 
 /// Enters the cluster if this host has not, and applies what its store lacks.
@@ -158,6 +183,8 @@ fn instance_of(dir: &Path) -> io::Result<[u8; 16]> {
 struct MembershipThread {
     membership: ClusterMembership,
     store: Store,
+    /// The number of live hosts.
+    live: watch::Sender<usize>,
     /// When the turn of this host ends.
     until: watch::Sender<Option<Instant>>,
     view: watch::Sender<ClusterView>,
@@ -227,6 +254,8 @@ impl MembershipThread {
         let ended = (!is_live).then(|| {
             Err("this host was removed from its cluster, or another process has taken its name; join again with a backup of another host".to_owned())
         });
+        let is_seen = |host: &&ClusterHost| host.state == HostState::Live && host.seen_ms_ago < SILENT_MAX_MS;
+        self.live.send_replace(hosts.iter().filter(is_seen).count().max(1));
         let (hosts, read_at) = (hosts.into_iter().map(report_of).collect(), Some(began));
         self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended });
     }
