@@ -4,8 +4,8 @@ use crate::rules_gate::{FACTS, UNFOUNDED};
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::generation::{
-    coherent_answer, generation_request, purge_verdict, read_order, read_verdict, register_session,
-    request_order, request_verdict, retry_after_s, x_cache,
+    coherent_answer, generation_request, purge_verdict, read_metric, read_order, read_verdict,
+    register_session, request_order, request_verdict, retry_after_s, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
 use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
@@ -72,6 +72,16 @@ async fn verdict_of_one_host_is_read_at_once_on_the_other_as_it_was_delivered() 
         let read = get(reader, &path).await;
         assert_eq!((read.status.as_u16(), x_cache(&read)), (200, Some("HIT")), "{}", document(&read));
         assert_eq!(document(&read), document(&get(writer, &path).await));
+    }
+    for (world, host) in [(&a, &first), (&b, &second)] {
+        let output = world.ctl_in_thread(&["status"]).await;
+        let shown = String::from_utf8(output.stdout).expect("valid UTF-8");
+        assert!(shown.lines().any(|line| line.starts_with("cluster")), "{shown}");
+        let routes = &mut host.routes().await;
+        assert_eq!(read_metric(routes, "oracled_cluster_lag_entries").await, 0.0);
+        assert!(read_metric(routes, "oracled_cluster_append_seconds_count").await > 19.0);
+        assert!(read_metric(routes, "oracled_cluster_wait_seconds_count").await > 0.0);
+        assert!(read_metric(routes, "oracled_cluster_contact_age_seconds").await < 5.0);
     }
     eventually("each host sees both", async || {
         let (one, other) = (status(&a).await, status(&b).await);
@@ -282,6 +292,10 @@ async fn host_without_the_server_serves_hits_and_refuses_all_else_until_it_is_ba
     assert_eq!(model.request_count(), 0, "no model is asked for what cannot be stored");
     assert_eq!(get(&mut routes, "/readyz").await.status, 503);
     assert!(status(&a).await["failure"].is_string());
+    let report = document(&get(&mut first.control().await, "/v1/status").await);
+    assert!(report["reasons"][0].as_str().is_some_and(|reason| reason.starts_with("storage_unavailable")));
+    assert!(report["cluster"]["failure"].is_string(), "{report}");
+    assert!(read_metric(&mut routes, "oracled_cluster_failures_total").await > 0.0);
     assert_eq!(get(&mut routes, "/v1/verdicts/cs_1").await.status, 200);
     cluster.start_server();
     eventually("the host is ready again", async || get(&mut routes, "/readyz").await.status == 200).await;

@@ -3,6 +3,7 @@
 mod config;
 #[cfg(feature = "cluster")]
 mod membership;
+mod metrics;
 
 use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::WorkTurn;
@@ -10,6 +11,7 @@ use anyhow::bail;
 pub(crate) use config::not_in_cluster;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
 use domain_base::cluster::ClusterHostReport;
+use metrics::SharedLogMetrics;
 use oracled_store::ClusterMarker;
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -53,6 +55,7 @@ pub struct ClusterMember {
     pub(crate) calls: Sender<MembershipCall>,
     /// The limits of calls of models, over a connection of their own, so that they do not delay the heartbeat.
     pub(crate) shared_calls: SharedCalls,
+    pub(crate) metrics: SharedLogMetrics,
 }
 
 /// Whether this host has the keys of its cluster is known by these.

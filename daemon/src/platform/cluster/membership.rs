@@ -1,5 +1,6 @@
 //! The thread that holds the membership of this host, over a connection of its own.
 
+use super::metrics::{MeasuredLog, SharedLogMetrics};
 use super::{
     ClusterDurability, ClusterKeyDigests, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
     MembershipCall,
@@ -73,9 +74,11 @@ fn enter_now(
     let (host, secrets) = section.host.clone().zip(secrets).context("this host is in no cluster")?;
     let settings = settings(section, &host, secrets, keys, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
+    let metrics = SharedLogMetrics::default();
+    let log = || MeasuredLog { log: PostgresLog::new(settings.clone()), metrics: metrics.clone() };
     let began = monotonic();
     let mut last_error = String::new();
-    while let Err(error) = catch_up(&mut membership, &settings, &marker, journal) {
+    while let Err(error) = catch_up(&mut membership, log, &marker, journal) {
         let can_pass = matches!(error.downcast_ref(), Some(SharedLogError::Unanswered(_)))
             || matches!(error.downcast_ref(), Some(StoreError::Unavailable { .. }));
         if !can_pass || began.elapsed() > ENTERED_WITHIN {
@@ -107,7 +110,7 @@ fn enter_now(
     thread::Builder::new().name("meters".to_owned()).spawn(move || take_calls(meters, &taken))?;
     let shared_calls = SharedCalls { host: host.clone(), takes, live_hosts };
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
-    Ok(ClusterMember { host, turn, view: seen, calls, shared_calls })
+    Ok(ClusterMember { host, turn, view: seen, calls, shared_calls, metrics })
 }
 
 /// Answers requests for calls, until no one can send any.
@@ -131,18 +134,18 @@ fn take_calls(mut meters: ClusterMeters, requests: &Receiver<TakeCall>) {
 /// Enters the cluster if this host has not, and applies what its store lacks.
 fn catch_up(
     membership: &mut ClusterMembership,
-    settings: &PostgresSettings,
+    log: impl Fn() -> MeasuredLog<PostgresLog>,
     marker: &ClusterMarker,
     journal: &mut Journal,
 ) -> anyhow::Result<()> {
     if !journal.is_shared() {
         if *marker == ClusterMarker::Init {
-            PostgresLog::new(settings.clone()).create(journal.groups_end())?;
+            log().log.create(journal.groups_end())?;
         }
         membership.enter(*marker == ClusterMarker::Join)?;
-        journal.share(Box::new(PostgresLog::new(settings.clone())), ATTEMPTS);
+        journal.share(Box::new(log()), ATTEMPTS);
         let entries = journal.counts().entries;
-        tracing::info!(host = settings.host, entries, "the store is brought up to date with the shared log");
+        tracing::info!(entries, "the store is brought up to date with the shared log");
     }
     Ok(journal.follow()?)
 }

@@ -51,7 +51,7 @@ pub struct ApplicationSection {
     #[schema(value_type = Option<String>)]
     pub webhook_secret_file: Option<PathBuf>,
     /// Maximum number of requests to the model for the application within any minute. Beyond the limit, its orders wait, and
-    /// reads of its lost verdicts get 503 `model_busy`.
+    /// reads of its lost verdicts get 503 `model_busy`. The hosts of a cluster share it.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: Option<u32>,
     /// Budget of a UTC day for model calls of the application, in `costs.currency`, beside `costs.daily_budget`. Every model

@@ -124,11 +124,12 @@ pub struct ModelSection {
     #[schema(minimum = 0, maximum = 10)]
     pub max_retries: u32,
     /// Maximum number of requests to the model within any minute, with retries. A quarter of them may be sent at once; the
-    /// others are spread over the minute. Beyond the limit, orders wait, and reads of lost verdicts get 503 `model_busy`.
+    /// others are spread over the minute. Beyond the limit, orders wait, and reads of lost verdicts get 503 `model_busy`. The hosts of a
+    /// cluster share it.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: u32,
     /// Maximum number of concurrent requests to the model. Beyond the limit, orders wait, and reads of lost verdicts get
-    /// 503 `model_busy`.
+    /// 503 `model_busy`. The live hosts of a cluster divide it, with at least one for each.
     #[schema(minimum = 1, maximum = 10_000)]
     pub calls_at_once: usize,
     /// Price of a million tokens of prompts, in `costs.currency`. With it, `output_price` must be set, and each call has a
