@@ -10,8 +10,8 @@ use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::config::DaemonConfig;
 use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::cluster::{self, ClusterKeyDigests, ClusterMember};
-use crate::platform::config::{ConfigError, DaemonFlags, LimitsSection, StorageSection};
+use crate::platform::cluster::{self, ClusterDigests, ClusterMember};
+use crate::platform::config::{ConfigError, Configuration, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, ServingThreads, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
@@ -39,6 +39,7 @@ use actors_verification::VerificationConfig;
 use anyhow::{Context, Error, bail};
 use domain_audit::checkpoint::LogSigner;
 use domain_audit::event::{LOG_KEY_EVENTS, LogKeyReplaced, ServiceStarted, ServiceStopped, log_key_in};
+use domain_base::cluster::ConfigDigests;
 use domain_base::event::AuditEvent;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
@@ -474,10 +475,10 @@ async fn open_log(
         ),
         Some(marker) => {
             let (log_key, held_key) = (log_signer.key().to_string(), held_key.digest()?.to_string());
-            let keys = ClusterKeyDigests { log_key, held_key };
+            let digests = ClusterDigests { log_key, held_key, config: decision_digests(config) };
             let opened = (journal, store.clone());
             let (entered, member) = tokio::select! {
-                entered = cluster::enter(&config.cluster, marker, secrets, keys, opened) => entered?,
+                entered = cluster::enter(&config.cluster, marker, secrets, digests, opened) => entered?,
                 _ = signals.terminate.recv() => bail!("stopped before this host has entered its cluster"),
                 _ = signals.interrupt.recv() => bail!("stopped before this host has entered its cluster"),
             };
@@ -491,6 +492,10 @@ async fn open_log(
         checkpoints::check_witnesses(witnesses, &log_signer, &store).await?;
     }
     Ok(OpenedLog { journal, store, log_signer, cluster })
+}
+
+fn decision_digests(config: &dyn Configuration) -> ConfigDigests {
+    config.decision_digests()
 }
 
 /// Opens the store as configured.

@@ -12,6 +12,7 @@ use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, pro
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::fs;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -329,6 +330,39 @@ async fn removed_host_ends_and_a_host_that_left_is_not_started_again() {
     alone.config = String::new();
     let daemon = alone.serve().await;
     assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await.status, 200);
+}
+
+#[tokio::test]
+async fn host_with_another_configuration_joins_only_if_allowed_and_is_reported() {
+    let Some(cluster) = start_cluster() else { return };
+    let gate = "[gate]\ncoherence_min = 0.99\n";
+    let (a, b) = (world(&cluster, "a"), DaemonWorld::with_config(&format!("{gate}{}", cluster.config("b"))));
+    let first = cluster.init(&a).await;
+    eventually("the first host has reported itself", async || {
+        status(&a).await["hosts"][0]["config"]["gate"].is_string()
+    })
+    .await;
+    cluster.restore(&b, &a).await;
+    let refused = b.run_until_exit();
+    assert!(!refused.status.success(), "{refused:?}");
+    fs::remove_dir_all(b.state()).expect("it is removed");
+    cluster.restore_with(&b, &a, &["--allow-different-config"]).await;
+    let second = b.serve().await;
+    for (one, host, other) in [(&first, &a, "b"), (&second, &b, "a")] {
+        eventually("the difference is reported", async || {
+            status(host).await["config_differences"] == json!([{"host": other, "sections": ["gate"]}])
+        })
+        .await;
+        let routes = &mut one.routes().await;
+        assert_eq!(read_metric(routes, "oracled_cluster_config_differences").await, 1.0);
+        assert_eq!(
+            get(routes, "/readyz").await.status,
+            200,
+            "a change on one host after the other is no fault"
+        );
+    }
+    assert!(second.stop().success());
+    assert!(b.serve().await.stop().success(), "a host that has joined starts again");
 }
 
 #[tokio::test]

@@ -27,7 +27,13 @@ fn member(server: &PostgresServer, host: usize) -> ClusterMembership {
 }
 
 fn heartbeat() -> Heartbeat {
-    Heartbeat { version: "1.2.3".to_owned(), applied: 5, root: [5; 32], clock: Timestamp::now() }
+    Heartbeat {
+        version: "1.2.3".to_owned(),
+        applied: 5,
+        root: [5; 32],
+        clock: Timestamp::now(),
+        config: "{}".to_owned(),
+    }
 }
 
 fn leases(membership: &mut ClusterMembership, wanted: &[&str]) -> Vec<String> {
@@ -114,6 +120,7 @@ fn renewal_has_all_hosts_and_the_own_clock() {
         applied: 5,
         state: HostState::Live,
         leases: vec!["work".to_owned()],
+        config: "{}".to_owned(),
         ..one_seen.clone()
     };
     assert_eq!(*one_seen, expected);

@@ -83,10 +83,11 @@ fn format_cluster(report: &ClusterReport) -> String {
     let ClusterReport { host, contact_ms, failure, .. } = report;
     let members: Vec<_> = report.hosts.iter().filter(|host| host.state == "live").collect();
     let live = members.iter().filter(|host| !host.is_away(report)).count();
-    let failure =
-        failure.as_deref().map(|failure| format!("; {}", visible_line(failure))).unwrap_or_default();
+    let differences = report.config_differences.iter().map(ToString::to_string);
+    let faults = failure.iter().cloned().chain(differences);
+    let faults: String = faults.map(|fault| format!("; {}", visible_line(&fault))).collect();
     format!(
-        "{host}; {live} of {} live; the shared log was read {contact_ms} ms ago{failure}",
+        "{host}; {live} of {} live; the shared log was read {contact_ms} ms ago{faults}",
         format_count(members.len() as u64, "host", "hosts")
     )
 }

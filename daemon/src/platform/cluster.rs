@@ -10,7 +10,7 @@ use actors_platform::work_turn::WorkTurn;
 use anyhow::bail;
 pub(crate) use config::not_in_cluster;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
-use domain_base::cluster::ClusterHostReport;
+use domain_base::cluster::{ClusterHostReport, ConfigDigests};
 use metrics::SharedLogMetrics;
 use oracled_store::ClusterMarker;
 use std::path::Path;
@@ -58,14 +58,16 @@ pub struct ClusterMember {
     pub(crate) metrics: SharedLogMetrics,
 }
 
-/// Whether this host has the keys of its cluster is known by these.
+/// What this host compares with the other hosts of its cluster.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "the membership compares them"))]
-pub(crate) struct ClusterKeyDigests {
+pub(crate) struct ClusterDigests {
     /// The public key of the log.
     pub(crate) log_key: String,
     /// The digest of the key of held verdicts.
     pub(crate) held_key: String,
+    /// The digests of the sections of the configuration that decide verdicts.
+    pub(crate) config: ConfigDigests,
 }
 
 /// How long a stop waits until another host can take the turn.
@@ -131,7 +133,7 @@ pub(crate) async fn enter(
     _: &ClusterSection,
     _: ClusterMarker,
     _: Option<ClusterSecrets>,
-    _: ClusterKeyDigests,
+    _: ClusterDigests,
     _: (oracled_store::Journal, oracled_store::Store),
 ) -> anyhow::Result<(oracled_store::Journal, ClusterMember)> {
     bail!("this oracled was built without clusters")

@@ -421,14 +421,16 @@ impl DaemonService {
             .or(view.fault)
             .or(view.clock_fault);
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Some(ClusterReport {
+        let report = ClusterReport {
+            config_differences: Vec::new(),
             host: member.host.clone(),
             has_turn: member.turn.is_ours(),
             contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),
             failure,
             hosts: view.hosts,
             hosts_read_ms: view.read_at.map(|at| milliseconds(monotonic().duration_since(at))),
-        })
+        };
+        Some(ClusterReport { config_differences: report.find_config_differences(), ..report })
     }
 
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.

@@ -18,7 +18,11 @@ pub enum ClusterMarker {
     /// The next start creates the cluster, with this store as the first.
     Init,
     /// The next start joins the cluster, of which this store is a copy.
-    Join,
+    Join {
+        /// Whether the configuration of this host may decide verdicts otherwise than that of the others.
+        #[serde(default)]
+        allow_different_config: bool,
+    },
     /// The store of a host of the cluster, by the name of the host.
     Member { host: String },
     /// The store of a host that has left the cluster, which the other hosts continue.
@@ -74,7 +78,12 @@ mod tests {
         let dir = dir.path();
         assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
         let member = ClusterMarker::Member { host: "app-1".to_owned() };
-        for marker in [ClusterMarker::Init, ClusterMarker::Join, member, ClusterMarker::Left] {
+        for marker in [
+            ClusterMarker::Init,
+            ClusterMarker::Join { allow_different_config: true },
+            member,
+            ClusterMarker::Left,
+        ] {
             ClusterMarker::write(Some(&marker), dir).expect("it is written");
             assert_eq!(ClusterMarker::read(dir).expect("it is read"), Some(marker));
         }

@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS oracled_host (
     applied bigint,
     root bytea,
     clock_offset_ms bigint,
+    config text,
     seen timestamptz NOT NULL,
     state text NOT NULL CHECK (state IN ('live', 'removed', 'left'))
 );

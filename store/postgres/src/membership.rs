@@ -24,6 +24,9 @@ const OTHERS: &str = "SELECT EXISTS (SELECT FROM oracled_host WHERE host <> $1 A
 const OTHER_SCHEMA: &str = "
 SELECT host, schema FROM oracled_host
 WHERE host <> $1 AND state = 'live' AND schema <> $2 AND seen > clock_timestamp() - interval '10 s'";
+/// The configurations of the other hosts that have not left and were not removed.
+const CONFIGS: &str = "
+SELECT host, config FROM oracled_host WHERE host <> $1 AND state = 'live' AND config IS NOT NULL ORDER BY host";
 /// The whole cluster, whose last host has all of it.
 const END: &str = "DROP TABLE oracled_meter, oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The order of the names is that of a renewal, so that neither waits for the other.
@@ -35,7 +38,7 @@ const RENEW: &str = "
 WITH clock AS MATERIALIZED (
     SELECT round($7 / 1000.0 - extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ahead_ms
 ), beat AS (
-    UPDATE oracled_host SET version = $3, schema = $4, applied = $5, root = $6,
+    UPDATE oracled_host SET version = $3, schema = $4, applied = $5, root = $6, config = $9,
         clock_offset_ms = (SELECT ahead_ms FROM clock), seen = clock_timestamp()
     WHERE host = $1 AND instance = $2 AND state = 'live' RETURNING oracled_host.*
 ), taken AS (
@@ -53,7 +56,7 @@ WITH clock AS MATERIALIZED (
 SELECT host, coalesce(version, ''), coalesce(schema, 0), coalesce(applied, 0), coalesce(clock_offset_ms, 0),
     greatest(0, extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, state,
     ARRAY(SELECT name FROM held WHERE held.host = known.host ORDER BY name),
-    ARRAY(SELECT name FROM taken ORDER BY name), (SELECT ahead_ms FROM clock), EXISTS (SELECT FROM beat)
+    ARRAY(SELECT name FROM taken ORDER BY name), (SELECT ahead_ms FROM clock), EXISTS (SELECT FROM beat), coalesce(config, '')
 FROM (
     SELECT * FROM beat UNION ALL SELECT * FROM oracled_host WHERE host NOT IN (SELECT host FROM beat)
 ) AS known ORDER BY host";
@@ -79,6 +82,8 @@ pub struct Heartbeat {
     pub root: [u8; 32],
     /// The time by its own clock.
     pub clock: Timestamp,
+    /// What its configuration decides, as a text that the hosts compare.
+    pub config: String,
 }
 
 /// The cluster after a heartbeat.
@@ -109,6 +114,8 @@ pub struct ClusterHost {
     pub state: HostState,
     /// The leases that it holds.
     pub leases: Vec<String>,
+    /// What its configuration decides; empty before its first heartbeat.
+    pub config: String,
 }
 
 /// Whether a host takes part in its cluster.
@@ -188,6 +195,18 @@ impl ClusterMembership {
         })
     }
 
+    /// The configurations of the other hosts, by name, as their last heartbeats had them.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn other_configs(&mut self) -> Result<Vec<(String, String)>, SharedLogError> {
+        let host = self.settings.host.clone();
+        self.call(move |client| {
+            let rows = client.query(CONFIGS, &[&host])?;
+            rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+        })
+    }
+
     /// Reports this host, takes or renews the wanted leases for 10 s, and reads all hosts, by one statement.
     ///
     /// A lease is taken if no other process holds it. A lease that is not wanted any longer ends by itself.
@@ -195,7 +214,7 @@ impl ClusterMembership {
     /// # Errors
     /// The server does not answer. It is unknown then which leases were renewed.
     pub fn renew(&mut self, heartbeat: &Heartbeat, wanted: &[&str]) -> Result<Renewal, SharedLogError> {
-        let Heartbeat { version, applied, root, clock } = heartbeat.clone();
+        let Heartbeat { version, applied, root, clock, config } = heartbeat.clone();
         let (schema, applied) = (self.settings.schema()?, number(applied)?);
         let (clock, PostgresSettings { host, instance, .. }) =
             (clock.as_microsecond(), self.settings.clone());
@@ -212,6 +231,7 @@ impl ClusterMembership {
                     (&root.as_slice(), Type::BYTEA),
                     (&clock, Type::INT8),
                     (&wanted, Type::TEXT_ARRAY),
+                    (&config, Type::TEXT),
                 ],
             )
         })?;
@@ -317,9 +337,9 @@ fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
     let read = || {
         let texts: (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(6)?);
         let numbers: (i32, i64, i64) = (row.try_get(2)?, row.try_get(3)?, row.try_get(5)?);
-        Ok::<_, Error>((texts, numbers, row.try_get(4)?, row.try_get(7)?))
+        Ok::<_, Error>((texts, numbers, row.try_get(4)?, row.try_get(7)?, row.try_get(11)?))
     };
-    let ((host, version, state), (schema, applied, seen), clock_offset_ms, leases) =
+    let ((host, version, state), (schema, applied, seen), clock_offset_ms, leases, config) =
         read().map_err(failed)?;
     let state = match state.as_str() {
         "live" => HostState::Live,
@@ -329,5 +349,5 @@ fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
     };
     let schema = u32::try_from(schema).map_err(failed)?;
     let (applied, seen_ms_ago) = (entry(applied)?, entry(seen)?);
-    Ok(ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases })
+    Ok(ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases, config })
 }

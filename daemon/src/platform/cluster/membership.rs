@@ -2,14 +2,14 @@
 
 use super::metrics::{MeasuredLog, SharedLogMetrics};
 use super::{
-    ClusterDurability, ClusterKeyDigests, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
+    ClusterDigests, ClusterDurability, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
     MembershipCall,
 };
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
 use actors_platform::work_turn::WorkTurn;
-use anyhow::Context;
-use domain_base::cluster::{ClusterHostReport, SILENT_MAX_MS};
+use anyhow::{Context, bail};
+use domain_base::cluster::{ClusterHostReport, ConfigDifference, ConfigDigests, SILENT_MAX_MS};
 use domain_base::digest::Sha256Hex;
 use oracled_store::{
     ClusterMarker, FileIdentity, Journal, SCHEMA, SharedLogError, Store, StoreError, boot_id,
@@ -51,12 +51,12 @@ pub(crate) async fn enter(
     section: &ClusterSection,
     marker: ClusterMarker,
     secrets: Option<ClusterSecrets>,
-    keys: ClusterKeyDigests,
+    digests: ClusterDigests,
     (mut journal, store): (Journal, Store),
 ) -> anyhow::Result<(Journal, ClusterMember)> {
     let (section, (entered, is_entered)) = (section.clone(), oneshot::channel());
     let work = move || {
-        let member = enter_now(&section, marker, secrets, keys, (&mut journal, &store));
+        let member = enter_now(&section, marker, secrets, digests, (&mut journal, &store));
         // a stop does not wait for it
         drop(entered.send(member.map(|member| (journal, member))));
     };
@@ -68,17 +68,18 @@ fn enter_now(
     section: &ClusterSection,
     marker: ClusterMarker,
     secrets: Option<ClusterSecrets>,
-    keys: ClusterKeyDigests,
+    digests: ClusterDigests,
     (journal, store): (&mut Journal, &Store),
 ) -> anyhow::Result<ClusterMember> {
     let (host, secrets) = section.host.clone().zip(secrets).context("this host is in no cluster")?;
-    let settings = settings(section, &host, secrets, keys, store)?;
+    let ClusterDigests { log_key, held_key, config } = digests;
+    let settings = settings(section, &host, secrets, ClusterIdentity { log_key, held_key }, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
     let metrics = SharedLogMetrics::default();
     let log = || MeasuredLog { log: PostgresLog::new(settings.clone()), metrics: metrics.clone() };
     let began = monotonic();
     let mut last_error = String::new();
-    while let Err(error) = catch_up(&mut membership, log, &marker, journal) {
+    while let Err(error) = catch_up(&mut membership, log, (&marker, &config), journal) {
         let can_pass = matches!(error.downcast_ref(), Some(SharedLogError::Unanswered(_)))
             || matches!(error.downcast_ref(), Some(StoreError::Unavailable { .. }));
         if !can_pass || began.elapsed() > ENTERED_WITHIN {
@@ -97,6 +98,7 @@ fn enter_now(
     let thread = MembershipThread {
         membership,
         store: store.clone(),
+        config: serde_json::to_string(&config)?,
         live,
         until,
         view,
@@ -135,14 +137,17 @@ fn take_calls(mut meters: ClusterMeters, requests: &Receiver<TakeCall>) {
 fn catch_up(
     membership: &mut ClusterMembership,
     log: impl Fn() -> MeasuredLog<PostgresLog>,
-    marker: &ClusterMarker,
+    (marker, config): (&ClusterMarker, &ConfigDigests),
     journal: &mut Journal,
 ) -> anyhow::Result<()> {
     if !journal.is_shared() {
         if *marker == ClusterMarker::Init {
             log().log.create(journal.groups_end())?;
         }
-        membership.enter(*marker == ClusterMarker::Join)?;
+        if *marker == (ClusterMarker::Join { allow_different_config: false }) {
+            compare_configs(membership, config)?;
+        }
+        membership.enter(matches!(marker, ClusterMarker::Join { .. }))?;
         journal.share(Box::new(log()), ATTEMPTS);
         let entries = journal.counts().entries;
         tracing::info!(entries, "the store is brought up to date with the shared log");
@@ -150,11 +155,24 @@ fn catch_up(
     Ok(journal.follow()?)
 }
 
+/// Compares the configuration of this host with those of the others.
+fn compare_configs(membership: &mut ClusterMembership, own: &ConfigDigests) -> anyhow::Result<()> {
+    for (host, config) in membership.other_configs()? {
+        let config = serde_json::from_str(&config).unwrap_or_default();
+        if let Some(difference) = ConfigDifference::between(own, &host, &config) {
+            bail!(
+                "{difference}; give this host the same sections, or join again with `--allow-different-config`"
+            );
+        }
+    }
+    Ok(())
+}
+
 fn settings(
     section: &ClusterSection,
     host: &str,
     ClusterSecrets { url, keys }: ClusterSecrets,
-    ClusterKeyDigests { log_key, held_key }: ClusterKeyDigests,
+    identity: ClusterIdentity,
     store: &Store,
 ) -> anyhow::Result<PostgresSettings> {
     Ok(PostgresSettings {
@@ -164,7 +182,7 @@ fn settings(
         store_id: store.store_id()?,
         schema: SCHEMA,
         keys,
-        identity: ClusterIdentity { log_key, held_key },
+        identity,
         durability: match section.durability {
             ClusterDurability::SynchronousStandby => SharedLogDurability::SynchronousStandby,
             ClusterDurability::Storage => SharedLogDurability::Storage,
@@ -186,6 +204,8 @@ fn instance_of(dir: &Path) -> io::Result<[u8; 16]> {
 struct MembershipThread {
     membership: ClusterMembership,
     store: Store,
+    /// The digests of the configuration, as JSON.
+    config: String,
     /// The number of live hosts.
     live: watch::Sender<usize>,
     /// When the turn of this host ends.
@@ -224,7 +244,7 @@ impl MembershipThread {
     fn beat(&mut self, began: Instant, clock: &Clock) {
         let (applied, root) = self.store.log_head();
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let heartbeat = Heartbeat { version, applied, root, clock: clock.now() };
+        let heartbeat = Heartbeat { version, applied, root, clock: clock.now(), config: self.config.clone() };
         match self.membership.renew(&heartbeat, if self.is_stopping { &[] } else { &[WORK] }) {
             Ok(renewal) => self.note(renewal, began),
             Err(error) => {
@@ -283,7 +303,20 @@ impl MembershipThread {
 }
 
 fn report_of(host: ClusterHost) -> ClusterHostReport {
-    let ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases } = host;
+    let ClusterHost { host, version, schema, applied, clock_offset_ms, seen_ms_ago, state, leases, config } =
+        host;
+    // a host of another version may have another form
+    let config = serde_json::from_str(&config).unwrap_or_default();
     let state = state.into_str().to_owned();
-    ClusterHostReport { host, version, schema, applied, clock_offset_ms, seen_ms: seen_ms_ago, state, leases }
+    ClusterHostReport {
+        host,
+        version,
+        schema,
+        applied,
+        clock_offset_ms,
+        seen_ms: seen_ms_ago,
+        state,
+        leases,
+        config,
+    }
 }

@@ -4,12 +4,13 @@ use super::applications::ApplicationSections;
 use super::{CostsSection, OrdersSection, exact_amount};
 use crate::platform::config::{
     ConfigError, Configuration, LimitsSection, Section, TABLE_NAME_MAX_CHARS, check_range, check_url,
-    is_table_name, not_allowed_error,
+    is_table_name, not_allowed_error, without_files,
 };
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelPrices;
 use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -200,6 +201,10 @@ impl Section for ModelSection {
         "model"
     }
 
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
+    }
+
     fn check_limits(&self, all: &dyn Configuration) -> Vec<ConfigError> {
         self.check_models(all).err().into_iter().collect()
     }
@@ -208,6 +213,10 @@ impl Section for ModelSection {
 impl Section for FurtherModels {
     fn key(&self) -> &'static str {
         "models"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
     }
 }
 
