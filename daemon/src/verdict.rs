@@ -21,7 +21,7 @@ use actors_verdict::rate_limiter::CallLimitError;
 use actors_verdict::regen::ReadVariance;
 use domain_audit::problem::BACKUP_IN_PROGRESS;
 use domain_base::decimal::Decimal;
-use domain_base::problem::{APPLICATION_UNKNOWN, INTERNAL_ERROR, INVALID_SESSION_ID};
+use domain_base::problem::{APPLICATION_UNKNOWN, INTERNAL_ERROR, INVALID_SESSION_ID, STORAGE_UNAVAILABLE};
 use domain_base::row::Row;
 use domain_base::session_id::SessionId;
 use domain_verdict::cost::DailyBudget;
@@ -157,6 +157,9 @@ impl Problem {
             | GenerationOutcome::StoppedEarly
             | GenerationOutcome::Declined
             | GenerationOutcome::EmptyAnswer => MODEL_REFUSED,
+            GenerationOutcome::CircuitOpen | GenerationOutcome::QuotaWait => MODEL_UNAVAILABLE,
+            GenerationOutcome::ModelBusy | GenerationOutcome::BudgetUsedUp => MODEL_BUSY,
+            GenerationOutcome::StorageFailed => STORAGE_UNAVAILABLE,
             _ => INTERNAL_ERROR,
         };
         Self::new(code, cause).retry_after(retry_after)
