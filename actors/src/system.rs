@@ -15,6 +15,7 @@ use actors_platform::clock::Clock;
 use actors_platform::guardian::{self, ActorStats, SupervisionLimits};
 use actors_platform::host_removals::HostRemovals;
 use actors_platform::per_application::PerApplication;
+use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work::InFlight;
 use actors_platform::work_turn::WorkTurn;
 use actors_rules::fact_sources::FactCollector;
@@ -111,6 +112,8 @@ pub struct SystemParts {
     pub turn: WorkTurn,
     /// The removals of data from the files of all hosts of a cluster; `None` if this is the only host.
     pub removals: Option<HostRemovals>,
+    /// The limits of calls that the hosts of a cluster share; `None` if this is the only host.
+    pub shared_calls: Option<SharedCalls>,
 }
 
 /// The running actors.
@@ -194,6 +197,7 @@ impl ActorSystem {
             verification,
             turn,
             removals,
+            shared_calls,
             queue,
             hot_bytes,
             pages_bytes,
@@ -246,9 +250,9 @@ impl ActorSystem {
 
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let (spendable, host) = (budgets.clone(), turn.host().map(ToOwned::to_owned));
+            let spendable = budgets.clone();
             starter.start("rate_limiter", &here, queue, move || {
-                RateLimiter::new(calls, spendable, store, log, clock, host)
+                RateLimiter::new(calls, spendable, store, log, clock, shared_calls)
             })
         };
 

@@ -10,6 +10,7 @@ use actors_ground::pull::{PayloadPuller, PullSettings};
 use actors_platform::clock::Clock;
 use actors_platform::guardian::SupervisionLimits;
 use actors_platform::per_application::PerApplication;
+use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::WorkTurn;
 use actors_rules::RulesConfig;
 pub(crate) use actors_testing::{GOOD, id, mail_of, regenerated};
@@ -112,6 +113,8 @@ pub(crate) struct TestServices {
     pub(crate) live: Option<Arc<dyn LiveOracle>>,
     /// The most questions that are put to sources at once, if a test depends on it.
     pub(crate) at_once: Option<usize>,
+    /// If `None`, the host is alone.
+    pub(crate) shared_calls: Option<SharedCalls>,
 }
 
 /// Runs `test` with a new system.
@@ -159,6 +162,7 @@ pub(crate) fn start(
     let parts = SystemParts {
         turn: WorkTurn::Alone,
         removals: None,
+        shared_calls: outside.shared_calls,
         journal,
         store,
         clock: time.clock(),

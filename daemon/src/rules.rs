@@ -6,7 +6,7 @@ use crate::platform::api::batch::{BatchPart, BatchSender, to_line};
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, BatchLineReader, JsonBody};
 use crate::platform::api::{batch, body, request};
-use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
+use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error, without_files};
 use crate::platform::openapi::{CommonProblems, JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::{Problem, ProblemCode, by_value};
 use crate::platform::service::{DaemonService, run_to_end};
@@ -24,6 +24,7 @@ use domain_rules::wire::{BatchAnswer, EvaluateTextRequest, RegisteredRule, Rules
 use domain_rules::{CandidateCheck, RuleId, RuleIds, RuleSettings, RulesEvaluation, TextLanguage};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use strum::VariantArray;
@@ -58,6 +59,10 @@ impl Default for RulesSection {
 impl Section for RulesSection {
     fn key(&self) -> &'static str {
         "rules"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
     }
 
     fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {

@@ -10,8 +10,8 @@ use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::config::DaemonConfig;
 use crate::platform::access_log::{AccessLog, SocketKind};
 use crate::platform::api::front::SocketFrontend;
-use crate::platform::cluster::{self, ClusterKeyDigests, ClusterMember};
-use crate::platform::config::{ConfigError, DaemonFlags, LimitsSection, StorageSection};
+use crate::platform::cluster::{self, ClusterDigests, ClusterMember};
+use crate::platform::config::{ConfigError, Configuration, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, ServingThreads, SocketLimits};
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
@@ -39,6 +39,7 @@ use actors_verification::VerificationConfig;
 use anyhow::{Context, Error, bail};
 use domain_audit::checkpoint::LogSigner;
 use domain_audit::event::{LOG_KEY_EVENTS, LogKeyReplaced, ServiceStarted, ServiceStopped, log_key_in};
+use domain_base::cluster::ConfigDigests;
 use domain_base::event::AuditEvent;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
@@ -221,6 +222,7 @@ impl RunningDaemon {
             verification: verification_config(&config, &clients),
             turn: cluster.as_ref().map_or(WorkTurn::Alone, |member| member.turn.clone()),
             removals: cluster.as_ref().map(|member| member.removals.clone()),
+            shared_calls: cluster.as_ref().map(|member| member.shared_calls.clone()),
         };
         let mut registry = Registry::with_prefix("oracled");
         let system = ActorSystem::start(parts, &mut registry);
@@ -243,8 +245,7 @@ impl RunningDaemon {
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.limits);
         let servers = SocketServers::start(&service, &start, sockets, threads, connections);
         let checking = StoreCheckTask::start(&service);
-        let checkpoints = CheckpointTask::start(&service);
-        let retention = RetentionTask::start(&service);
+        let (checkpoints, retention) = (CheckpointTask::start(&service), RetentionTask::start(&service));
         let state_size = StateSizeTask::start(&start.config.state_dir, &service.state_size);
         warn_of_missing_parts(&service, &start.config);
         log_serving(&service, &start.config, files);
@@ -475,10 +476,10 @@ async fn open_log(
         ),
         Some(marker) => {
             let (log_key, held_key) = (log_signer.key().to_string(), held_key.digest()?.to_string());
-            let keys = ClusterKeyDigests { log_key, held_key };
+            let digests = ClusterDigests { log_key, held_key, config: decision_digests(config) };
             let opened = (journal, store.clone());
             let (entered, member) = tokio::select! {
-                entered = cluster::enter(&config.cluster, marker, secrets, keys, opened) => entered?,
+                entered = cluster::enter(&config.cluster, marker, secrets, digests, opened) => entered?,
                 _ = signals.terminate.recv() => bail!("stopped before this host has entered its cluster"),
                 _ = signals.interrupt.recv() => bail!("stopped before this host has entered its cluster"),
             };
@@ -492,6 +493,10 @@ async fn open_log(
         checkpoints::check_witnesses(witnesses, &log_signer, &store).await?;
     }
     Ok(OpenedLog { journal, store, log_signer, cluster })
+}
+
+fn decision_digests(config: &dyn Configuration) -> ConfigDigests {
+    config.decision_digests()
 }
 
 /// Opens the store as configured.

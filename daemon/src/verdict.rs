@@ -9,7 +9,6 @@ pub mod retention;
 use crate::platform::api::metrics::MetricsText;
 use crate::platform::problem::{Problem, ProblemCode, by_value};
 use crate::platform::service::{DaemonService, run_blocking};
-use actors_upstream::ModelError;
 use actors_verdict::cache::VerdictCacheError;
 use actors_verdict::crosscheck::GateError;
 use actors_verdict::erasure::ErasureError;
@@ -22,11 +21,12 @@ use actors_verdict::rate_limiter::CallLimitError;
 use actors_verdict::regen::ReadVariance;
 use domain_audit::problem::BACKUP_IN_PROGRESS;
 use domain_base::decimal::Decimal;
-use domain_base::problem::{APPLICATION_UNKNOWN, INTERNAL_ERROR, INVALID_SESSION_ID};
+use domain_base::problem::{APPLICATION_UNKNOWN, INTERNAL_ERROR, INVALID_SESSION_ID, STORAGE_UNAVAILABLE};
 use domain_base::row::Row;
 use domain_base::session_id::SessionId;
 use domain_verdict::cost::DailyBudget;
 use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::lookup::LookupOutcome;
 use domain_verdict::order::{Order, OrderStopCause};
 use domain_verdict::problem::{
@@ -125,18 +125,7 @@ impl Problem {
             GenerationError::NoModel => (MODEL_UNAVAILABLE, None),
             GenerationError::NotPermitted { retry_after, .. } => (MODEL_UNAVAILABLE, Some(*retry_after)),
             GenerationError::Model { error, retry_after } => {
-                let code = match error {
-                    ModelError::Unavailable { .. } | ModelError::UnreadableAnswer { .. } => MODEL_UNAVAILABLE,
-                    ModelError::Timeout { .. } => MODEL_TIMEOUT,
-                    ModelError::Refused { .. } => MODEL_REFUSED,
-                    ModelError::RefusedRequest { .. } => {
-                        let detail = format!(
-                            "{error}; check `name`, `base_url` and the key of the model in `[model]` or `[models.NAME]`"
-                        );
-                        return Self::new(MODEL_REFUSED_REQUEST, detail);
-                    }
-                };
-                return Self::new(code, error.to_string()).retry_after(*retry_after);
+                return Self::model_failed(failed.generation_outcome(), &error.to_string(), *retry_after);
             }
             GenerationError::Store(error) => return error.into(),
             GenerationError::Commit(error) => return error.into(),
@@ -152,6 +141,30 @@ impl Problem {
 }
 
 impl Problem {
+    /// The call of the model had this outcome, which is no answer that can be judged.
+    #[must_use]
+    fn model_failed(outcome: GenerationOutcome, cause: &str, retry_after: Option<Duration>) -> Self {
+        let code = match outcome {
+            GenerationOutcome::ModelUnavailable | GenerationOutcome::UnreadableAnswer => MODEL_UNAVAILABLE,
+            GenerationOutcome::ModelTimeout => MODEL_TIMEOUT,
+            GenerationOutcome::RequestRefused => {
+                let detail = format!(
+                    "{cause}; check `name`, `base_url` and the key of the model in `[model]` or `[models.NAME]`"
+                );
+                return Self::new(MODEL_REFUSED_REQUEST, detail);
+            }
+            GenerationOutcome::PromptBlocked
+            | GenerationOutcome::StoppedEarly
+            | GenerationOutcome::Declined
+            | GenerationOutcome::EmptyAnswer => MODEL_REFUSED,
+            GenerationOutcome::CircuitOpen | GenerationOutcome::QuotaWait => MODEL_UNAVAILABLE,
+            GenerationOutcome::ModelBusy | GenerationOutcome::BudgetUsedUp => MODEL_BUSY,
+            GenerationOutcome::StorageFailed => STORAGE_UNAVAILABLE,
+            _ => INTERNAL_ERROR,
+        };
+        Self::new(code, cause).retry_after(retry_after)
+    }
+
     /// The unknown session `session_id` could not be registered by a look-up.
     #[must_use]
     fn lookup_failed(session_id: &SessionId, failed: &LookupError) -> Self {

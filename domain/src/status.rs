@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 use domain_audit::event::LostRow;
+use domain_base::cluster::ClusterReport;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;
 use domain_verdict::cost::DailyBudget;
@@ -50,6 +51,8 @@ pub struct StatusReport {
     pub entries: u64,
     /// The public key with which checkpoints of the log are verified.
     pub log_key: String,
+    /// The cluster, as this host sees it; null if it is the only host.
+    pub cluster: Option<ClusterReport>,
     /// The witnesses of the log.
     pub witnesses: Vec<WitnessReport>,
     /// Verdicts in the store.

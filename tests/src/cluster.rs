@@ -163,6 +163,14 @@ impl TestCluster {
     /// # Panics
     /// Panics if it fails.
     pub async fn restore(&self, next: &DaemonWorld, first: &DaemonWorld) {
+        self.restore_with(next, first, &[]).await;
+    }
+
+    /// The same with these further arguments.
+    ///
+    /// # Panics
+    /// Panics if it fails.
+    pub async fn restore_with(&self, next: &DaemonWorld, first: &DaemonWorld, arguments: &[&str]) {
         let backup = next.path("backup");
         drop(fs::remove_dir_all(&backup));
         let output = first.ctl_in_thread(&["backup", text(&backup)]).await;
@@ -174,7 +182,7 @@ impl TestCluster {
         let state = next.state();
         let join = ["cluster", "join", text(&backup), "--state-dir", text(&state), "--key", key.trim()];
         let keys = ["--log-key", text(&log_key), "--held-key", text(&held_key)];
-        let output = next.ctl_in_thread(&[&join[..], &keys[..]].concat()).await;
+        let output = next.ctl_in_thread(&[&join[..], &keys[..], arguments].concat()).await;
         assert!(output.status.success(), "{output:?}");
     }
 

@@ -1,18 +1,20 @@
 //! Several daemons with one log in PostgreSQL.
 
+use crate::rules_gate::{FACTS, UNFOUNDED};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::generation::{
-    coherent_answer, generation_request, purge_verdict, read_order, read_verdict, request_order,
-    request_verdict, x_cache,
+    coherent_answer, generation_request, purge_verdict, read_metric, read_order, read_verdict,
+    register_session, request_order, request_verdict, retry_after_s, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
 use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
-use serde_json::Value;
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::fs;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -73,6 +75,16 @@ async fn verdict_of_one_host_is_read_at_once_on_the_other_as_it_was_delivered() 
         let read = get(reader, &path).await;
         assert_eq!((read.status.as_u16(), x_cache(&read)), (200, Some("HIT")), "{}", document(&read));
         assert_eq!(document(&read), document(&get(writer, &path).await));
+    }
+    for (world, host) in [(&a, &first), (&b, &second)] {
+        let output = world.ctl_in_thread(&["status"]).await;
+        let shown = String::from_utf8(output.stdout).expect("valid UTF-8");
+        assert!(shown.lines().any(|line| line.starts_with("cluster")), "{shown}");
+        let routes = &mut host.routes().await;
+        assert_eq!(read_metric(routes, "oracled_cluster_lag_entries").await, 0.0);
+        assert!(read_metric(routes, "oracled_cluster_append_seconds_count").await > 19.0);
+        assert!(read_metric(routes, "oracled_cluster_wait_seconds_count").await > 0.0);
+        assert!(read_metric(routes, "oracled_cluster_contact_age_seconds").await < 5.0);
     }
     eventually("each host sees both", async || {
         let (one, other) = (status(&a).await, status(&b).await);
@@ -185,6 +197,85 @@ async fn lost_verdict_is_regenerated_once_for_reads_on_both_hosts() {
         assert!(texts.iter().all(|text| *text == (200, texts[0].1.clone())), "{texts:?}");
         assert_eq!(model.request_count(), calls + 1, "one call for session {n}");
     }
+    for host in [&first, &second] {
+        let mut control = host.control().await;
+        eventually("each host counts the regenerations of both", async || {
+            document(&get(&mut control, "/v1/status").await)["variance"]["regens"] == 5
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn failed_regeneration_has_one_answer_for_reads_on_both_hosts() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    let config = "max_retries = 0";
+    let (a, b) = (cluster.world("a", &model.url(), config), cluster.world("b", &model.url(), config));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    for (n, reply, status, code) in [
+        (1, ScriptedReply::with_text("no JSON"), 422, "crosscheck_rejected"),
+        (2, ScriptedReply::error(400, "no"), 502, "model_refused_request"),
+        (3, ScriptedReply::with_text(""), 502, "model_refused"),
+        (4, ScriptedReply::with_text(UNFOUNDED), 422, "rules_rejected"),
+    ] {
+        let session = format!("cs_{n}");
+        let mut body = submission(GOOD);
+        if code == "rules_rejected" {
+            body["facts"] = json!(FACTS);
+        }
+        let stored = post(&mut first.routes().await, &format!("/v1/verdicts/{session}"), &body).await;
+        assert_eq!(stored.status, 201, "{}", document(&stored));
+        purge_verdict(&mut second.control().await, &session).await;
+        let mut routes = first.routes().await;
+        eventually("the other host has forgotten it", async || {
+            get(&mut routes, &format!("/cache/{session}")).await.status == 404
+        })
+        .await;
+        let calls = model.request_count();
+        model.next([reply.after(Duration::from_millis(800))]);
+        let mut reads = JoinSet::new();
+        for reader in 0..6_usize {
+            let mut routes =
+                if reader.is_multiple_of(2) { first.routes().await } else { second.routes().await };
+            let session = session.clone();
+            reads.spawn(async move { read_verdict(&mut routes, &session).await });
+        }
+        let answers = reads.join_all().await;
+        let documents: Vec<_> = answers.iter().map(|answer| problem(answer, status, code)).collect();
+        for document in &documents {
+            assert_eq!(document["decision"], documents[0]["decision"], "{document}");
+        }
+        let waits: BTreeSet<_> = answers.iter().map(|answer| retry_after_s(answer).is_some()).collect();
+        assert_eq!(waits.len(), 1, "{answers:?}");
+        assert_eq!(model.request_count(), calls + 1, "one call for session {n}");
+        for host in [&first, &second] {
+            problem(&read_verdict(&mut host.routes().await, &session).await, 429, "regen_rate_limited");
+        }
+        let failed = log(&mut first.control().await, &format!("event=regen_failed&session={session}")).await;
+        assert_eq!(failed.len(), 1);
+    }
+    assert!(!a.written().contains("Q7X"), "the text of a refused verdict is not stored");
+}
+
+#[tokio::test]
+async fn hosts_share_the_calls_per_minute_of_a_model() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    // one call at once, then one in 20 s
+    let config = "calls_per_minute = 4";
+    let (a, b) = (cluster.world("a", &model.url(), config), cluster.world("b", &model.url(), config));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    for session in ["cs_1", "cs_2"] {
+        register_session(&mut first.routes().await, session, None).await;
+    }
+    assert_eq!(read_verdict(&mut first.routes().await, "cs_1").await.status, 200);
+    let busy = read_verdict(&mut second.routes().await, "cs_2").await;
+    problem(&busy, 503, "model_busy");
+    assert!(retry_after_s(&busy).is_some_and(|wait_s| (1..=20).contains(&wait_s)), "{busy:?}");
+    assert_eq!(model.request_count(), 1);
 }
 
 #[tokio::test]
@@ -236,6 +327,10 @@ async fn host_without_the_server_serves_hits_and_refuses_all_else_until_it_is_ba
     assert_eq!(model.request_count(), 0, "no model is asked for what cannot be stored");
     assert_eq!(get(&mut routes, "/readyz").await.status, 503);
     assert!(status(&a).await["failure"].is_string());
+    let report = document(&get(&mut first.control().await, "/v1/status").await);
+    assert!(report["reasons"][0].as_str().is_some_and(|reason| reason.starts_with("storage_unavailable")));
+    assert!(report["cluster"]["failure"].is_string(), "{report}");
+    assert!(read_metric(&mut routes, "oracled_cluster_failures_total").await > 0.0);
     assert_eq!(get(&mut routes, "/v1/verdicts/cs_1").await.status, 200);
     cluster.start_server();
     eventually("the host is ready again", async || get(&mut routes, "/readyz").await.status == 200).await;
@@ -269,6 +364,39 @@ async fn removed_host_ends_and_a_host_that_left_is_not_started_again() {
     alone.config = String::new();
     let daemon = alone.serve().await;
     assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await.status, 200);
+}
+
+#[tokio::test]
+async fn host_with_another_configuration_joins_only_if_allowed_and_is_reported() {
+    let Some(cluster) = start_cluster() else { return };
+    let gate = "[gate]\ncoherence_min = 0.99\n";
+    let (a, b) = (world(&cluster, "a"), DaemonWorld::with_config(&format!("{gate}{}", cluster.config("b"))));
+    let first = cluster.init(&a).await;
+    eventually("the first host has reported itself", async || {
+        status(&a).await["hosts"][0]["config"]["gate"].is_string()
+    })
+    .await;
+    cluster.restore(&b, &a).await;
+    let refused = b.run_until_exit();
+    assert!(!refused.status.success(), "{refused:?}");
+    fs::remove_dir_all(b.state()).expect("it is removed");
+    cluster.restore_with(&b, &a, &["--allow-different-config"]).await;
+    let second = b.serve().await;
+    for (one, host, other) in [(&first, &a, "b"), (&second, &b, "a")] {
+        eventually("the difference is reported", async || {
+            status(host).await["config_differences"] == json!([{"host": other, "sections": ["gate"]}])
+        })
+        .await;
+        let routes = &mut one.routes().await;
+        assert_eq!(read_metric(routes, "oracled_cluster_config_differences").await, 1.0);
+        assert_eq!(
+            get(routes, "/readyz").await.status,
+            200,
+            "a change on one host after the other is no fault"
+        );
+    }
+    assert!(second.stop().success());
+    assert!(b.serve().await.stop().success(), "a host that has joined starts again");
 }
 
 #[tokio::test]

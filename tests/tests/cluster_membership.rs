@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use store_log::{SharedAppend, SharedLog, SharedTail};
 use store_postgres::{
-    ClusterHost, ClusterIdentity, ClusterMembership, Heartbeat, HostState, PostgresLog, PostgresSettings,
+    ClusterHost, ClusterIdentity, ClusterMembership, ClusterMeters, Heartbeat, HostState, MeterLimit,
+    PostgresLog, PostgresSettings,
 };
 
 /// Another process of a host.
@@ -26,7 +27,14 @@ fn member(server: &PostgresServer, host: usize) -> ClusterMembership {
 }
 
 fn heartbeat() -> Heartbeat {
-    Heartbeat { version: "1.2.3".to_owned(), applied: 5, root: [5; 32], removed: 4, clock: Timestamp::now() }
+    Heartbeat {
+        version: "1.2.3".to_owned(),
+        applied: 5,
+        root: [5; 32],
+        removed: 4,
+        clock: Timestamp::now(),
+        config: "{}".to_owned(),
+    }
 }
 
 fn leases(membership: &mut ClusterMembership, wanted: &[&str]) -> Vec<String> {
@@ -143,6 +151,7 @@ fn renewal_has_all_hosts_and_the_own_clock() {
         applied: 5,
         state: HostState::Live,
         leases: vec!["work".to_owned()],
+        config: "{}".to_owned(),
         ..one_seen.clone()
     };
     assert_eq!(*one_seen, expected);
@@ -310,4 +319,54 @@ fn membership_needs_a_cluster_and_connects_again() {
     client.query(end, &[]).expect("the server runs");
     assert!(membership.renew(&heartbeat(), &["work"]).is_err());
     assert_eq!(leases(&mut membership, &["work"]), ["work"]);
+}
+
+fn limit(name: &str, burst: u32) -> MeterLimit {
+    MeterLimit { name: name.to_owned(), every: Duration::from_secs(10), burst }
+}
+
+/// Whether each limit permits the call now.
+fn take(meters: &mut ClusterMeters, limits: &[MeterLimit]) -> Vec<bool> {
+    let waits = meters.take(limits).expect("it answers");
+    assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(10)), "{waits:?}");
+    waits.iter().map(Duration::is_zero).collect()
+}
+
+#[test]
+fn meter_permits_a_burst_of_all_hosts_and_then_evenly_spread_calls() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let meters = |host| ClusterMeters::new(settings(&server, host));
+    let model = [limit("model/a", 3)];
+    let start = Barrier::new(4);
+    let take_often = |host| {
+        let mut meters = meters(host);
+        start.wait();
+        (0..5).filter(|_| take(&mut meters, &model) == [true]).count()
+    };
+    let taken: usize = thread::scope(|threads| {
+        let hosts: Vec<_> = (1..5).map(|host| threads.spawn(move || take_often(host))).collect();
+        hosts.into_iter().map(|host| host.join().expect("no host panics")).sum()
+    });
+    assert_eq!(taken, 3);
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    let passed = "UPDATE oracled_meter SET due = due - interval '10 s'";
+    client.execute(passed, &[]).expect("the table exists");
+    let mut one = meters(1);
+    assert_eq!([take(&mut one, &model), take(&mut one, &model)], [[true], [false]]);
+    client.execute(passed, &[]).expect("the table exists");
+    let waits = one.take(&[limit("model/a", 1)]).expect("it answers");
+    assert!(*waits.first().expect("one wait") > Duration::from_secs(10), "a smaller burst: {waits:?}");
+}
+
+#[test]
+fn call_that_one_meter_refuses_is_taken_of_none() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let mut meters = ClusterMeters::new(settings(&server, 1));
+    let call = |application: &str| [limit(application, 1), limit("model/a", 1)];
+    assert_eq!(take(&mut meters, &call("application/x")), [true, true]);
+    assert_eq!(take(&mut meters, &call("application/y")), [true, false]);
+    assert_eq!(take(&mut meters, &[limit("application/y", 1)]), [true], "it was not taken before");
+    assert_eq!(take(&mut meters, &[limit("application/y", 1)]), [false]);
+    drop(server);
+    assert!(meters.take(&call("application/z")).is_err());
 }

@@ -1,5 +1,6 @@
 //! The alerts, the dashboard and the table of metrics: they name only metrics that a daemon serves, or all of them.
 
+use crate::cluster::start_cluster;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::generation::{coherent_answer, purge_verdict};
 use oracled_tests::model::{ModelServer, ScriptedReply};
@@ -69,7 +70,11 @@ fn metrics_in(expression: &str) -> impl Iterator<Item = (String, &str)> {
 /// Checks that all metrics and labels in `expression` are served.
 fn check(expression: &str, served: &ServedSamples) {
     let mut known = BTreeSet::new();
+    let has_cluster = served.contains_key("oracled_cluster_hosts");
     for (metric, selector) in metrics_in(expression) {
+        if metric.starts_with("oracled_cluster") && !has_cluster {
+            return;
+        }
         assert!(served.contains_key(&metric), "{metric} is not served: {expression}");
         let has = served.get(&metric).expect("the socket is served");
         for label in labels(selector) {
@@ -182,8 +187,14 @@ async fn served_samples() -> (ServedSamples, BTreeSet<String>) {
     let daemon = world.serve().await;
     assert!(metrics(&daemon).await.contains("oracled_infrastructure_variance 0\n"));
     cause_all_events(&daemon, &model).await;
+    let mut text = metrics(&daemon).await;
+    // the metrics of a cluster, if PostgreSQL is installed
+    if let Some(cluster) = start_cluster() {
+        let host = DaemonWorld::with_config(&cluster.config("a"));
+        text += &metrics(&cluster.init(&host).await).await;
+    }
     let (mut served, mut families) = (ServedSamples::new(), BTreeSet::new());
-    for line in metrics(&daemon).await.lines() {
+    for line in text.lines() {
         if let Some(family) = line.strip_prefix("# TYPE ").and_then(|rest| words(rest).next()) {
             families.insert(family.to_owned());
         } else if let Some((sample, _)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Facts that support every claim of [`GOOD`] and of [`coherent_answer`].
-const FACTS: [&str; 6] = [
+pub(crate) const FACTS: [&str; 6] = [
     "A sound and simple plan",
     "It holds together",
     "Fill a jar",
@@ -24,7 +24,8 @@ const FACTS: [&str; 6] = [
     "Sell one jar",
 ];
 /// A coherent verdict with a claim that [`FACTS`] do not support.
-const UNFOUNDED: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan. Q7X is cheese."}"#;
+pub(crate) const UNFOUNDED: &str =
+    r#"{"verdict":"GREEN","summary":"A sound and simple plan. Q7X is cheese."}"#;
 
 fn with(mut body: Value, members: Value) -> Value {
     let (Value::Object(body_), Value::Object(members)) = (&mut body, members) else {

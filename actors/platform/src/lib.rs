@@ -8,5 +8,6 @@ pub mod host_removals;
 pub mod key_file;
 pub mod metrics;
 pub mod per_application;
+pub mod shared_calls;
 pub mod work;
 pub mod work_turn;

@@ -11,6 +11,7 @@ mod session_admin;
 
 pub use crate::cache::admit::PolicyConfig;
 pub(crate) use crate::cache::admit::remove_held_verdict;
+pub(crate) use crate::cache::find::CountRejectingCheck;
 pub use crate::cache::find::StoreRejectingCheck;
 pub(crate) use crate::cache::find::{find_check_in_force, remove_rejecting_check};
 use crate::held_key::HeldKeyError;

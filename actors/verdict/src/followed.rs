@@ -1,12 +1,12 @@
 //! Reports the changes that other hosts of the cluster have committed to the actors of verdicts.
 
-use crate::cache::{ForgetVerdict, VerdictCache};
+use crate::cache::{CountRejectingCheck, ForgetVerdict, VerdictCache};
 use crate::orders::{NoteForeignOrder, OrdersActor};
 use crate::outbox_queue::OutboxQueue;
 use actix::Addr;
 use actors_audit::logger::handle::RecordAdditions;
 use domain_verdict::delivery::VerdictDelivery;
-use domain_verdict::session::SessionRecord;
+use domain_verdict::session::{RejectingCheck, SessionRecord};
 use oracled_store::{JournalRecord, RowWrite};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -21,6 +21,9 @@ pub async fn report_followed(
         for write in &writes {
             if let Some(session_id) = write.row.key::<VerdictDelivery>() {
                 cache.do_send(ForgetVerdict(session_id));
+            }
+            if let Some(session_id) = write.row.key::<RejectingCheck>() {
+                cache.do_send(CountRejectingCheck(session_id));
             }
             if let Some(session_id) = write.row.key::<SessionRecord>() {
                 orders.do_send(NoteForeignOrder(session_id));

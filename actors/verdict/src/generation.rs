@@ -6,7 +6,7 @@ use crate::cache::VerdictCacheError;
 use crate::crosscheck::{GateError, JudgeTrial};
 pub use crate::generation::runner::GenerationMetrics;
 use crate::generation::runner::{GenerationJob, ModelCallPermits, ModelRequest};
-use crate::rate_limiter::{CallLimitError, CallPermitError, RequestRegen, RequestTrialCall};
+use crate::rate_limiter::{CallLimitError, CallPermitError, RegenPermit, RequestRegen, RequestTrialCall};
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actors_audit::logger::CommitError;
 use actors_platform::actor_handle::ActorCallError;
@@ -15,6 +15,7 @@ use actors_upstream::{ModelCallPurpose, ModelCaller, ModelError, ModelRefusal};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::{ApplicationName, SessionId};
+use domain_base::work::stored_cause;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::crosscheck::CrosscheckDecision;
@@ -26,6 +27,7 @@ use domain_verdict::prompt::{
     ModelPrompt, PromptTemplate, PromptTierError, TemplateName, VerdictPrompt, build_verdict_prompt,
 };
 use domain_verdict::query::CustomerQuery;
+use domain_verdict::regen::RegenFailure;
 use domain_verdict::session::{OriginalVerdict, SessionCaller, SessionRecord};
 use jiff::SignedDuration;
 use oracled_store::{Store, StoreError};
@@ -123,7 +125,9 @@ impl SubmissionOutcome {
 }
 
 impl GenerationError {
-    pub(crate) const fn generation_outcome(&self) -> GenerationOutcome {
+    /// The outcome for the log, the metrics and the answer.
+    #[must_use]
+    pub const fn generation_outcome(&self) -> GenerationOutcome {
         match self {
             Self::SessionUnknown => GenerationOutcome::SessionUnknown,
             Self::DeliveredAlready => GenerationOutcome::DeliveredAlready,
@@ -414,9 +418,51 @@ impl GenerationRunner {
             generation: job.request.generation(),
         };
         let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
-        let permits =
-            ModelCallPermits { lease, slot, spent: Duration::ZERO, regen_permit: Some(regen_permit) };
-        self.call_and_judge(model, job, permits).await.result
+        let (spent, attempt) = (Duration::ZERO, Some(regen_permit.clone()));
+        let permits = ModelCallPermits { lease, slot, spent, regen_permit: attempt };
+        let result = self.call_and_judge(model, job, permits).await.result;
+        if let Some(failure) = self.regen_failure(&result) {
+            self.note_failed_regen(regen_permit, failure).await;
+        }
+        result
+    }
+
+    /// How a regeneration failed; `None` if a reader finds its end in the session or its verdict.
+    fn regen_failure(&self, result: &Result<SubmissionOutcome, GenerationError>) -> Option<RegenFailure> {
+        let (cause, retry_after) = match result {
+            Ok(rejected) => (rejected.rejection_cause()?, rejected.retry_after()),
+            Err(GenerationError::Model { error, retry_after }) => (error.to_string(), *retry_after),
+            Err(error) => (error.to_string(), None),
+        };
+        let (decision, policy_causes, rejection) = match result {
+            Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
+                (Some(decision.clone()), Vec::new(), None)
+            }
+            Ok(SubmissionOutcome::RejectedByPolicy { decision, causes, .. }) => {
+                (Some(decision.clone()), causes.clone(), None)
+            }
+            Ok(SubmissionOutcome::RejectedByRules { rejection, .. }) => {
+                (None, Vec::new(), Some(rejection.rejection.clone()))
+            }
+            _ => (None, Vec::new(), None),
+        };
+        let outcome = result
+            .as_ref()
+            .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
+        let retry_at = retry_after.and_then(|wait| self.clock.now().checked_add(wait).ok());
+        let cause = stored_cause(&cause);
+        Some(RegenFailure { outcome, cause, decision, policy_causes, rejection, retry_at })
+    }
+
+    /// Commits the end of a regeneration on a host of a cluster. If this fails, readers on other hosts wait until the model's time
+    /// limit has passed.
+    async fn note_failed_regen(&self, attempt: RegenPermit, failure: RegenFailure) {
+        let Some(record) = attempt.failed(failure, self.clock.now()) else { return };
+        match self.handles.log.commit(record).await {
+            // a call that did not reach the model has removed its attempt
+            Ok(_) | Err(CommitError::Stale(_)) => {}
+            Err(error) => tracing::warn!(%error, "could not store the end of a regeneration"),
+        }
     }
 
     /// The time until a session's verdict may be regenerated; `None` for now. The rate limiter decides. This check only

@@ -3,28 +3,32 @@
 //!
 //! The limit of a session is a row in the store, written before the model is called. It therefore survives a
 //! restart. A crash between the two can only make it stricter, and millions of sessions use no memory. The
-//! budget of all calls is kept by governor, and is reset when the daemon restarts.
+//! budget of all calls is kept by governor, and is reset when the daemon restarts. The hosts of a cluster keep it together, in
+//! their server.
 
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::{Clock, monotonic};
+use actors_platform::shared_calls::{CallMeter, SharedCalls};
 use actors_platform::work::InFlight;
 use domain_base::event::{AuditEvent, EventSeverity};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of, end_of_day};
-use domain_verdict::event::{DailyBudgetReached, RegenAttempted};
+use domain_verdict::event::{DailyBudgetReached, RegenAttempted, RegenFailed};
 use domain_verdict::generation::VerdictGeneration;
 use domain_verdict::label::ProductTier;
-use domain_verdict::regen::RegenAttempt;
+use domain_verdict::regen::{RegenAttempt, RegenFailure};
 use domain_verdict::session::SessionRecord;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -114,18 +118,33 @@ pub struct RequestRegen {
 }
 
 /// A permitted regeneration, which can be undone.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RegenPermit {
-    session_id: SessionId,
+    attempt: RegenAttempt,
     revision: u64,
 }
 
 impl RegenPermit {
     /// Adds to `record` the removal of the attempt. Use this if the model was not reached.
     pub fn remove_attempt(self, record: &mut JournalRecord) {
-        let Self { session_id, revision } = self;
+        let Self { attempt: RegenAttempt { session_id, .. }, revision } = self;
         record.expect.push(RowExpectation::new::<RegenAttempt>(&session_id, Some(revision)));
         record.writes.push(RowWrite::remove::<RegenAttempt>(&session_id));
+    }
+
+    /// The record that the attempt failed, for readers on other hosts; `None` if this is the only host. It is stale if the attempt
+    /// was removed.
+    pub(crate) fn failed(self, failure: RegenFailure, now: Timestamp) -> Option<JournalRecord> {
+        let Self { attempt, revision } = self;
+        attempt.host.as_ref()?;
+        let (outcome, cause) = (failure.outcome, failure.cause.clone());
+        let session_id = attempt.session_id.clone();
+        Some(JournalRecord {
+            expect: vec![RowExpectation::new::<RegenAttempt>(&session_id, Some(revision))],
+            events: vec![AuditEvent::new(now, session_id, RegenFailed { outcome, cause })],
+            writes: vec![RowWrite::put(&RegenAttempt { failure: Some(failure), ..attempt })],
+            ..JournalRecord::default()
+        })
     }
 }
 
@@ -152,7 +171,7 @@ pub struct TrialCallSlot {
 
 /// Requests a retry of this model within a call that already has its slot.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), CallLimitError>")]
+#[rtype(result = "Result<(), CallPermitError>")]
 pub struct RequestCallRetry {
     pub oracle_id: UpstreamId,
     /// `None` for a trial.
@@ -165,7 +184,7 @@ pub struct RateLimiter {
     calls: BTreeMap<UpstreamId, ModelCallBudget>,
     trials: BTreeMap<UpstreamId, ModelCallBudget>,
     /// When a call that is not a trial was refused last by the limits of a model.
-    refused_at: Option<Instant>,
+    refused_at: Rc<Cell<Option<Instant>>>,
     applications: BTreeMap<ApplicationName, CallRate>,
     budgets: CostBudgets,
     /// The applications whose used up budgets are being logged; `None` for the budget of all.
@@ -173,8 +192,8 @@ pub struct RateLimiter {
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-    /// The name of this host in its cluster.
-    host: Option<String>,
+    /// The calls of the cluster; `None` if this is the only host.
+    cluster: Option<SharedCalls>,
 }
 
 /// The limits of calls.
@@ -192,71 +211,125 @@ impl RateLimiter {
         store: Store,
         log: LoggerHandle,
         clock: Clock,
-        host: Option<String>,
+        cluster: Option<SharedCalls>,
     ) -> Self {
         let CallLimits { models, applications } = limits;
-        let trials =
-            models.iter().map(|(id, limits)| (id.clone(), ModelCallBudget::new(limits.half()))).collect();
-        let calls = models.into_iter().map(|(id, limits)| (id, ModelCallBudget::new(limits))).collect();
-        let applications =
-            applications.into_iter().map(|(name, limit)| (name, CallRate::new(limit))).collect();
+        let budget = |kind: &str, id: &UpstreamId, limits| {
+            (id.clone(), ModelCallBudget::new(format!("{kind}/{id}"), limits))
+        };
+        let trials = models.iter().map(|(id, limits)| budget("trial", id, limits.half())).collect();
+        let calls = models.iter().map(|(id, limits)| budget("model", id, *limits)).collect();
+        let rate = |(name, limit)| {
+            let limit = RateLimit { per_minute: limit, is_of_application: true };
+            let rate = CallRate::new(format!("application/{name}"), limit);
+            (name, rate)
+        };
+        let applications = applications.into_iter().map(rate).collect();
         Self {
             calls,
             trials,
-            refused_at: None,
+            refused_at: Rc::default(),
             applications,
             budgets,
             logging: InFlight::default(),
             store,
             log,
             clock,
-            host,
+            cluster,
         }
     }
 
     /// Takes a slot of a model, and one call of its budget and of the application's.
     fn take_slot(
-        &mut self,
+        &self,
         oracle_id: &UpstreamId,
         application: &ApplicationName,
-    ) -> Result<ModelCallSlot, CallLimitError> {
-        let slot = self.calls_of(oracle_id).and_then(ModelCallBudget::take_slot);
-        let slot = slot.and_then(|slot| self.take_call(oracle_id, Some(application)).map(|()| slot));
-        if let Err(CallLimitError::Places { .. } | CallLimitError::Budget { .. }) = slot {
-            self.refused_at = Some(monotonic());
-        }
-        slot
+    ) -> ResponseFuture<Result<ModelCallSlot, CallPermitError>> {
+        let slot = self.calls_of(oracle_id).and_then(|calls| calls.take_slot(self.share_of(calls)));
+        let call = slot.map(|slot| (slot, self.take_call(oracle_id, Some(application), false)));
+        let refused_at = Rc::clone(&self.refused_at);
+        Box::pin(async move {
+            let taken = match call {
+                Ok((slot, call)) => call.await.map(|()| slot),
+                Err(limit) => Err(limit.into()),
+            };
+            if let Err(CallPermitError::Limited(
+                CallLimitError::Places { .. } | CallLimitError::Budget { .. },
+            )) = taken
+            {
+                refused_at.set(Some(monotonic()));
+            }
+            taken
+        })
     }
 
     /// The same for a trial, which belongs to no application.
-    fn take_trial_slot(&self, oracle_id: &UpstreamId) -> Result<TrialCallSlot, CallLimitError> {
+    fn take_trial_slot(
+        &self,
+        oracle_id: &UpstreamId,
+    ) -> ResponseFuture<Result<TrialCallSlot, CallPermitError>> {
+        let slots = self.take_trial_places(oracle_id);
+        let call = slots.map(|slots| (slots, self.take_call(oracle_id, None, true)));
+        Box::pin(async move {
+            let (slots, call) = call?;
+            call.await.map(|()| slots)
+        })
+    }
+
+    fn take_trial_places(&self, oracle_id: &UpstreamId) -> Result<TrialCallSlot, CallLimitError> {
         let calls = self.calls_of(oracle_id)?;
-        let left = self.refused_at.and_then(|at| TRIAL_PAUSE.checked_sub(monotonic().duration_since(at)));
+        let refused_at = self.refused_at.get();
+        let left = refused_at.and_then(|at| TRIAL_PAUSE.checked_sub(monotonic().duration_since(at)));
         if let Some(wait) = left {
             return Err(CallLimitError::Places { calls_at_once: calls.at_once, wait });
         }
         let trials = self.trials.get(oracle_id).unwrap_or(calls);
-        let slots = TrialCallSlot { _trial: trials.take_slot()?, _call: calls.take_slot()? };
-        trials.take_budgeted_call()?;
-        calls.take_budgeted_call()?;
-        Ok(slots)
+        let (_trial, _call) =
+            (trials.take_slot(self.share_of(trials))?, calls.take_slot(self.share_of(calls))?);
+        Ok(TrialCallSlot { _trial, _call })
     }
 
+    /// The number of simultaneous calls that this host may make.
+    fn share_of(&self, budget: &ModelCallBudget) -> usize {
+        self.cluster.as_ref().map_or(budget.at_once, |cluster| cluster.share_of(budget.at_once))
+    }
+
+    /// Takes one call of the budgets of a model and of the application, or of none.
     fn take_call(
         &self,
         oracle_id: &UpstreamId,
         application: Option<&ApplicationName>,
-    ) -> Result<(), CallLimitError> {
+        is_trial: bool,
+    ) -> ResponseFuture<Result<(), CallPermitError>> {
+        let rates = match self.rates(oracle_id, application, is_trial) {
+            Ok(rates) => rates,
+            Err(limit) => return Box::pin(async { Err(limit.into()) }),
+        };
+        let Some(cluster) = self.cluster.clone() else {
+            let taken = take_of_all(&rates);
+            return Box::pin(async { Ok(taken?) });
+        };
+        let meters = rates.iter().map(|rate| rate.meter.clone()).collect();
+        let limits: Vec<_> = rates.iter().map(|rate| rate.limit).collect();
+        Box::pin(async move {
+            let waits = cluster.take(meters).await.map_err(|cause| StoreError::Unavailable {
+                cause: format!("the server of the cluster counts no calls of models: {cause}"),
+            })?;
+            let refused = limits.into_iter().zip(waits).find(|(_, wait)| !wait.is_zero());
+            refused.map_or(Ok(()), |(limit, wait)| Err(limit.refusal(wait).into()))
+        })
+    }
+
+    /// The limits of calls per minute for a call.
+    fn rates(
+        &self,
+        oracle_id: &UpstreamId,
+        application: Option<&ApplicationName>,
+        is_trial: bool,
+    ) -> Result<Vec<&CallRate>, CallLimitError> {
         let own = application.and_then(|application| self.applications.get(application));
-        if let Some(own) = own {
-            let calls_per_minute = own.per_minute;
-            own.take().map_err(|wait| CallLimitError::Application { calls_per_minute, wait })?;
-        }
-        let taken = self.calls_of(oracle_id).and_then(ModelCallBudget::take_budgeted_call);
-        if let (Err(_), Some(own)) = (&taken, own) {
-            own.put_back();
-        }
-        taken
+        let trial = self.trials.get(oracle_id).filter(|_| is_trial).map(|trials| &trials.rate);
+        Ok(own.into_iter().chain(trial).chain([&self.calls_of(oracle_id)?.rate]).collect())
     }
 
     /// The budget of calls of a model. A model without one may not be called.
@@ -336,23 +409,25 @@ async fn commit_regen_attempt(
         };
         let (now, generation) = (clock.now(), generation.clone());
         let attempted = RegenAttempted { tier, generation };
+        let attempt = RegenAttempt {
+            session_id: session_id.clone(),
+            attempted_at: now,
+            host: host.clone(),
+            failure: None,
+        };
         let record = JournalRecord {
             expect: vec![
                 RowExpectation::new::<RegenAttempt>(&session_id, revision),
                 RowExpectation { row: session, revision: Some(session_revision) },
             ],
             events: vec![AuditEvent::new(now, session_id.clone(), attempted)],
-            writes: vec![RowWrite::put::<RegenAttempt>(&RegenAttempt {
-                session_id: session_id.clone(),
-                attempted_at: now,
-                host: host.clone(),
-            })],
+            writes: vec![RowWrite::put::<RegenAttempt>(&attempt)],
             ..JournalRecord::default()
         };
-        Ok::<_, CallPermitError>(CommitDecision::Change((), record))
+        Ok::<_, CallPermitError>(CommitDecision::Change(attempt, record))
     });
-    let revision = noted.await?.1.map_or(0, |receipt| receipt.last_seq);
-    Ok(RegenPermit { session_id, revision })
+    let (attempt, receipt) = noted.await?;
+    Ok(RegenPermit { attempt, revision: receipt.map_or(0, |receipt| receipt.last_seq) })
 }
 
 impl Actor for RateLimiter {
@@ -369,43 +444,48 @@ impl Handler<RequestRegen> for RateLimiter {
         let application = take.session_id.application();
         let allowed =
             allowed.and_then(|before| self.check_daily_budgets(Some(&application)).map(|()| before));
-        let allowed = allowed.and_then(|before| Ok((before, self.take_slot(&take.oracle_id, &application)?)));
+        let allowed = allowed.map(|before| (before, self.take_slot(&take.oracle_id, &application)));
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
-        let attempt = (take, self.host.clone());
+        let attempt = (take, self.cluster.as_ref().map(|cluster| cluster.host.clone()));
         Box::pin(async move {
             let (before, slot) = allowed?;
+            let slot = slot.await?;
             Ok((commit_regen_attempt(attempt, before, store, log, clock).await?, slot))
         })
     }
 }
 
 impl Handler<RequestFirstCall> for RateLimiter {
-    type Result = Result<ModelCallSlot, CallPermitError>;
+    type Result = ResponseFuture<Result<ModelCallSlot, CallPermitError>>;
 
     fn handle(&mut self, call: RequestFirstCall, _: &mut Context<Self>) -> Self::Result {
-        self.check_daily_budgets(Some(&call.application))?;
-        Ok(self.take_slot(&call.oracle_id, &call.application)?)
+        match self.check_daily_budgets(Some(&call.application)) {
+            Ok(()) => self.take_slot(&call.oracle_id, &call.application),
+            Err(refused) => Box::pin(async { Err(refused) }),
+        }
     }
 }
 
 impl Handler<RequestTrialCall> for RateLimiter {
-    type Result = Result<TrialCallSlot, CallPermitError>;
+    type Result = ResponseFuture<Result<TrialCallSlot, CallPermitError>>;
 
     fn handle(
         &mut self,
         RequestTrialCall(oracle_id): RequestTrialCall,
         _: &mut Context<Self>,
     ) -> Self::Result {
-        self.check_daily_budgets(None)?;
-        Ok(self.take_trial_slot(&oracle_id)?)
+        match self.check_daily_budgets(None) {
+            Ok(()) => self.take_trial_slot(&oracle_id),
+            Err(refused) => Box::pin(async { Err(refused) }),
+        }
     }
 }
 
 impl Handler<RequestCallRetry> for RateLimiter {
-    type Result = Result<(), CallLimitError>;
+    type Result = ResponseFuture<Result<(), CallPermitError>>;
 
     fn handle(&mut self, call: RequestCallRetry, _: &mut Context<Self>) -> Self::Result {
-        self.take_call(&call.oracle_id, call.application.as_ref())
+        self.take_call(&call.oracle_id, call.application.as_ref(), false)
     }
 }
 
@@ -429,19 +509,52 @@ pub struct ModelCallLimits {
     pub at_once: usize,
 }
 
-/// A limit of calls per minute.
+/// A limit of calls per minute, of a model or an application.
+#[derive(Debug, Clone, Copy)]
+struct RateLimit {
+    per_minute: NonZeroU32,
+    is_of_application: bool,
+}
+
+impl RateLimit {
+    const fn refusal(self, wait: Duration) -> CallLimitError {
+        let Self { per_minute: calls_per_minute, is_of_application } = self;
+        if is_of_application {
+            CallLimitError::Application { calls_per_minute, wait }
+        } else {
+            CallLimitError::Budget { calls_per_minute, wait }
+        }
+    }
+}
+
+/// The calls that a limit has permitted.
 #[derive(Debug)]
 struct CallRate {
-    per_minute: NonZeroU32,
+    limit: RateLimit,
+    /// Counts them in a cluster, in place of `governor`.
+    meter: CallMeter,
     governor: DefaultDirectRateLimiter,
     /// Whether a call was taken that another limit refused.
     has_unused: AtomicBool,
 }
 
+/// Takes one call of each limit of this host, or of none.
+fn take_of_all(rates: &[&CallRate]) -> Result<(), CallLimitError> {
+    for (place, rate) in rates.iter().enumerate() {
+        if let Err(wait) = rate.take() {
+            rates.iter().take(place).for_each(|taken| taken.put_back());
+            return Err(rate.limit.refusal(wait));
+        }
+    }
+    Ok(())
+}
+
 impl CallRate {
-    fn new(per_minute: NonZeroU32) -> Self {
-        let governor = DefaultDirectRateLimiter::direct(quota(per_minute));
-        Self { per_minute, governor, has_unused: AtomicBool::new(false) }
+    fn new(name: String, limit: RateLimit) -> Self {
+        let quota = quota(limit.per_minute);
+        let (every, burst) = (quota.replenish_interval(), quota.burst_size().get());
+        let governor = DefaultDirectRateLimiter::direct(quota);
+        Self { limit, meter: CallMeter { name, every, burst }, governor, has_unused: AtomicBool::new(false) }
     }
 
     /// Takes one call, or returns the time until the next one is allowed.
@@ -476,21 +589,20 @@ impl ModelCallLimits {
 }
 
 impl ModelCallBudget {
-    fn new(limits: ModelCallLimits) -> Self {
+    fn new(name: String, limits: ModelCallLimits) -> Self {
         let ModelCallLimits { per_minute, at_once } = limits;
-        Self { at_once, rate: CallRate::new(per_minute), slots: Arc::new(Semaphore::new(at_once)) }
+        let rate = CallRate::new(name, RateLimit { per_minute, is_of_application: false });
+        Self { at_once, rate, slots: Arc::new(Semaphore::new(at_once)) }
     }
 
-    fn take_slot(&self) -> Result<ModelCallSlot, CallLimitError> {
-        let calls_at_once = self.at_once;
+    /// Takes one of the slots, of which this host may use `calls_at_once`.
+    fn take_slot(&self, calls_at_once: usize) -> Result<ModelCallSlot, CallLimitError> {
+        let refused = CallLimitError::Places { calls_at_once, wait: SLOT_RETRY_WAIT };
+        if self.at_once.saturating_sub(self.slots.available_permits()) >= calls_at_once {
+            return Err(refused);
+        }
         let permit = Arc::clone(&self.slots).try_acquire_owned();
-        let _permit = permit.map_err(|_| CallLimitError::Places { calls_at_once, wait: SLOT_RETRY_WAIT })?;
-        Ok(ModelCallSlot { _permit })
-    }
-
-    fn take_budgeted_call(&self) -> Result<(), CallLimitError> {
-        let calls_per_minute = self.rate.per_minute;
-        self.rate.take().map_err(|wait| CallLimitError::Budget { calls_per_minute, wait })
+        Ok(ModelCallSlot { _permit: permit.map_err(|_| refused)? })
     }
 }
 
@@ -537,9 +649,9 @@ mod tests {
     #[test]
     fn budget_error_contains_the_wait() {
         let per_minute = NonZeroU32::new(4).expect("not zero");
-        let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 100 });
-        assert_eq!(calls.take_budgeted_call(), Ok(()));
-        let Err(CallLimitError::Budget { wait, .. }) = calls.take_budgeted_call() else {
+        let calls = ModelCallBudget::new("model/a".to_owned(), ModelCallLimits { per_minute, at_once: 100 });
+        assert_eq!(take_of_all(&[&calls.rate]), Ok(()));
+        let Err(CallLimitError::Budget { wait, .. }) = take_of_all(&[&calls.rate]) else {
             panic!("a second call at once")
         };
         assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&wait), "{wait:?}");
@@ -547,23 +659,27 @@ mod tests {
 
     #[test]
     fn call_that_was_put_back_is_taken_next() {
-        let rate = CallRate::new(NonZeroU32::new(4).expect("not zero"));
-        assert_eq!(rate.take(), Ok(()));
-        assert!(rate.take().is_err());
-        rate.put_back();
-        assert_eq!(rate.take(), Ok(()));
-        assert!(rate.take().is_err());
+        let per_minute = NonZeroU32::new(4).expect("not zero");
+        let rate =
+            |is_of_application| CallRate::new("a".to_owned(), RateLimit { per_minute, is_of_application });
+        let (own, used_up) = (rate(true), rate(false));
+        assert_eq!(take_of_all(&[&used_up]), Ok(()));
+        let refused = take_of_all(&[&own, &used_up]);
+        assert!(matches!(refused, Err(CallLimitError::Budget { .. })), "{refused:?}");
+        assert_eq!(take_of_all(&[&own]), Ok(()), "it was given back");
+        assert!(matches!(take_of_all(&[&own]), Err(CallLimitError::Application { .. })));
     }
 
     #[test]
     fn calls_at_once_are_limited() {
         let per_minute = NonZeroU32::new(1000).expect("not zero");
-        let calls = ModelCallBudget::new(ModelCallLimits { per_minute, at_once: 2 });
-        let (first, second) = (calls.take_slot(), calls.take_slot());
+        let calls = ModelCallBudget::new("model/a".to_owned(), ModelCallLimits { per_minute, at_once: 2 });
+        let (first, second) = (calls.take_slot(2), calls.take_slot(2));
         assert!(first.is_ok() && second.is_ok());
-        assert!(matches!(calls.take_slot(), Err(CallLimitError::Places { calls_at_once: 2, .. })));
-        assert_eq!(calls.take_budgeted_call(), Ok(()), "a retry has its place");
+        assert!(matches!(calls.take_slot(2), Err(CallLimitError::Places { calls_at_once: 2, .. })));
+        assert_eq!(take_of_all(&[&calls.rate]), Ok(()), "a retry has its place");
         drop(first);
-        assert!(calls.take_slot().is_ok());
+        assert!(matches!(calls.take_slot(1), Err(CallLimitError::Places { calls_at_once: 1, .. })));
+        assert!(calls.take_slot(2).is_ok());
     }
 }

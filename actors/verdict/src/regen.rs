@@ -11,11 +11,9 @@ use actors_audit::logger::LoggerHandle;
 use actors_platform::caller::run_as_current_caller;
 use domain_base::event::{AuditEvent, Event, EventSeverity, LoggedEvent};
 use domain_base::session_id::SessionId;
-use domain_verdict::divergence::{
-    DivergenceCheck, RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW,
-};
+use domain_verdict::divergence::{RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD, VARIANCE_WINDOW};
 use domain_verdict::event::{InfrastructureVariance, RegenDivergenceCheck};
-use oracled_store::{LogQuery, Store, StoreError};
+use oracled_store::{LogLine, LogQuery, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -38,10 +36,10 @@ pub struct ReadVariance;
 #[rtype(result = "()")]
 pub struct AwaitGenerations(pub Option<SessionId>);
 
-/// Adds a regeneration to the variance watch.
+/// Adds the regenerations that were logged meanwhile to the variance watch.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct NoteDivergence(DivergenceCheck);
+struct FollowDivergence;
 
 /// Removes a regeneration that has ended.
 #[derive(Debug, Message)]
@@ -53,7 +51,15 @@ pub struct RegenActor {
     runner: Arc<GenerationRunner>,
     log: LoggerHandle,
     running: HashMap<SessionId, RunningRegeneration>,
-    variance: RegenVarianceWindow,
+    variance: VarianceWatch,
+}
+
+/// The latest regenerations of the log, which has those of all hosts of a cluster.
+#[derive(Debug, Default)]
+struct VarianceWatch {
+    window: RegenVarianceWindow,
+    /// The last entry that was read.
+    read_to: u64,
 }
 
 /// The regeneration in progress for a session.
@@ -75,7 +81,7 @@ impl RunningRegeneration {
 impl RegenActor {
     pub fn new(runner: Arc<GenerationRunner>) -> Self {
         let log = runner.handles.log.clone();
-        Self { runner, log, running: HashMap::new(), variance: RegenVarianceWindow::default() }
+        Self { runner, log, running: HashMap::new(), variance: VarianceWatch::default() }
     }
 
     /// Starts the regeneration of a session's verdict.
@@ -86,8 +92,8 @@ impl RegenActor {
         self.running.insert(session_id, started.clone());
         actix_rt::spawn(run_as_current_caller(async move {
             let outcome = runner.regenerate(id.clone()).await;
-            if let Ok(SubmissionOutcome::Regenerated(_, check)) = &outcome {
-                me.do_send(NoteDivergence(check.clone()));
+            if let Ok(SubmissionOutcome::Regenerated(..)) = &outcome {
+                me.do_send(FollowDivergence);
             }
             sender.send_replace(Some(outcome));
             drop(sender);
@@ -115,45 +121,87 @@ impl RegenActor {
     }
 }
 
-/// Restores the variance watch from the log after a restart, with the latest regenerations that it counts.
-/// The flag is true if a high variance is not logged yet.
-fn restore_variance_watch(store: &Store) -> Result<(RegenVarianceWindow, bool), StoreError> {
-    let newest = |event: &str, limit| LogQuery {
-        event: Some(event.to_owned()),
-        newest: true,
-        limit,
-        ..LogQuery::default()
-    };
-    let mut limit = VARIANCE_WINDOW;
-    let (watch, first) = loop {
-        let lines = store.log(&newest(RegenDivergenceCheck::NAME, limit))?;
-        let mut watch = RegenVarianceWindow::default();
-        for line in &lines {
-            if let Ok(Some(entry)) = LoggedEvent::<RegenDivergenceCheck>::read(&line.json) {
-                watch.note(&entry.event.0);
+/// The first entries of this event after an entry, or the newest ones.
+fn entries(event: &str, after: Option<u64>, limit: usize) -> LogQuery {
+    let (event, newest) = (Some(event.to_owned()), after.is_none());
+    LogQuery { event, newest, after: after.unwrap_or_default(), limit, ..LogQuery::default() }
+}
+
+impl VarianceWatch {
+    /// The latest regenerations of the log. The flag is true if a high variance is not logged yet.
+    fn restore(store: &Store) -> Result<(Self, bool), StoreError> {
+        let mut limit = VARIANCE_WINDOW;
+        let (watch, first) = loop {
+            let lines = store.log(&entries(RegenDivergenceCheck::NAME, None, limit))?;
+            let mut watch = Self::default();
+            for line in &lines {
+                watch.note(line);
+            }
+            // regenerations that the watch does not count are skipped, so more entries may be needed
+            if watch.window.is_full() || lines.len() < limit || limit >= REMEMBERED_MAX {
+                break (watch, lines.first().map_or(0, |line| line.seq));
+            }
+            limit *= 10;
+        };
+        let unsaid = watch.window.variance().escalated && !is_logged_after(store, first)?;
+        Ok((watch, unsaid))
+    }
+
+    /// Adds the regenerations that were logged meanwhile. Returns true if the variance has become high, and no host has logged it.
+    fn follow(&mut self, store: &Store) -> Result<bool, StoreError> {
+        let mut high_since = None;
+        loop {
+            let query = entries(RegenDivergenceCheck::NAME, Some(self.read_to), VARIANCE_WINDOW);
+            let lines = store.log(&query)?;
+            for line in &lines {
+                if self.note(line) {
+                    high_since = Some(line.seq);
+                }
+            }
+            if lines.len() < VARIANCE_WINDOW {
+                break;
             }
         }
-        // regenerations that the watch does not count are skipped, so more entries may be needed
-        if watch.is_full() || lines.len() < limit || limit >= REMEMBERED_MAX {
-            break (watch, lines.first().map_or(0, |line| line.seq));
+        match high_since.filter(|_| self.window.variance().escalated) {
+            Some(high_since) => Ok(!is_logged_after(store, high_since)?),
+            None => Ok(false),
         }
-        limit *= 10;
-    };
-    let is_logged =
-        store.log(&newest(InfrastructureVariance::NAME, 1))?.last().is_some_and(|line| line.seq > first);
-    let unsaid = watch.variance().escalated && !is_logged;
-    Ok((watch, unsaid))
+    }
+
+    /// Adds an entry. Returns whether the variance has become high by it.
+    fn note(&mut self, line: &LogLine) -> bool {
+        self.read_to = line.seq;
+        let entry = LoggedEvent::<RegenDivergenceCheck>::read(&line.json);
+        matches!(entry, Ok(Some(entry)) if self.window.note(&entry.event.0).is_some())
+    }
+}
+
+/// Whether a high variance was logged after an entry.
+fn is_logged_after(store: &Store, seq: u64) -> Result<bool, StoreError> {
+    let logged = store.log(&entries(InfrastructureVariance::NAME, None, 1))?;
+    Ok(logged.last().is_some_and(|line| line.seq > seq))
+}
+
+impl RegenActor {
+    /// Adds the regenerations that were logged meanwhile to the watch, and logs a high variance.
+    fn follow_divergence(&mut self) {
+        match self.variance.follow(&self.runner.store) {
+            Ok(true) => self.escalate(self.variance.window.variance()),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the variance watch lacks the latest regenerations"),
+        }
+    }
 }
 
 impl Actor for RegenActor {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Context<Self>) {
-        match restore_variance_watch(&self.runner.store) {
+        match VarianceWatch::restore(&self.runner.store) {
             Ok((watch, unsaid)) => {
                 self.variance = watch;
                 if unsaid {
-                    self.escalate(self.variance.variance());
+                    self.escalate(self.variance.window.variance());
                 }
             }
             Err(error) => tracing::warn!(%error, "could not restore the variance watch; it starts empty"),
@@ -200,17 +248,16 @@ impl Handler<ReadVariance> for RegenActor {
     type Result = MessageResult<ReadVariance>;
 
     fn handle(&mut self, _: ReadVariance, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(self.variance.variance())
+        self.follow_divergence();
+        MessageResult(self.variance.window.variance())
     }
 }
 
-impl Handler<NoteDivergence> for RegenActor {
+impl Handler<FollowDivergence> for RegenActor {
     type Result = ();
 
-    fn handle(&mut self, NoteDivergence(check): NoteDivergence, _: &mut Context<Self>) {
-        if let Some(variance) = self.variance.note(&check) {
-            self.escalate(variance);
-        }
+    fn handle(&mut self, _: FollowDivergence, _: &mut Context<Self>) {
+        self.follow_divergence();
     }
 }
 

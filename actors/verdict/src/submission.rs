@@ -13,9 +13,10 @@ use domain_verdict::divergence::DivergenceCheck;
 use domain_verdict::event::OracleInteraction;
 use domain_verdict::generation::{ModelTokenUsage, VerdictGeneration};
 use domain_verdict::label::ProductTier;
-use domain_verdict::policy::PolicyCause;
+use domain_verdict::policy::{PolicyCause, join_causes};
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::query::CustomerQuery;
+use domain_verdict::rejection::AnswerRejection;
 use domain_verdict::rules_gate::RulesGateRejection;
 use domain_verdict::session::{CustomerEmail, SessionCaller, SessionMismatch, SessionRecord};
 use oracled_store::JournalRecord;
@@ -140,6 +141,43 @@ pub enum SubmissionOutcome {
 }
 
 impl SubmissionOutcome {
+    /// Why the gate rejected the verdict, without its text; `None` unless it did.
+    pub(crate) fn rejection_cause(&self) -> Option<String> {
+        match self {
+            Self::RejectedByCrosscheck { decision, .. } => {
+                let (reason, coherence): (&str, _) =
+                    (decision.crosscheck_reason.into(), decision.coherence_score);
+                let flags = AnswerRejection::by_crosscheck(decision);
+                Some(format!(
+                    "the crosscheck rejected the verdict: {reason}, coherence {coherence:.4}: {flags}"
+                ))
+            }
+            Self::RejectedByRules { rejection, .. } => {
+                let rejection = &rejection.rejection;
+                let why = if rejection.is_empty() {
+                    ": a rule could not be applied".to_owned()
+                } else {
+                    format!(": {rejection}")
+                };
+                Some(format!("the rules rejected the verdict{why}"))
+            }
+            Self::RejectedByPolicy { causes, .. } => {
+                Some(format!("the policy refused the verdict: {}", join_causes(causes)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The time until the session's verdict may be regenerated again, if this was a rejected regeneration.
+    pub(crate) const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RejectedByCrosscheck { retry_after, .. }
+            | Self::RejectedByRules { retry_after, .. }
+            | Self::RejectedByPolicy { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
     /// Returns the outcome with `retry_after` set, if it is a rejection.
     #[must_use]
     pub(crate) fn with_retry_after(mut self, wait: Option<Duration>) -> Self {

@@ -42,6 +42,9 @@ enum ClusterVerb {
     Join {
         #[command(flatten)]
         restore: BackupRestore,
+        /// Join also if sections of the configuration that decide verdicts differ from those of the other hosts
+        #[arg(long)]
+        allow_different_config: bool,
     },
     /// Show the hosts of the cluster
     Status,
@@ -64,9 +67,10 @@ impl ClusterArgs {
     pub(crate) fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         match &self.verb {
             ClusterVerb::Init { state_dir, reset } => init(state_dir, *reset, options.json, out),
-            ClusterVerb::Join { restore } => {
+            ClusterVerb::Join { restore, allow_different_config } => {
                 restore.run_for_cluster(options.json, out)?;
-                mark(restore.state_dir(), &ClusterMarker::Join)
+                let allow_different_config = *allow_different_config;
+                mark(restore.state_dir(), &ClusterMarker::Join { allow_different_config })
             }
             ClusterVerb::Status => block_on(show(options, out)),
             ClusterVerb::Remove { host } => block_on(remove(host, options, out)),
@@ -144,6 +148,9 @@ fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlEr
     let heading =
         ["host", "state", "seen", "entries", "behind", "clock ahead", "version", "schema", "leases"];
     writeln!(out, "{}", format_table(heading, rows.collect()))?;
+    for difference in &report.config_differences {
+        writeln!(out, "{}", visible_line(&difference.to_string()))?;
+    }
     if let Some(failure) = &report.failure {
         writeln!(
             out,

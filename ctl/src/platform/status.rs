@@ -5,7 +5,9 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::{format_known, format_pairs, format_table, print_json};
 use crate::verdict::divergence::format_variance;
 use domain_audit::event::LostRow;
+use domain_base::cluster::ClusterReport;
 use domain_base::service::ActorReport;
+use domain_base::text_form::visible_line;
 use domain_base::wording::format_count;
 use domain_verdict::cost::DailyBudget;
 use hyper::Method;
@@ -55,6 +57,9 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
             format!("{} on routes, {} on control", status.connections, status.control_connections),
         ),
     ];
+    if let Some(report) = &status.cluster {
+        shown.push(("cluster", format_cluster(report)));
+    }
     if let Some(failure) = status.journal_failure {
         shown.push((
             "journal",
@@ -71,6 +76,20 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+}
+
+/// This host, the live hosts, and the contact with the shared log.
+fn format_cluster(report: &ClusterReport) -> String {
+    let ClusterReport { host, contact_ms, failure, .. } = report;
+    let members: Vec<_> = report.hosts.iter().filter(|host| host.state == "live").collect();
+    let live = members.iter().filter(|host| !host.is_away(report)).count();
+    let differences = report.config_differences.iter().map(ToString::to_string);
+    let faults = failure.iter().cloned().chain(differences);
+    let faults: String = faults.map(|fault| format!("; {}", visible_line(&fault))).collect();
+    format!(
+        "{host}; {live} of {} live; the shared log was read {contact_ms} ms ago{faults}",
+        format_count(members.len() as u64, "host", "hosts")
+    )
 }
 
 /// The first lost rows, with their number.

@@ -3,13 +3,16 @@
 mod config;
 #[cfg(feature = "cluster")]
 mod membership;
+mod metrics;
 
 use actors_platform::host_removals::HostRemovals;
+use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::WorkTurn;
 use anyhow::bail;
 pub(crate) use config::not_in_cluster;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
-use domain_base::cluster::ClusterHostReport;
+use domain_base::cluster::{ClusterHostReport, ConfigDigests};
+use metrics::SharedLogMetrics;
 use oracled_store::ClusterMarker;
 use std::path::Path;
 use std::sync::mpsc::Sender;
@@ -55,16 +58,21 @@ pub struct ClusterMember {
     pub(crate) removals: HostRemovals,
     #[cfg(feature = "cluster")]
     pub(crate) keys: store_postgres::ClusterKeys,
+    /// The limits of calls of models, over a connection of their own, so that they do not delay the heartbeat.
+    pub(crate) shared_calls: SharedCalls,
+    pub(crate) metrics: SharedLogMetrics,
 }
 
-/// Whether this host has the keys of its cluster is known by these.
+/// What this host compares with the other hosts of its cluster.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "the membership compares them"))]
-pub(crate) struct ClusterKeyDigests {
+pub(crate) struct ClusterDigests {
     /// The public key of the log.
     pub(crate) log_key: String,
     /// The digest of the key of held verdicts.
     pub(crate) held_key: String,
+    /// The digests of the sections of the configuration that decide verdicts.
+    pub(crate) config: ConfigDigests,
 }
 
 /// How long a stop waits until another host can take the turn.
@@ -130,7 +138,7 @@ pub(crate) async fn enter(
     _: &ClusterSection,
     _: ClusterMarker,
     _: Option<ClusterSecrets>,
-    _: ClusterKeyDigests,
+    _: ClusterDigests,
     _: (oracled_store::Journal, oracled_store::Store),
 ) -> anyhow::Result<(oracled_store::Journal, ClusterMember)> {
     bail!("this oracled was built without clusters")

@@ -9,11 +9,14 @@ mod load;
 use super::telemetry::LogFormat;
 use actors_platform::guardian::SupervisionLimits;
 use actors_upstream::web::origin_of;
+use domain_base::cluster::ConfigDigests;
+use domain_base::digest::Sha256Hex;
 use domain_base::session_id::SESSION_ID_MAX_CHARS;
 use hyper::Uri;
 use nix::unistd::{Gid, Group};
 use oracled_api::directories::DefaultDirectories;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::net::IpAddr;
@@ -39,6 +42,24 @@ pub trait Section: Any + Debug + Send + Sync {
     fn check_limits(&self, _all: &dyn Configuration) -> Vec<ConfigError> {
         Vec::new()
     }
+
+    /// Its values that decide verdicts, so that all hosts of a cluster need the same; `None` if it decides none.
+    fn decisions(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// The values of a section without the paths of files, which each host can have elsewhere.
+pub(crate) fn without_files(section: &impl Serialize) -> Option<Value> {
+    fn remove_files(value: &mut Value) {
+        if let Value::Object(members) = value {
+            members.retain(|key, _| !key.ends_with("_file"));
+            members.values_mut().for_each(remove_files);
+        }
+    }
+    let mut values = serde_json::to_value(section).ok()?;
+    remove_files(&mut values);
+    Some(values)
 }
 
 /// A complete configuration.
@@ -66,6 +87,15 @@ impl dyn Configuration + '_ {
     pub fn section<S: Section>(&self) -> &S {
         let found = self.sections().into_iter().find_map(|section| (section as &dyn Any).downcast_ref());
         found.expect("a configuration lists each section")
+    }
+
+    /// The digest of each section that decides verdicts, by its key.
+    #[must_use]
+    pub fn decision_digests(&self) -> ConfigDigests {
+        let sections = self.sections().into_iter();
+        let decisions = sections.filter_map(|section| Some((section.key(), section.decisions()?)));
+        let digest = |values: &Value| Sha256Hex::of(values.to_string().as_bytes()).to_string();
+        decisions.map(|(key, values)| (key.to_owned(), digest(&values))).collect()
     }
 }
 

@@ -7,10 +7,12 @@ use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::telemetry::LogLevelHandle;
 use actors_audit::logger::{JournalReport, LogContact};
 use actors_platform::caller::{current_application, spawn_for_caller};
+use actors_platform::clock::monotonic;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use domain_audit::checkpoint::LogSigner;
 use domain_base::caller::PeerCredentials;
+use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use domain_base::session_id::ApplicationName;
 use jiff::Timestamp;
@@ -134,6 +136,9 @@ impl DaemonService {
         request_metrics.register(&mut registry);
         let state_size = StateSizeMetrics::default();
         state_size.register(&mut registry);
+        if let Some(member) = &cluster {
+            member.metrics.register(&mut registry);
+        }
         let limits = config.section::<LimitsSection>().clone();
         let slots = Arc::new(Semaphore::new(limits.in_flight));
         let own = applications.0.iter();
@@ -311,7 +316,12 @@ impl DaemonService {
     /// # Errors
     /// `StorageUnavailable` if the shared log does not answer.
     pub async fn catch_up(&self) -> Result<(), Problem> {
-        Ok(self.system.log.catch_up().await?)
+        let began = monotonic();
+        let caught_up = self.system.log.catch_up().await;
+        if let Some(member) = &self.cluster {
+            member.metrics.wait_seconds.observe(began.elapsed().as_secs_f64());
+        }
+        Ok(caught_up?)
     }
 
     /// Checks that the store had everything that any host of the cluster had committed at some time within `cluster.stale_s`.
@@ -414,6 +424,30 @@ impl DaemonService {
         self.system.log.report().borrow().clone()
     }
 
+    /// The cluster, as this host sees it; `None` if it is the only host.
+    #[must_use]
+    pub fn cluster_report(&self) -> Option<ClusterReport> {
+        let member = self.cluster.as_ref()?;
+        let (view, contact) = (member.view.borrow().clone(), self.system.log.contact());
+        let journal = self.journal_report().failure.map(|(cause, _)| cause);
+        let failure = journal
+            .or_else(|| contact.and_then(LogContact::failure))
+            .or(view.ended.and_then(Result::err))
+            .or(view.fault)
+            .or(view.clock_fault);
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let report = ClusterReport {
+            config_differences: Vec::new(),
+            host: member.host.clone(),
+            has_turn: member.turn.is_ours(),
+            contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),
+            failure,
+            hosts: view.hosts,
+            hosts_read_ms: view.read_at.map(|at| milliseconds(monotonic().duration_since(at))),
+        };
+        Some(ClusterReport { config_differences: report.find_config_differences(), ..report })
+    }
+
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.
     #[must_use]
     pub fn unready_reasons(&self) -> Vec<String> {
@@ -426,8 +460,14 @@ impl DaemonService {
         let contact = self.system.log.contact().and_then(LogContact::failure);
         let contact =
             contact.filter(|_| failure.is_none()).map(|cause| format!("storage_unavailable: {cause}"));
+        let clock = self.cluster.as_ref().and_then(|member| member.view.borrow().clock_fault.clone());
+        let clock = clock.map(|cause| format!("clock_differs: {cause}"));
         let draining = self.is_draining().then(|| "draining".to_owned());
-        [failure, contact, damage, conflict, draining].into_iter().flatten().map(without_state_dir).collect()
+        [failure, contact, clock, damage, conflict, draining]
+            .into_iter()
+            .flatten()
+            .map(without_state_dir)
+            .collect()
     }
 }
 

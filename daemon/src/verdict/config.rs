@@ -5,7 +5,7 @@ pub mod lookup;
 pub mod mail;
 pub mod models;
 
-use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
+use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error, without_files};
 use actors_platform::per_application::PerApplication;
 use actors_verdict::orders::OrdersConfig;
 use applications::{ApplicationSection, ApplicationSections, PolicySection};
@@ -22,6 +22,7 @@ use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::iter;
 use std::path::PathBuf;
@@ -60,6 +61,10 @@ impl Default for CommonPromptTemplate {
 impl Section for CommonPromptTemplate {
     fn key(&self) -> &'static str {
         "prompt_template"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
     }
 
     /// The names that no document can have: versions of the built-in template that do not exist.
@@ -146,6 +151,10 @@ impl Default for OrdersSection {
 impl Section for OrdersSection {
     fn key(&self) -> &'static str {
         "orders"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
     }
 
     fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
@@ -321,6 +330,10 @@ pub struct GateSection {
 impl Section for GateSection {
     fn key(&self) -> &'static str {
         "gate"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
     }
 
     fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {

@@ -4,6 +4,37 @@
 #![warn(missing_docs)]
 
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// The digests of the sections of a configuration that decide verdicts, by their keys.
+pub type ConfigDigests = BTreeMap<String, String>;
+
+/// The sections in which the configuration of another host decides otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ConfigDifference {
+    /// The other host.
+    pub host: String,
+    /// The keys of the sections.
+    pub sections: Vec<String>,
+}
+
+impl ConfigDifference {
+    /// The difference of the configuration of `host` from the own one; `None` if both decide the same.
+    #[must_use]
+    pub fn between(own: &ConfigDigests, host: &str, other: &ConfigDigests) -> Option<Self> {
+        let keys: BTreeSet<_> = own.keys().chain(other.keys()).collect();
+        let sections: Vec<_> =
+            keys.into_iter().filter(|key| own.get(*key) != other.get(*key)).cloned().collect();
+        (!sections.is_empty()).then(|| Self { host: host.to_owned(), sections })
+    }
+}
+
+impl fmt::Display for ConfigDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the configuration of the host {} differs in {}", self.host, self.sections.join(", "))
+    }
+}
 
 /// `GET /v1/cluster`: the cluster, as this host sees it.
 #[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
@@ -16,6 +47,8 @@ pub struct ClusterReport {
     pub contact_ms: u64,
     /// Why the shared log cannot be read or written now.
     pub failure: Option<String>,
+    /// The live hosts whose configuration decides verdicts otherwise than that of this host.
+    pub config_differences: Vec<ConfigDifference>,
     /// The hosts, as they were `hosts_read_ms` ago.
     pub hosts: Vec<ClusterHostReport>,
     /// The time since the hosts were read; `null` if they were not read yet.
@@ -43,10 +76,27 @@ pub struct ClusterHostReport {
     pub seen_ms: u64,
     /// The work that it alone does now.
     pub leases: Vec<String>,
+    /// The digests of the sections of its configuration that decide verdicts.
+    pub config: BTreeMap<String, String>,
+}
+
+impl ClusterReport {
+    /// The live hosts whose configuration decides verdicts otherwise than that of this host.
+    #[must_use]
+    pub fn find_config_differences(&self) -> Vec<ConfigDifference> {
+        let own = self.hosts.iter().find(|host| host.host == self.host && !host.config.is_empty());
+        let Some(own) = own else { return Vec::new() };
+        let is_live = |host: &&ClusterHostReport| host.state == "live" && !host.is_away(self);
+        // a host that has just joined has none yet
+        let others = self.hosts.iter().filter(is_live).filter(|host| !host.config.is_empty());
+        others
+            .filter_map(|other| ConfigDifference::between(&own.config, &other.host, &other.config))
+            .collect()
+    }
 }
 
 /// How long a live host may send nothing, in milliseconds.
-const SILENT_MAX_MS: u64 = 10_000;
+pub const SILENT_MAX_MS: u64 = 10_000;
 
 impl ClusterHostReport {
     /// Whether the host of `report` is live by its state, and was not seen lately.

@@ -23,9 +23,9 @@ use domain_verdict::event::{
     CrosscheckEntry, CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance,
     MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent, OracleInteraction,
     OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
-    OrderRetried, OrderStopped, PolicyApplied, RegenAttempted, RegenDivergenceCheck, RejectingCheckDropped,
-    SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp, SessionRegistered,
-    SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached, VerdictPurged,
+    OrderRetried, OrderStopped, PolicyApplied, RegenAttempted, RegenDivergenceCheck, RegenFailed,
+    RejectingCheckDropped, SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp,
+    SessionRegistered, SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached, VerdictPurged,
 };
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
@@ -348,6 +348,11 @@ fn all() -> Vec<AuditEvent> {
             timestamp,
             session_id.clone(),
             RegenAttempted { tier: ProductTier::Full, generation },
+        ),
+        AuditEvent::new(
+            timestamp,
+            session_id.clone(),
+            RegenFailed { outcome: GenerationOutcome::ModelTimeout, cause: "no answer within 9 s".into() },
         ),
         interaction(&session_id, timestamp),
         AuditEvent::new(timestamp, session_id.clone(), RegenDivergenceCheck(checked)),

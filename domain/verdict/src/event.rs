@@ -338,6 +338,27 @@ impl Event for RegenAttempted {
     }
 }
 
+/// The regeneration of a lost verdict ended without a verdict that can be delivered. Only hosts of a cluster log it, so that a
+/// reader on another host gets the same answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RegenFailed {
+    /// The outcome.
+    pub outcome: GenerationOutcome,
+    /// The error.
+    pub cause: String,
+}
+
+impl Event for RegenFailed {
+    const NAME: &'static str = "regen_failed";
+    const ERASABLE: &'static [&'static str] = &["cause"];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{}: {}", entry.text("outcome"), entry.text("cause"))
+    }
+}
+
 /// A request for a verdict that the model is to generate was accepted, and stored with its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OrderPlaced {
@@ -851,6 +872,7 @@ pub const EVENTS: &[&EventType] = &[
     SessionExported::TYPE,
     SessionRemoved::TYPE,
     RegenAttempted::TYPE,
+    RegenFailed::TYPE,
     OrderPlaced::TYPE,
     OrderAttempted::TYPE,
     OrderAttemptFailed::TYPE,

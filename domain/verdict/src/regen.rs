@@ -1,5 +1,9 @@
 //! The rate limit for regenerations of a lost verdict (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03).
 
+use crate::crosscheck::CrosscheckDecision;
+use crate::generation::GenerationOutcome;
+use crate::policy::PolicyCause;
+use crate::rejection::AnswerRejection;
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
 use jiff::{SignedDuration, Timestamp};
@@ -9,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const REGEN_PERIOD: SignedDuration = SignedDuration::from_mins(5);
 
 /// The latest attempt to regenerate a session's verdict, with or without an answer of the model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RegenAttempt {
     pub session_id: SessionId,
     /// The time of the attempt.
@@ -17,6 +21,29 @@ pub struct RegenAttempt {
     /// The host of a cluster that makes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// How it ended without a verdict. Only hosts of a cluster store it, for the readers that wait on other hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<RegenFailure>,
+}
+
+/// The end of a regeneration without a verdict. It has no text of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegenFailure {
+    pub outcome: GenerationOutcome,
+    /// The error, for people.
+    pub cause: String,
+    /// The decision, if the crosscheck or the policy rejected the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<CrosscheckDecision>,
+    /// Why the policy refused the answer; empty if it did not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy_causes: Vec<PolicyCause>,
+    /// The faults for which the rules rejected the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<AnswerRejection>,
+    /// When a retry makes sense; `None` if it makes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<Timestamp>,
 }
 
 impl RegenAttempt {
@@ -65,8 +92,12 @@ mod tests {
     #[test]
     fn regen_gap_03_session_regenerates_once_in_five_minutes() {
         let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).expect("a valid time");
-        let attempt =
-            RegenAttempt { session_id: "cs_1".parse().expect("a valid id"), attempted_at: at(0), host: None };
+        let attempt = RegenAttempt {
+            session_id: "cs_1".parse().expect("a valid id"),
+            attempted_at: at(0),
+            host: None,
+            failure: None,
+        };
         for (second, wait_s) in [
             (0, Some(300)),
             (1, Some(299)),

@@ -21,7 +21,11 @@ pub enum ClusterMarker {
         resets: bool,
     },
     /// The next start joins the cluster, of which this store is a copy.
-    Join,
+    Join {
+        /// Whether the configuration of this host may decide verdicts otherwise than that of the others.
+        #[serde(default)]
+        allow_different_config: bool,
+    },
     /// The store of a host of the cluster.
     Member {
         /// Its name.
@@ -82,8 +86,12 @@ mod tests {
         let dir = dir.path();
         assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
         let member = ClusterMarker::Member { host: "app-1".to_owned(), removed_up_to: 7 };
-        for marker in [ClusterMarker::Init { resets: true }, ClusterMarker::Join, member, ClusterMarker::Left]
-        {
+        for marker in [
+            ClusterMarker::Init { resets: true },
+            ClusterMarker::Join { allow_different_config: true },
+            member,
+            ClusterMarker::Left,
+        ] {
             ClusterMarker::write(Some(&marker), dir).expect("it is written");
             assert_eq!(ClusterMarker::read(dir).expect("it is read"), Some(marker));
         }

@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS oracled_host (
     root bytea,
     clock_offset_ms bigint,
     removed bigint,
+    config text,
     seen timestamptz NOT NULL,
     settled text,
     state text NOT NULL CHECK (state IN ('live', 'removed', 'left'))
@@ -47,10 +48,14 @@ CREATE TABLE IF NOT EXISTS oracled_lease (
     host text NOT NULL,
     until timestamptz NOT NULL
 );
+CREATE TABLE IF NOT EXISTS oracled_meter (
+    name text PRIMARY KEY,
+    due timestamptz NOT NULL
+);
 ";
 /// Removes the whole cluster, of which a host has all.
 pub(crate) const DROP: &str =
-    "DROP TABLE IF EXISTS oracled_lease, oracled_host, oracled_group, oracled_cluster";
+    "DROP TABLE IF EXISTS oracled_meter, oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The version of the tables and of the form of a group.
 pub(crate) const PROTOCOL: i32 = 1;
 

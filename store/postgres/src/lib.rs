@@ -9,6 +9,7 @@ mod cluster;
 mod connection;
 mod keys;
 mod membership;
+mod meter;
 mod settling;
 
 pub use address::crosses_network_in_cleartext;
@@ -19,6 +20,7 @@ use keys::SealedRows;
 pub use keys::{ClusterKeys, ClusterKeysError};
 use membership::insert_host;
 pub use membership::{ClusterHost, ClusterMembership, Heartbeat, HostState, Renewal};
+pub use meter::{ClusterMeters, MeterLimit};
 use postgres::types::Type;
 use postgres::{Client, Error, Row};
 use settling::{note_epoch, settle};

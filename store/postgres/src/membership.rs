@@ -26,6 +26,9 @@ const OTHERS: &str = "SELECT EXISTS (SELECT FROM oracled_host WHERE host <> $1 A
 const OTHER_SCHEMA: &str = "
 SELECT host, schema FROM oracled_host
 WHERE host <> $1 AND state = 'live' AND schema <> $2 AND seen > clock_timestamp() - interval '10 s'";
+/// The configurations of the other hosts that have not left and were not removed.
+const CONFIGS: &str = "
+SELECT host, config FROM oracled_host WHERE host <> $1 AND state = 'live' AND config IS NOT NULL ORDER BY host";
 /// The order of the names is that of a renewal, so that neither waits for the other.
 const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1
@@ -45,8 +48,8 @@ const RENEW: &str = "
 WITH clock AS MATERIALIZED (
     SELECT round($7 / 1000.0 - extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ahead_ms
 ), beat AS (
-    UPDATE oracled_host SET version = $3, schema = $4, applied = $5, root = $6,
-        clock_offset_ms = (SELECT ahead_ms FROM clock), removed = $9, seen = clock_timestamp()
+    UPDATE oracled_host SET version = $3, schema = $4, applied = $5, root = $6, removed = $9, config = $10,
+        clock_offset_ms = (SELECT ahead_ms FROM clock), seen = clock_timestamp()
     WHERE host = $1 AND instance = $2 AND state = 'live' RETURNING oracled_host.*
 ), taken AS (
     INSERT INTO oracled_lease (name, instance, host, until)
@@ -64,7 +67,7 @@ SELECT host, coalesce(version, ''), coalesce(schema, 0), coalesce(applied, 0), c
     greatest(0, extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, state,
     ARRAY(SELECT name FROM held WHERE held.host = known.host ORDER BY name),
     ARRAY(SELECT name FROM taken ORDER BY name), (SELECT ahead_ms FROM clock), EXISTS (SELECT FROM beat),
-    coalesce(removed, 0)
+    coalesce(removed, 0), coalesce(config, '')
 FROM (
     SELECT * FROM beat UNION ALL SELECT * FROM oracled_host WHERE host NOT IN (SELECT host FROM beat)
 ) AS known ORDER BY host";
@@ -92,6 +95,8 @@ pub struct Heartbeat {
     pub removed: u64,
     /// The time by its own clock.
     pub clock: Timestamp,
+    /// What its configuration decides, as a text that the hosts compare.
+    pub config: String,
 }
 
 /// The cluster after a heartbeat.
@@ -124,6 +129,8 @@ pub struct ClusterHost {
     pub state: HostState,
     /// The leases that it holds.
     pub leases: Vec<String>,
+    /// What its configuration decides; empty before its first heartbeat.
+    pub config: String,
 }
 
 /// Whether a host takes part in its cluster.
@@ -203,6 +210,18 @@ impl ClusterMembership {
         })
     }
 
+    /// The configurations of the other hosts, by name, as their last heartbeats had them.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn other_configs(&mut self) -> Result<Vec<(String, String)>, SharedLogError> {
+        let host = self.settings.host.clone();
+        self.call(move |client| {
+            let rows = client.query(CONFIGS, &[&host])?;
+            rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+        })
+    }
+
     /// Reports this host, takes or renews the wanted leases for 10 s, and reads all hosts, by one statement.
     ///
     /// A lease is taken if no other process holds it. A lease that is not wanted any longer ends by itself.
@@ -210,7 +229,7 @@ impl ClusterMembership {
     /// # Errors
     /// The server does not answer. It is unknown then which leases were renewed.
     pub fn renew(&mut self, heartbeat: &Heartbeat, wanted: &[&str]) -> Result<Renewal, SharedLogError> {
-        let Heartbeat { version, applied, root, removed, clock } = heartbeat.clone();
+        let Heartbeat { version, applied, root, removed, clock, config } = heartbeat.clone();
         let (schema, applied, removed) = (self.settings.schema()?, number(applied)?, number(removed)?);
         let (clock, PostgresSettings { host, instance, .. }) =
             (clock.as_microsecond(), self.settings.clone());
@@ -228,6 +247,7 @@ impl ClusterMembership {
                     (&clock, Type::INT8),
                     (&wanted, Type::TEXT_ARRAY),
                     (&removed, Type::INT8),
+                    (&config, Type::TEXT),
                 ],
             )
         })?;
@@ -347,9 +367,9 @@ fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
         let texts: (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(6)?);
         let numbers: (i32, i64, i64, i64) =
             (row.try_get(2)?, row.try_get(3)?, row.try_get(5)?, row.try_get(11)?);
-        Ok::<_, Error>((texts, numbers, row.try_get(4)?, row.try_get(7)?))
+        Ok::<_, Error>((texts, numbers, row.try_get(4)?, row.try_get(7)?, row.try_get(12)?))
     };
-    let ((host, version, state), (schema, applied, seen, removed), clock_offset_ms, leases) =
+    let ((host, version, state), (schema, applied, seen, removed), clock_offset_ms, leases, config) =
         read().map_err(failed)?;
     let state = match state.as_str() {
         "live" => HostState::Live,
@@ -359,5 +379,16 @@ fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
     };
     let schema = u32::try_from(schema).map_err(failed)?;
     let (applied, seen_ms_ago, removed) = (entry(applied)?, entry(seen)?, entry(removed)?);
-    Ok(ClusterHost { host, version, schema, applied, removed, clock_offset_ms, seen_ms_ago, state, leases })
+    Ok(ClusterHost {
+        host,
+        version,
+        schema,
+        applied,
+        removed,
+        clock_offset_ms,
+        seen_ms_ago,
+        state,
+        leases,
+        config,
+    })
 }

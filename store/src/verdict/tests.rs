@@ -6,8 +6,12 @@ use domain_base::event::AuditEvent;
 
 /// Stores a value in the row `row` that has the form of another table.
 fn write_of_another_row(row: RowName) -> RowWrite {
-    let mut write =
-        RowWrite::put::<RegenAttempt>(&RegenAttempt { session_id: id(0), attempted_at: at(0), host: None });
+    let mut write = RowWrite::put::<RegenAttempt>(&RegenAttempt {
+        session_id: id(0),
+        attempted_at: at(0),
+        host: None,
+        failure: None,
+    });
     write.row = row;
     write
 }
@@ -58,7 +62,8 @@ fn expired_session_is_visited_once_however_many_tables_have_its_rows() {
     let (mut journal, store) = open(dir.path());
     let mut records: Vec<_> = (0..6).map(|n| delivered(n, 10)).collect();
     for (n, record) in records.iter_mut().enumerate() {
-        let attempt = RegenAttempt { session_id: id(n), attempted_at: at(n as i64), host: None };
+        let attempt =
+            RegenAttempt { session_id: id(n), attempted_at: at(n as i64), host: None, failure: None };
         match n {
             // only the row of the attempt
             0 => record.writes = vec![RowWrite::put::<RegenAttempt>(&attempt)],

@@ -89,7 +89,8 @@ pub(crate) fn ordered(number: usize) -> [JournalRecord; 2] {
 /// The two records of a regenerated full verdict: the attempt, committed before the model call, and the verdict.
 pub(crate) fn regenerated(number: usize) -> [JournalRecord; 2] {
     let (session_id, now, tier, generation) = (id(number), Timestamp::now(), ProductTier::Full, generation());
-    let attempt = RegenAttempt { session_id: session_id.clone(), attempted_at: now, host: None };
+    let attempt =
+        RegenAttempt { session_id: session_id.clone(), attempted_at: now, host: None, failure: None };
     let attempted =
         AuditEvent::new(now, session_id.clone(), RegenAttempted { tier, generation: generation.clone() });
     let noted = JournalRecord {

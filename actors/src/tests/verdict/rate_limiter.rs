@@ -1,6 +1,9 @@
 use crate::testing::model::register;
-use crate::testing::{TestSystem, id, logged_events, test_model_id, with_system};
+use crate::testing::{
+    TestClock, TestServices, TestSystem, id, logged_events, test_model_id, with_services, with_system,
+};
 use actors_audit::logger::CommitError;
+use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
 use actors_verdict::rate_limiter::*;
 use domain_audit::event::ServiceStopped;
 use domain_base::event::AuditEvent;
@@ -8,8 +11,11 @@ use domain_base::session_id::ApplicationName;
 use domain_verdict::generation::{GenerationSettings, VerdictGeneration};
 use domain_verdict::label::ProductTier;
 use domain_verdict::prompt::ModelPrompt;
-use oracled_store::JournalRecord;
+use oracled_store::{JournalRecord, StoreError};
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
+use tokio::sync::watch;
 
 fn request_regen(session_id: &str) -> RequestRegen {
     let prompt = ModelPrompt::of_text(ProductTier::Quick, "prompt".to_owned());
@@ -120,5 +126,51 @@ fn attempt_that_did_not_reach_the_model_can_be_undone() {
             .await
             .expect("the actor answers")
             .expect("it counts for nothing");
+    });
+}
+
+#[test]
+fn calls_of_a_cluster_take_from_its_meters_and_fail_without_them() {
+    let ((takes, taken), (_hosts, live_hosts)) = (mpsc::channel(), watch::channel(2));
+    let shared_calls = Some(SharedCalls { host: "a".to_owned(), takes, live_hosts });
+    let wait = Duration::from_secs(7);
+    let server = thread::spawn(move || {
+        let mut meters = Vec::new();
+        // a server that goes away after three answers
+        for answer in [Duration::ZERO, Duration::ZERO, wait] {
+            let TakeCall { meters: wanted, reply } = taken.recv().expect("a call");
+            meters.extend(wanted);
+            reply.send(Ok(vec![answer])).expect("the caller waits");
+        }
+        meters
+    });
+    let outside = TestServices { shared_calls, ..TestServices::default() };
+    with_services(TestClock::new(), outside, |TestSystem { system, .. }| async move {
+        let call = async || {
+            let (oracle_id, application) = (test_model_id(), ApplicationName::default());
+            let call = RequestFirstCall { oracle_id, application };
+            system.rate_limiter.ask(call).await.expect("the actor answers")
+        };
+        let (first, second) = (call().await.expect("a slot"), call().await.expect("a slot"));
+        let third = call().await;
+        assert!(
+            matches!(third, Err(CallPermitError::Limited(CallLimitError::Places { calls_at_once: 2, .. }))),
+            "half of four: {third:?}"
+        );
+        drop((first, second));
+        let limited = call().await;
+        assert!(
+            matches!(limited, Err(CallPermitError::Limited(CallLimitError::Budget { wait: found, .. })) if found == wait),
+            "{limited:?}"
+        );
+        let unanswered = call().await;
+        assert!(
+            matches!(unanswered, Err(CallPermitError::Store(StoreError::Unavailable { .. }))),
+            "{unanswered:?}"
+        );
+        let meters = server.join().expect("all were asked");
+        let [CallMeter { name, every, burst }, ..] = &meters[..] else { panic!("three calls") };
+        assert_eq!((name.as_str(), *burst), ("model/gemini", 250));
+        assert_eq!(*every, Duration::from_millis(80), "the rest of 1000 in a minute");
     });
 }

@@ -306,7 +306,7 @@ pub struct StoreRejectingCheck {
 /// Counts a stored rejecting check, and drops the oldest ones beyond the limit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct CountRejectingCheck(SessionId);
+pub(crate) struct CountRejectingCheck(pub(crate) SessionId);
 
 /// The bytes that the rejecting checks take. A row that was removed or replaced still counts until it is the oldest.
 #[derive(Debug)]

@@ -515,7 +515,7 @@ impl GenerationRunner {
         }
         let application = purpose.session_id.as_ref().map(SessionId::application);
         let retry = RequestCallRetry { oracle_id, application };
-        self.handles.rate_limiter.ask(retry).await?.map_err(GenerationError::Limited)
+        Ok(self.handles.rate_limiter.ask(retry).await??)
     }
 
     /// Logs a call without an answer that can be judged, and undoes the attempt if it did not reach the

@@ -22,7 +22,6 @@ use domain_verdict::order::{
     OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderPolicy, OrderState, OrderStopCause,
     OrderWait,
 };
-use domain_verdict::policy::join_causes;
 use domain_verdict::prompt::ModelPrompt;
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::rejection::{AnswerRejection, RejectedClaim};
@@ -375,29 +374,11 @@ impl OrderWork {
                     }
                 }
             }
-            Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
-                let (reason, coherence): (&str, _) =
-                    (decision.crosscheck_reason.into(), decision.coherence_score);
-                let flags = AnswerRejection::by_crosscheck(decision);
-                (
-                    format!(
-                        "the crosscheck rejected the verdict: {reason}, coherence {coherence:.4}: {flags}"
-                    ),
-                    None,
-                )
-            }
-            Ok(SubmissionOutcome::RejectedByRules { rejection, .. }) => {
-                let rejection = &rejection.rejection;
-                let why = if rejection.is_empty() {
-                    ": a rule could not be applied".to_owned()
-                } else {
-                    format!(": {rejection}")
-                };
-                (format!("the rules rejected the verdict{why}"), None)
-            }
-            Ok(SubmissionOutcome::RejectedByPolicy { causes, .. }) => {
-                (format!("the policy refused the verdict: {}", join_causes(causes)), None)
-            }
+            Ok(
+                rejected @ (SubmissionOutcome::RejectedByCrosscheck { .. }
+                | SubmissionOutcome::RejectedByRules { .. }
+                | SubmissionOutcome::RejectedByPolicy { .. }),
+            ) => (rejected.rejection_cause().unwrap_or_default(), None),
             Ok(SubmissionOutcome::Mismatch(mismatch)) => {
                 (format!("the session has another {mismatch}"), None)
             }

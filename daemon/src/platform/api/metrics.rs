@@ -7,6 +7,7 @@ use crate::platform::service::{DaemonService, request_panics, run_blocking};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain_base::cluster::ClusterReport;
 use domain_base::problem::INTERNAL_ERROR;
 use domain_base::service::ActorReport;
 use hyper::header::CONTENT_TYPE;
@@ -62,6 +63,9 @@ pub(crate) async fn get(
 async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let mut text = MetricsText::default();
     write_gauges(&mut text, service);
+    if let Some(report) = service.cluster_report() {
+        write_cluster_gauges(&mut text, &report, service.journal_report().counts.entries);
+    }
     write_actor_metrics(&mut text, &service.system.reports());
     let store = service.system.store.clone();
     match run_blocking(move || store.free_space().bytes()).await {
@@ -116,6 +120,31 @@ fn write_gauges(text: &mut MetricsText, service: &DaemonService) {
         text.gauge(name, help, value);
     }
     text.counters("request_panics", "requests that failed by a panic", [("", request_panics())]);
+}
+
+/// Writes the gauges of the cluster, as this host with `entries` in its log sees it.
+fn write_cluster_gauges(text: &mut MetricsText, report: &ClusterReport, entries: u64) {
+    let last = report.hosts.iter().map(|host| host.applied).max().unwrap_or_default();
+    let live: Vec<_> = report.hosts.iter().filter(|host| host.state == "live").collect();
+    let away = live.iter().filter(|host| host.is_away(report)).count();
+    let own = live.iter().find(|host| host.host == report.host);
+    let seconds = |milliseconds: f64| milliseconds / 1000.0;
+    let turn = "whether this host does the work that one host does at a time";
+    text.gauge("cluster_has_turn", turn, u64::from(report.has_turn));
+    text.gauges(
+        "cluster_hosts",
+        "hosts that have not left and were not removed, by whether they were seen within 10 s",
+        [("state=\"live\"", live.len() - away), ("state=\"away\"", away)],
+    );
+    let lag = "entries of the shared log that this host lacks";
+    text.gauge("cluster_lag_entries", lag, last.saturating_sub(entries));
+    let contact = "time since this host had all entries of the shared log";
+    text.gauge("cluster_contact_age_seconds", contact, seconds(report.contact_ms as f64));
+    let different = "live hosts whose configuration decides verdicts otherwise than that of this host";
+    text.gauge("cluster_config_differences", different, report.config_differences.len());
+    let offset = own.map_or(0.0, |own| own.clock_offset_ms as f64);
+    let ahead = "how far the clock of this host is ahead of the clock of the server";
+    text.gauge("cluster_clock_ahead_seconds", ahead, seconds(offset));
 }
 
 fn write_actor_metrics(text: &mut MetricsText, reports: &[ActorReport]) {

@@ -1,14 +1,16 @@
 //! The thread that holds the membership of this host, over a connection of its own.
 
+use super::metrics::{MeasuredLog, SharedLogMetrics};
 use super::{
-    ClusterDurability, ClusterKeyDigests, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
+    ClusterDigests, ClusterDurability, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
     MembershipCall,
 };
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::host_removals::{HostRemovals, MemberRemovals, OwnRemovals};
+use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
 use actors_platform::work_turn::WorkTurn;
-use anyhow::Context;
-use domain_base::cluster::ClusterHostReport;
+use anyhow::{Context, bail};
+use domain_base::cluster::{ClusterHostReport, ConfigDifference, ConfigDigests, SILENT_MAX_MS};
 use domain_base::digest::Sha256Hex;
 use oracled_store::{
     ClusterMarker, FileIdentity, Journal, SCHEMA, SharedLogError, Store, StoreError, boot_id,
@@ -19,8 +21,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io, mem, thread};
 use store_postgres::{
-    ClusterHost, ClusterIdentity, ClusterMembership, Heartbeat, PostgresLog, PostgresSettings, Renewal,
-    SharedLogDurability,
+    ClusterHost, ClusterIdentity, ClusterMembership, ClusterMeters, Heartbeat, HostState, MeterLimit,
+    PostgresLog, PostgresSettings, Renewal, SharedLogDurability,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -52,12 +54,12 @@ pub(crate) async fn enter(
     section: &ClusterSection,
     marker: ClusterMarker,
     secrets: Option<ClusterSecrets>,
-    keys: ClusterKeyDigests,
+    digests: ClusterDigests,
     (mut journal, store): (Journal, Store),
 ) -> anyhow::Result<(Journal, ClusterMember)> {
     let (section, (entered, is_entered)) = (section.clone(), oneshot::channel());
     let work = move || {
-        let member = enter_now(&section, marker, secrets, keys, (&mut journal, &store));
+        let member = enter_now(&section, marker, secrets, digests, (&mut journal, &store));
         // a stop does not wait for it
         drop(entered.send(member.map(|member| (journal, member))));
     };
@@ -69,16 +71,19 @@ fn enter_now(
     section: &ClusterSection,
     marker: ClusterMarker,
     secrets: Option<ClusterSecrets>,
-    keys: ClusterKeyDigests,
+    digests: ClusterDigests,
     (journal, store): (&mut Journal, &Store),
 ) -> anyhow::Result<ClusterMember> {
     let (host, secrets) = section.host.clone().zip(secrets).context("this host is in no cluster")?;
-    let settings = settings(section, &host, secrets, keys, store)?;
+    let ClusterDigests { log_key, held_key, config } = digests;
+    let settings = settings(section, &host, secrets, ClusterIdentity { log_key, held_key }, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
     let entries = journal.counts().entries;
+    let metrics = SharedLogMetrics::default();
+    let log = || MeasuredLog { log: PostgresLog::new(settings.clone()), metrics: metrics.clone() };
     let began = monotonic();
     let mut last_error = String::new();
-    while let Err(error) = catch_up(&mut membership, &settings, &marker, journal) {
+    while let Err(error) = catch_up(&mut membership, log, (&marker, &config), journal) {
         let can_pass = matches!(error.downcast_ref(), Some(SharedLogError::Unanswered(_)))
             || matches!(error.downcast_ref(), Some(StoreError::Unavailable { .. }));
         if !can_pass || began.elapsed() > ENTERED_WITHIN {
@@ -100,9 +105,12 @@ fn enter_now(
         (watch::channel(None), watch::channel(ClusterView::default()), channel());
     let own = watch::Sender::new(OwnRemovals { up_to: removed_up_to, at: began });
     let (members, known) = watch::channel((None, Vec::new()));
+    let (live, live_hosts) = watch::channel(1);
     let thread = MembershipThread {
         membership,
         store: store.clone(),
+        config: serde_json::to_string(&config)?,
+        live,
         until,
         view,
         called,
@@ -114,35 +122,74 @@ fn enter_now(
         is_stopping: false,
     };
     thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
+    let (takes, taken) = channel();
+    let keys = settings.keys.clone();
+    let meters = ClusterMeters::new(settings);
+    thread::Builder::new().name("meters".to_owned()).spawn(move || take_calls(meters, &taken))?;
+    let shared_calls = SharedCalls { host: host.clone(), takes, live_hosts };
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
     let removals = HostRemovals { turn: turn.clone(), own, members: known };
-    Ok(ClusterMember { host, turn, view: seen, calls, removals, keys: settings.keys })
+    Ok(ClusterMember { host, turn, view: seen, calls, removals, keys, shared_calls, metrics })
+}
+
+/// Answers requests for calls, until no one can send any.
+fn take_calls(mut meters: ClusterMeters, requests: &Receiver<TakeCall>) {
+    let limit = |CallMeter { name, every, burst }| MeterLimit { name, every, burst };
+    while let Ok(TakeCall { meters: wanted, reply }) = requests.recv() {
+        let limits: Vec<_> = wanted.into_iter().map(limit).collect();
+        let taken = meters.take(&limits).map_err(|error| error.to_string());
+        let failure = taken.as_ref().err().cloned();
+        // the caller may no longer wait
+        drop(reply.send(taken));
+        // each attempt to connect takes long, so all that wait get the same answer
+        while let Some(cause) = &failure
+            && let Ok(waiting) = requests.try_recv()
+        {
+            drop(waiting.reply.send(Err(cause.clone())));
+        }
+    }
 }
 
 /// Enters the cluster if this host has not, and applies what its store lacks.
 fn catch_up(
     membership: &mut ClusterMembership,
-    settings: &PostgresSettings,
-    marker: &ClusterMarker,
+    log: impl Fn() -> MeasuredLog<PostgresLog>,
+    (marker, config): (&ClusterMarker, &ConfigDigests),
     journal: &mut Journal,
 ) -> anyhow::Result<()> {
     if !journal.is_shared() {
         if let ClusterMarker::Init { resets } = *marker {
-            PostgresLog::new(settings.clone()).create(journal.groups_end(), resets)?;
+            log().log.create(journal.groups_end(), resets)?;
         }
-        membership.enter(*marker == ClusterMarker::Join)?;
-        journal.share(Box::new(PostgresLog::new(settings.clone())), ATTEMPTS);
+        if *marker == (ClusterMarker::Join { allow_different_config: false }) {
+            compare_configs(membership, config)?;
+        }
+        membership.enter(matches!(marker, ClusterMarker::Join { .. }))?;
+        journal.share(Box::new(log()), ATTEMPTS);
         let entries = journal.counts().entries;
-        tracing::info!(host = settings.host, entries, "the store is brought up to date with the shared log");
+        tracing::info!(entries, "the store is brought up to date with the shared log");
     }
     Ok(journal.follow()?)
+}
+
+/// Compares the configuration of this host with those of the others.
+fn compare_configs(membership: &mut ClusterMembership, own: &ConfigDigests) -> anyhow::Result<()> {
+    for (host, config) in membership.other_configs()? {
+        let config = serde_json::from_str(&config).unwrap_or_default();
+        if let Some(difference) = ConfigDifference::between(own, &host, &config) {
+            bail!(
+                "{difference}; give this host the same sections, or join again with `--allow-different-config`"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn settings(
     section: &ClusterSection,
     host: &str,
     ClusterSecrets { url, keys }: ClusterSecrets,
-    ClusterKeyDigests { log_key, held_key }: ClusterKeyDigests,
+    identity: ClusterIdentity,
     store: &Store,
 ) -> anyhow::Result<PostgresSettings> {
     Ok(PostgresSettings {
@@ -152,7 +199,7 @@ fn settings(
         store_id: store.store_id()?,
         schema: SCHEMA,
         keys,
-        identity: ClusterIdentity { log_key, held_key },
+        identity,
         durability: match section.durability {
             ClusterDurability::SynchronousStandby => SharedLogDurability::SynchronousStandby,
             ClusterDurability::Storage => SharedLogDurability::Storage,
@@ -174,6 +221,10 @@ fn instance_of(dir: &Path) -> io::Result<[u8; 16]> {
 struct MembershipThread {
     membership: ClusterMembership,
     store: Store,
+    /// The digests of the configuration, as JSON.
+    config: String,
+    /// The number of live hosts.
+    live: watch::Sender<usize>,
     /// When the turn of this host ends.
     until: watch::Sender<Option<Instant>>,
     view: watch::Sender<ClusterView>,
@@ -219,7 +270,8 @@ impl MembershipThread {
         let (applied, root) = self.store.log_head();
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let removed = self.removed.borrow().up_to;
-        let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now() };
+        let config = self.config.clone();
+        let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now(), config };
         match self.membership.renew(&heartbeat, if self.is_stopping { &[] } else { &[WORK] }) {
             Ok(renewal) => self.note(renewal, began),
             Err(error) => {
@@ -265,6 +317,8 @@ impl MembershipThread {
         let ended = (!is_live).then(|| {
             Err("this host was removed from its cluster, or another process has taken its name; join again with a backup of another host".to_owned())
         });
+        let is_seen = |host: &&ClusterHost| host.state == HostState::Live && host.seen_ms_ago < SILENT_MAX_MS;
+        self.live.send_replace(hosts.iter().filter(is_seen).count().max(1));
         let hosts: Vec<_> = hosts.into_iter().map(report_of).collect();
         let members = hosts.iter().filter(|host| host.is_live()).map(|host| MemberRemovals {
             host: host.host.clone(),
@@ -296,8 +350,17 @@ impl MembershipThread {
 }
 
 fn report_of(host: ClusterHost) -> ClusterHostReport {
-    let ClusterHost { host, version, schema, applied, removed, clock_offset_ms, seen_ms_ago, state, leases } =
-        host;
-    let (state, seen_ms) = (state.into_str().to_owned(), seen_ms_ago);
-    ClusterHostReport { host, version, schema, applied, removed, clock_offset_ms, seen_ms, state, leases }
+    ClusterHostReport {
+        // a host of another version may have another form
+        config: serde_json::from_str(&host.config).unwrap_or_default(),
+        state: host.state.into_str().to_owned(),
+        host: host.host,
+        version: host.version,
+        schema: host.schema,
+        applied: host.applied,
+        removed: host.removed,
+        clock_offset_ms: host.clock_offset_ms,
+        seen_ms: host.seen_ms_ago,
+        leases: host.leases,
+    }
 }

@@ -6,7 +6,6 @@ use crate::platform::cluster::{ClusterMember, MembershipCall};
 use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use actors_platform::clock::monotonic;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
@@ -31,11 +30,12 @@ pub(crate) fn routes() -> Routes {
 
 impl DaemonService {
     fn member(&self) -> Result<&ClusterMember, Problem> {
-        self.cluster.as_ref().ok_or_else(|| {
-            let detail = "this daemon is the only host of its log: `cluster.host` is not set";
-            Problem::new(NOT_IN_CLUSTER, detail)
-        })
+        self.cluster.as_ref().ok_or_else(not_in_cluster)
     }
+}
+
+fn not_in_cluster() -> Problem {
+    Problem::new(NOT_IN_CLUSTER, "this daemon is the only host of its log: `cluster.host` is not set")
 }
 
 problems!(ReadClusterProblems: ; NOT_IN_CLUSTER);
@@ -52,23 +52,7 @@ problems!(ReadClusterProblems: ; NOT_IN_CLUSTER);
     ),
 )]
 async fn read_cluster(State(service): State<Arc<DaemonService>>) -> Result<Json<ClusterReport>, Problem> {
-    let member = service.member()?;
-    let (view, contact) = (member.view.borrow().clone(), service.system.log.contact());
-    let journal = service.journal_report().failure.map(|(cause, _)| cause);
-    let failure = journal
-        .or_else(|| contact.and_then(|contact| contact.failure()))
-        .or(view.ended.and_then(Result::err))
-        .or(view.fault)
-        .or(view.clock_fault);
-    let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Ok(Json(ClusterReport {
-        host: member.host.clone(),
-        has_turn: member.turn.is_ours(),
-        contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),
-        failure,
-        hosts: view.hosts,
-        hosts_read_ms: view.read_at.map(|at| milliseconds(monotonic().duration_since(at))),
-    }))
+    service.cluster_report().map(Json).ok_or_else(not_in_cluster)
 }
 
 problems!(RemoveProblems: STORE; INVALID_REQUEST NOT_IN_CLUSTER HOST_UNKNOWN);

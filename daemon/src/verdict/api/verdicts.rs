@@ -41,12 +41,14 @@ use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemCode};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_rules::RulesEvaluation;
 use domain_verdict::crosscheck::CrosscheckDecision;
+use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::policy::{PolicyCause, join_causes};
 use domain_verdict::problem::{
     CROSSCHECK_REJECTED, DELIVERED_ALREADY, HELD_VERDICT_UNREADABLE, LOOKUP_TIMEOUT, LOOKUP_UNAVAILABLE,
     ORDER_CANCELLED, ORDER_FAILED, POLICY_REJECTED, REGEN_RATE_LIMITED, RULES_REJECTED, SESSION_MISMATCH,
     SESSION_UNKNOWN, VERDICT_NOT_CACHED, VerdictProblem,
 };
+use domain_verdict::regen::RegenFailure;
 use domain_verdict::session::{SessionCaller, SessionMismatch, SessionRecord};
 use domain_verdict::wire::{
     CacheResult, CacheVerdictRequest, CrosscheckRequest, OrderReport, SubmitVerdictRequest, VerdictParams,
@@ -64,6 +66,11 @@ use tokio::time::sleep;
 
 /// How often a request that waits for the regeneration of another host reads the store.
 const FOREIGN_PAUSE: Duration = Duration::from_millis(200);
+/// How long after the model's time limit the end of a regeneration on another host is waited for: the clocks of two hosts may differ, and
+/// the verdict is judged and stored.
+const FOREIGN_END: Duration = Duration::from_secs(10);
+/// The part of a request's time limit that is left for its answer.
+const ANSWER_TAKES: Duration = Duration::from_millis(500);
 
 /// The response header that shows whether the verdict was cached.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
@@ -178,8 +185,8 @@ problems!(ReadProblems: SESSION STORE MODEL; ENTRY_DROPPED INVALID_REQUEST LOOKU
 /// A session that is unknown is looked up at the payment service, if one is configured, and registered.
 /// If the session has an order that is not delivered, the answer is 202 with the order, 422 if it failed, or 409 if it was cancelled. If the verdict is
 /// lost and the session is known, it is regenerated. With `proof=1`, a verdict has the proof of its delivery. `X-Cache` is `HIT` for a stored verdict and `MISS`
-/// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read and further ones within
-/// 5 minutes get 422.
+/// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read gets 422, and further ones within
+/// 5 minutes get 429.
 #[utoipa::path(
     get,
     path = "/v1/verdicts/{session_id}",
@@ -284,19 +291,30 @@ async fn look_up_unknown(service: &DaemonService, session_id: &SessionId) -> Res
         .await
 }
 
-/// Regenerates the verdict of a session. If another host of the cluster regenerates it now, waits for its verdict.
+/// Regenerates the verdict of a session. If another host of the cluster regenerates it now, waits for its verdict, or its failure.
 async fn regenerate(service: &DaemonService, session_id: &SessionId) -> Result<GenerationResult, Problem> {
     let ask = || service.system.regen.ask(regen::RegenerateVerdict(session_id.clone()));
     let regenerated = ask().await?;
     let is_limited = matches!(&regenerated, Err(failed) if matches!(**failed, GenerationError::Limited(CallLimitError::Session { .. })));
-    if !is_limited || service.cluster.is_none() {
+    // a read after the end of a regeneration gets the limit, as on the host that regenerated
+    if !is_limited || service.cluster.is_none() || !is_regenerated_elsewhere(service, session_id)? {
         return Ok(regenerated);
     }
-    while is_regenerated_elsewhere(service, session_id)? {
+    let began = stopwatch();
+    let longest = Duration::from_secs(service.limits.request_s).saturating_sub(ANSWER_TAKES);
+    while is_regenerated_elsewhere(service, session_id)? && began.elapsed() < longest {
         sleep(FOREIGN_PAUSE).await;
         service.catch_up().await?;
         if let Some(cached) = read_cached(service, session_id).await? {
             return Ok(Ok(SubmissionOutcome::Replayed(cached)));
+        }
+        // the policy held the verdict, or an order was placed
+        if find_unfinished(service, session_id)?.is_some() {
+            break;
+        }
+        let attempt = service.system.store.regen_attempt(session_id)?;
+        if let Some(failure) = attempt.and_then(|(attempt, _)| attempt.failure) {
+            return Err(failed_elsewhere(service, session_id, failure));
         }
     }
     Ok(ask().await?)
@@ -306,12 +324,35 @@ async fn regenerate(service: &DaemonService, session_id: &SessionId) -> Result<G
 fn is_regenerated_elsewhere(service: &DaemonService, session_id: &SessionId) -> Result<bool, Problem> {
     let own = service.cluster.as_ref().map(|member| member.host.as_str());
     let attempt = service.system.store.regen_attempt(session_id)?;
-    let foreign = attempt.filter(|(attempt, _)| attempt.host.as_deref() != own);
+    let foreign = attempt.filter(|(attempt, _)| attempt.host.as_deref() != own && attempt.failure.is_none());
     let longest = longest_deadline_ms(service.section::<ModelSection>(), service.section::<FurtherModels>());
-    let longest = Duration::from_millis(longest);
+    let longest = Duration::from_millis(longest) + FOREIGN_END;
     Ok(foreign.is_some_and(|(attempt, _)| {
         service.system.clock.now().duration_since(attempt.attempted_at).unsigned_abs() < longest
     }))
+}
+
+/// The answer to a read that waited for a regeneration by another host, which failed.
+fn failed_elsewhere(service: &DaemonService, session_id: &SessionId, failure: RegenFailure) -> Problem {
+    let RegenFailure { outcome, cause, decision, policy_causes, rejection, retry_at } = failure;
+    let now = service.system.clock.now();
+    let retry_after = retry_at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    match (outcome, decision) {
+        (GenerationOutcome::Rejected, Some(decision)) => {
+            crosscheck_problem(service, session_id, decision, retry_after)
+        }
+        (GenerationOutcome::RefusedByPolicy, Some(decision)) => {
+            policy_problem(service, session_id, (decision, policy_causes), retry_after)
+        }
+        (GenerationOutcome::RefusedByRules, _) => {
+            // the evaluation quotes the answer, so it is not stored
+            let faults = rejection.filter(|rejection| !rejection.is_empty());
+            let gate =
+                faults.map_or_else(|| "the rules".to_owned(), |faults| format!("the rules ({faults})"));
+            rejection_problem(RULES_REJECTED, &gate, service, session_id).retry_after(retry_after)
+        }
+        _ => Problem::model_failed(outcome, &cause, retry_after),
+    }
 }
 
 /// The session, if it has an order whose verdict is not delivered. A read does not generate its verdict.

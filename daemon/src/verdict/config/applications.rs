@@ -1,7 +1,7 @@
 //! The configuration of applications.
 
 use super::mail::{MailSection, MailTransport, check_heading};
-use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
+use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error, without_files};
 use crate::platform::service::{ApplicationProcesses, Applications};
 use actors_platform::per_application::PerApplication;
 use actors_upstream::mail::MailHeading;
@@ -12,6 +12,7 @@ use domain_verdict::policy::FlagSelector;
 use domain_verdict::prompt::TemplateName;
 use domain_verdict::tmm::OMEGA;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -51,7 +52,7 @@ pub struct ApplicationSection {
     #[schema(value_type = Option<String>)]
     pub webhook_secret_file: Option<PathBuf>,
     /// Maximum number of requests to the model for the application within any minute. Beyond the limit, its orders wait, and
-    /// reads of its lost verdicts get 503 `model_busy`.
+    /// reads of its lost verdicts get 503 `model_busy`. The hosts of a cluster share it.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: Option<u32>,
     /// Budget of a UTC day for model calls of the application, in `costs.currency`, beside `costs.daily_budget`. Every model
@@ -88,6 +89,10 @@ pub type ApplicationSections = BTreeMap<ApplicationName, ApplicationSection>;
 impl Section for ApplicationSections {
     fn key(&self) -> &'static str {
         "applications"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
     }
 
     fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
@@ -258,7 +263,7 @@ impl ApplicationGateSection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn applications(json: Value) -> ApplicationSections {
         serde_json::from_value(json).expect("valid applications")

@@ -4,12 +4,13 @@ use super::applications::ApplicationSections;
 use super::{CostsSection, OrdersSection, exact_amount};
 use crate::platform::config::{
     ConfigError, Configuration, LimitsSection, Section, TABLE_NAME_MAX_CHARS, check_range, check_url,
-    is_table_name, not_allowed_error,
+    is_table_name, not_allowed_error, without_files,
 };
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelPrices;
 use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use utoipa::ToSchema;
@@ -124,11 +125,12 @@ pub struct ModelSection {
     #[schema(minimum = 0, maximum = 10)]
     pub max_retries: u32,
     /// Maximum number of requests to the model within any minute, with retries. A quarter of them may be sent at once; the
-    /// others are spread over the minute. Beyond the limit, orders wait, and reads of lost verdicts get 503 `model_busy`.
+    /// others are spread over the minute. Beyond the limit, orders wait, and reads of lost verdicts get 503 `model_busy`. The hosts of a
+    /// cluster share it.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub calls_per_minute: u32,
     /// Maximum number of concurrent requests to the model. Beyond the limit, orders wait, and reads of lost verdicts get
-    /// 503 `model_busy`.
+    /// 503 `model_busy`. The live hosts of a cluster divide it, with at least one for each.
     #[schema(minimum = 1, maximum = 10_000)]
     pub calls_at_once: usize,
     /// Price of a million tokens of prompts, in `costs.currency`. With it, `output_price` must be set, and each call has a
@@ -199,6 +201,10 @@ impl Section for ModelSection {
         "model"
     }
 
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
+    }
+
     fn check_limits(&self, all: &dyn Configuration) -> Vec<ConfigError> {
         self.check_models(all).err().into_iter().collect()
     }
@@ -207,6 +213,10 @@ impl Section for ModelSection {
 impl Section for FurtherModels {
     fn key(&self) -> &'static str {
         "models"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
     }
 }
 

@@ -588,7 +588,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
 fn regen_attempt_is_stored_and_removed() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
-    let attempt = RegenAttempt { session_id: id(1), attempted_at: at(7), host: None };
+    let attempt = RegenAttempt { session_id: id(1), attempted_at: at(7), host: None, failure: None };
     for (write, there) in [
         (RowWrite::put::<RegenAttempt>(&attempt), Some(attempt)),
         (RowWrite::remove::<RegenAttempt>(&id(1)), None),
