@@ -75,6 +75,12 @@ impl TestCluster {
         )
     }
 
+    /// The folder of the objects that the hosts can share.
+    #[must_use]
+    pub fn objects(&self) -> PathBuf {
+        self.dir.path().join("objects")
+    }
+
     /// The file with the cluster's keys.
     ///
     /// # Panics

@@ -16,6 +16,7 @@ mod circuit;
 mod cluster;
 mod cluster_chaos;
 mod cluster_membership;
+mod cluster_sources;
 mod console;
 mod control;
 mod corpus;

@@ -16,6 +16,13 @@ pub struct ClusterReport {
     pub contact_ms: u64,
     /// Why the shared log cannot be read or written now.
     pub failure: Option<String>,
+    /// The number of files of sources that other hosts have made, and that this host still fetches. Queries of these sources wait or get
+    /// `facts_not_here`.
+    pub missing_files: u64,
+    /// The length of these files, in bytes.
+    pub missing_bytes: u64,
+    /// Why a file cannot be fetched now.
+    pub fetch_failure: Option<String>,
     /// The hosts, as they were `hosts_read_ms` ago.
     pub hosts: Vec<ClusterHostReport>,
     /// The time since the hosts were read; `null` if they were not read yet.

@@ -28,7 +28,9 @@ const IDLE: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
     /// The address names no supported service.
-    #[error("it is not s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, file:///FOLDER or the absolute path of a folder")]
+    #[error(
+        "it is not s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX, file:///FOLDER or the absolute path of a folder"
+    )]
     Form,
     /// The service, its credentials or the folder cannot be used.
     #[error("{0}")]
@@ -134,12 +136,7 @@ impl ObjectBucket {
         self.runtime.as_ref().ok_or(ErrorKind::NotConnected)?.block_on(call)
     }
 
-    async fn put_parts(
-        &self,
-        path: &ObjectPath,
-        first: Vec<u8>,
-        content: &mut dyn Read,
-    ) -> io::Result<()> {
+    async fn put_parts(&self, path: &ObjectPath, first: Vec<u8>, content: &mut dyn Read) -> io::Result<()> {
         let upload = self.store.put_multipart(path).await.map_err(io_error)?;
         let mut upload = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
         let mut part = first;
@@ -284,6 +281,10 @@ mod tests {
 
     #[test]
     fn address_names_a_bucket_with_a_prefix_or_a_folder() {
+        // no network is needed to make a client
+        for address in ["s3://bucket/a/b", "gs://bucket/a"] {
+            assert!(ObjectBucket::open(address).is_ok(), "{address}");
+        }
         for (address, place) in [
             ("s3://bucket/a/b/", (ObjectAddress::S3, "a/b")),
             ("gs://bucket", (ObjectAddress::Google, "")),
@@ -293,7 +294,9 @@ mod tests {
         ] {
             assert_eq!(ObjectAddress::parse(address).expect("a valid address"), place);
         }
-        for refused in ["", "facts", "./facts", "file://facts", "s3://", "s3:///a", "http://host/a", "s3://key@bucket"] {
+        for refused in
+            ["", "facts", "./facts", "file://facts", "s3://", "s3:///a", "http://host/a", "s3://key@bucket"]
+        {
             assert!(matches!(check_address(refused), Err(AddressError::Form)), "{refused}");
         }
     }

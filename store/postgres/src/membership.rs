@@ -30,6 +30,7 @@ const END: &str = "DROP TABLE oracled_lease, oracled_host, oracled_group, oracle
 const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1
 AND name IN (SELECT name FROM oracled_lease WHERE instance = $1 ORDER BY name FOR UPDATE)";
+const END_LEASE: &str = "DELETE FROM oracled_lease WHERE instance = $1 AND name = $2";
 /// The rows of a statement do not see its changes, so they are taken from what these return.
 const RENEW: &str = "
 WITH clock AS MATERIALIZED (
@@ -230,6 +231,16 @@ impl ClusterMembership {
     pub fn release(&mut self) -> Result<(), SharedLogError> {
         let instance = self.settings.instance;
         self.call(move |client| client.execute(RELEASE, &[&instance.as_slice()]))?;
+        Ok(())
+    }
+
+    /// Ends one lease of this process.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn end_lease(&mut self, name: &str) -> Result<(), SharedLogError> {
+        let (instance, name) = (self.settings.instance, name.to_owned());
+        self.call(move |client| client.execute(END_LEASE, &[&instance.as_slice(), &name]))?;
         Ok(())
     }
 

@@ -61,7 +61,11 @@ async fn read_cluster(State(service): State<Arc<DaemonService>>) -> Result<Json<
         .or(view.fault)
         .or(view.clock_fault);
     let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let missing = service.system.missing_files().await?;
     Ok(Json(ClusterReport {
+        missing_files: missing.files,
+        missing_bytes: missing.size_bytes,
+        fetch_failure: missing.failure,
         host: member.host.clone(),
         has_turn: member.turn.is_ours(),
         contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),
