@@ -9,7 +9,7 @@ mod error;
 pub mod pulling;
 mod reading;
 mod run_task;
-mod sharing;
+pub(crate) mod sharing;
 mod source_claims;
 mod upkeep;
 

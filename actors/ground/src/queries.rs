@@ -8,6 +8,7 @@ mod entry;
 mod feed;
 mod record_read;
 
+use crate::ingestion::sharing::FETCH_POLL;
 use crate::ingestion::{IngestionActor, RefreshSource};
 use crate::metrics::{QueryMetrics, QueryOutcome};
 pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};
@@ -45,8 +46,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-/// The time between two checks whether the missing files of a source have come.
-const FETCH_POLL: Duration = Duration::from_millis(50);
 /// The longest wait for memory for a page.
 const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// The assumed ratio of an answer's JSON to the data of its records, at most.

@@ -4,11 +4,13 @@ use super::error::HELD_MAX;
 use super::reading::{PayloadReadOutcome, PayloadReader};
 use super::source_claims::SourceClaim;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
+use crate::ingestion::sharing::FETCH_POLL;
 use crate::ingestion::{RunStopReason, RunTracker};
 use crate::registry::{CommitContext, PreparedPipeline, RegistryError};
 use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::CommitDecision;
 use actors_platform::caller::spawn_for_caller;
+use actors_platform::clock::monotonic;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
@@ -25,13 +27,16 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The most that a release date may be in the future: the next day may have begun in another time zone.
 const AHEAD_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long a new run waits for an ended run to release the source. After that the new run is rejected as busy.
 const CLAIM_RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// How long a new run waits for the files of the last run of another host.
+const FILES_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The change by a run: its source, the run itself, and the log entries.
 pub(super) struct SourceRunChange {
@@ -332,9 +337,13 @@ impl IngestContext {
         if source.held.len() >= HELD_MAX {
             return Err(IngestionError::TooManyHeld { oracle_id, held: source.held });
         }
-        // the files that the run compares its records with must be here
-        if let Some(absent) = self.store.files().absence(&source) {
-            return Err(absent.into());
+        // the run compares its records with those of the last run, which another host may just have made
+        let began = monotonic();
+        while let Some(absent) = self.store.files().absence(&source) {
+            if began.elapsed() > FILES_WAIT_MAX {
+                return Err(absent.into());
+            }
+            sleep(FETCH_POLL).await;
         }
         self.upload_payload(progress).await
     }

@@ -22,6 +22,9 @@ use tokio::time::timeout;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// The time between two checks whether the missing files of a source have come.
+pub(crate) const FETCH_POLL: Duration = Duration::from_millis(50);
+
 /// The files of sources that other hosts have made, and that this host lacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MissingFilesReport {
