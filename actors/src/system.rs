@@ -4,7 +4,9 @@ use actix::{Actor, Context, Handler, Supervised};
 use actix_rt::{Arbiter, ArbiterHandle};
 use actors_audit::logger::handle::FallbackLog;
 use actors_audit::logger::{JournalReport, Logger, LoggerHandle, LoggerMetrics};
-use actors_ground::ingestion::{IngestionActor, IngestionConfig, SetDraining};
+use actors_ground::ingestion::{
+    IngestionActor, IngestionConfig, MissingFilesReport, ReadMissingFiles, SetDraining,
+};
 use actors_ground::metrics::{IngestionMetrics, QueryMetrics};
 use actors_ground::queries::{ProcessorPool, QueryService};
 use actors_ground::registry::{
@@ -359,7 +361,13 @@ impl ActorSystem {
             starter.start("orders", &here, queue, move || OrdersActor::new(desk))
         };
 
-        actix_rt::spawn(report_followed(changes, cache.addr(), orders.addr(), outbox_queue));
+        actix_rt::spawn(report_followed(
+            changes,
+            cache.addr(),
+            orders.addr(),
+            ingestion.addr(),
+            outbox_queue,
+        ));
 
         let erasure = ErasureService::new(ErasureHandles {
             store: store.clone(),
@@ -412,6 +420,15 @@ impl ActorSystem {
     /// An actor does not answer.
     pub async fn set_draining(&self, draining: bool) -> Result<(), ActorCallError> {
         self.ingestion.ask(SetDraining(draining)).await
+    }
+
+    /// What this host of a cluster lacks of the files of sources. That an actor does not answer is a failure in it.
+    pub async fn missing_files(&self) -> MissingFilesReport {
+        let missing = self.ingestion.ask(ReadMissingFiles).await;
+        missing.unwrap_or_else(|error| MissingFilesReport {
+            failure: Some(error.to_string()),
+            ..Default::default()
+        })
     }
 
     /// The report of every actor, in the order in which they were started.

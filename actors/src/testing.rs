@@ -231,7 +231,8 @@ fn call_limits() -> CallLimits {
 /// The configuration of ingestion.
 pub(crate) fn ingestion(time: &TestClock) -> IngestionConfig {
     IngestionConfig {
-        is_in_cluster: false,
+        turn: WorkTurn::Alone,
+        objects: None,
         runs_at_once: 2,
         limits: SliceLimits::default(),
         puller: Reloadable::new(local_puller(time)),

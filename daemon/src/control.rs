@@ -304,7 +304,7 @@ pub async fn read_status(
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
         log_key: service.log_signer.key().to_string(),
-        cluster: service.cluster_report(),
+        cluster: service.cluster_report().await,
         witnesses: service.witnesses.statuses().into_iter().map(report_of).collect(),
         verdicts: journal.counts.of(VerdictDelivery::TABLE.name),
         sessions: journal.counts.of(SessionRecord::TABLE.name),

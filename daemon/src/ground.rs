@@ -11,8 +11,8 @@ use actors_ground::ingestion::IngestionError;
 use actors_ground::queries::QueryError;
 use actors_ground::registry::{DocumentFault, RegistryError};
 use domain_base::problem::{
-    BODY_TOO_LARGE, DOCUMENT_FIXED, DRAINING, IN_CLUSTER, INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST,
-    SOURCE_DAMAGED, STORAGE_UNAVAILABLE,
+    BODY_TOO_LARGE, DOCUMENT_FIXED, DRAINING, FACTS_NOT_HERE, IN_CLUSTER, INTERNAL_ERROR, INVALID_DOCUMENT,
+    INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE,
 };
 use domain_ground::problem::{
     CONTENT_PRUNED, INVALID_QUERY, NOT_INVALIDATED, NOT_REBUILT, ONTOLOGY_UNKNOWN, PAYLOAD_UNDECODABLE,
@@ -34,6 +34,7 @@ pub(crate) const QUERY: &[ProblemCode] = &[
     SOURCE_LIVE,
     SOURCE_SILENT,
     QUERY_TOO_COSTLY,
+    FACTS_NOT_HERE,
     SOURCE_DAMAGED,
     QUERY_STOPPED,
     SOURCE_STALE,
@@ -41,7 +42,7 @@ pub(crate) const QUERY: &[ProblemCode] = &[
     DRAINING,
 ];
 /// A record by its id.
-const RECORD: &[ProblemCode] = &[RECORD_UNKNOWN, SOURCE_DAMAGED];
+const RECORD: &[ProblemCode] = &[RECORD_UNKNOWN, SOURCE_DAMAGED, FACTS_NOT_HERE];
 /// A run by its id.
 pub(crate) const RUN: &[ProblemCode] = &[RUN_UNKNOWN];
 
@@ -88,7 +89,9 @@ impl From<IngestionError> for Problem {
             IngestionError::TooManyHeld { .. } => RUNS_HELD,
             IngestionError::Busy { .. } => RUN_BUSY,
             IngestionError::VersionKnown { .. } | IngestionError::Replaced { .. } => VERSION_KNOWN,
-            IngestionError::Amended(_) => RUN_BUSY,
+            IngestionError::Amended(_) | IngestionError::OtherHost(_) | IngestionError::SourceChanged(_) => {
+                RUN_BUSY
+            }
             IngestionError::Ahead { .. } => INVALID_REQUEST,
             IngestionError::NotRunning(_) => RUN_NOT_RUNNING,
             IngestionError::NotHeld { .. } => RUN_NOT_HELD,

@@ -195,6 +195,7 @@ impl RunningDaemon {
             open_log(&config, &held_key, &upstreams.witnesses, flags.allow_cleartext, &mut signals).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config.socket_files()?).await?;
+        let (turn, objects) = (turn_of(cluster.as_ref()), config.cluster.open_objects()?);
         let (applications, clients) = (processes(&config.applications), upstreams.clients);
         let parts = SystemParts {
             journal,
@@ -218,20 +219,19 @@ impl RunningDaemon {
             policy: PolicyConfig { policies: config.gate.to_policies(&config.applications), key: held_key },
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
-            ingestion: config.ingestion.to_config(clients.puller.clone(), cluster.is_some()),
+            ingestion: config.ingestion.to_config(clients.puller.clone(), (turn.clone(), objects)),
             verification: verification_config(&config, &clients),
-            turn: cluster.as_ref().map_or(WorkTurn::Alone, |member| member.turn.clone()),
+            turn,
             removals: cluster.as_ref().map(|member| member.removals.clone()),
             shared_calls: cluster.as_ref().map(|member| member.shared_calls.clone()),
         };
         let mut registry = Registry::with_prefix("oracled");
         let system = ActorSystem::start(parts, &mut registry);
         let (config, witnesses) = (Arc::new(config), upstreams.witnesses);
-        let all = Arc::<DaemonConfig>::clone(&config);
         let service = DaemonService::new(
             system,
             registry,
-            all,
+            Arc::<DaemonConfig>::clone(&config),
             applications,
             log_level,
             (log_signer, witnesses),
@@ -435,6 +435,11 @@ fn raise_file_limit(connections: usize) -> u64 {
         return raised;
     }
     soft
+}
+
+/// The turn of this host at the work that one host of a cluster does at a time.
+fn turn_of(cluster: Option<&ClusterMember>) -> WorkTurn {
+    cluster.map_or(WorkTurn::Alone, |member| member.turn.clone())
 }
 
 fn verification_config(config: &DaemonConfig, clients: &ReloadableClients) -> VerificationConfig {

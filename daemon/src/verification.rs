@@ -13,7 +13,7 @@ use crate::platform::service::{DaemonService, run_blocking};
 use actors_upstream::Reloadable;
 use actors_upstream::oracle::{HttpLiveOracle, LiveOracle};
 use actors_verification::{ReviewError, VerifyError};
-use domain_base::problem::{DRAINING, INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE};
+use domain_base::problem::{DRAINING, FACTS_NOT_HERE, INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED, TIME_IN_FUTURE};
 use domain_verification::event::AlteredEntryError;
@@ -86,6 +86,7 @@ pub(crate) const VERIFY: &[ProblemCode] = &[
     TIME_IN_FUTURE,
     WORKFLOW_UNKNOWN,
     ONTOLOGY_UNKNOWN,
+    FACTS_NOT_HERE,
     SOURCE_DAMAGED,
     STORAGE_UNAVAILABLE,
     DRAINING,

@@ -6,6 +6,7 @@
 
 pub mod export;
 pub mod files;
+pub mod objects;
 pub(crate) mod offline;
 mod open_files;
 pub mod payloads;

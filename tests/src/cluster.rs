@@ -123,6 +123,12 @@ impl TestCluster {
         fs::write(self.dir.path().join("keys"), keys).expect("the write succeeds");
     }
 
+    /// The folder of the objects that the hosts can share.
+    #[must_use]
+    pub fn objects(&self) -> PathBuf {
+        self.dir.path().join("objects")
+    }
+
     /// The file with the cluster's keys.
     ///
     /// # Panics

@@ -17,8 +17,8 @@ use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, document, submission};
 use postgres::{Client, NoTls};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -182,12 +182,17 @@ struct Hosts<'w> {
     can_be_filled: bool,
 }
 
-/// Lets a host start with a clock that differs by this time, if `faketime` is installed.
+/// Lets a host start with a clock that differs by this time, if `libfaketime` is installed.
 fn set_clock(world: &mut DaemonWorld, difference: &str) {
-    if Command::new("faketime").arg("--version").stdout(Stdio::null()).status().is_ok_and(|has| has.success())
-    {
-        let wrapper = ["env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "faketime", "-f", difference];
-        world.wrapper.extend(wrapper.map(String::from));
+    let libraries = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let libraries = libraries.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    let Some(library) = libraries.into_iter().find(|library| library.exists()) else { return };
+    for (name, value) in [
+        ("LD_PRELOAD", library.to_str().expect("valid UTF-8")),
+        ("FAKETIME", difference),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ] {
+        world.variables.push((name.to_owned(), value.to_owned()));
     }
 }
 
@@ -200,6 +205,13 @@ fn end_connections(url: &str) {
         client.query(others, &[]).expect("the server runs");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// The service log without requests.
+fn notes_of(world: &DaemonWorld) -> String {
+    let log = world.service_log();
+    let notes: Vec<_> = log.lines().filter(|line| !line.contains("oracled::access")).collect();
+    notes.join("\n")
 }
 
 /// A time of at most `most_ms`.
@@ -230,7 +242,7 @@ impl Hosts<'_> {
             }
             5 => {
                 let stopped = self.processes[host].take().expect("it runs").stop();
-                assert!(stopped.success(), "{}", self.worlds[host].service_log());
+                assert!(stopped.success(), "{stopped:?}: {}", notes_of(&self.worlds[host]));
                 self.processes[host] = Some(self.worlds[host].serve().await);
                 "a host was restarted"
             }
@@ -316,8 +328,8 @@ async fn disturb_under_load(time: Duration) {
     };
     let mut worlds: Vec<_> = networks.iter().enumerate().map(world).collect();
     let can_be_filled = worlds.iter_mut().all(disk::can_be_filled);
-    set_clock(&mut worlds[1], "-2.4s");
-    set_clock(&mut worlds[2], "+2.4s");
+    set_clock(&mut worlds[1], "-2.4");
+    set_clock(&mut worlds[2], "+2.4");
     let worlds = worlds;
     let mut processes = vec![Some(cluster.init(&worlds[0]).await)];
     for world in &worlds[1..] {
@@ -355,9 +367,7 @@ async fn disturb_under_load(time: Duration) {
     let ordered = orders.await.expect("no answer is wrong");
     for (world, process) in hosts.worlds.iter().zip(&mut hosts.processes) {
         let ended = process.as_mut().expect("it runs").exit_status();
-        let log = world.service_log();
-        let notes: Vec<_> = log.lines().filter(|line| !line.contains("oracled::access")).collect();
-        assert!(ended.is_none(), "{ended:?}: {}", notes.join("\n"));
+        assert!(ended.is_none(), "{ended:?}: {}", notes_of(world));
     }
     check(&load, &hosts, &model, ordered).await;
     let (calls, acknowledged) =

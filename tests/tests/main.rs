@@ -18,6 +18,7 @@ mod cluster_chaos;
 mod cluster_erasure;
 mod cluster_failover;
 mod cluster_membership;
+mod cluster_sources;
 mod console;
 mod control;
 mod corpus;

@@ -101,7 +101,7 @@ fn end_sessions(server: &PostgresServer, is_over: &AtomicBool) -> usize {
         let others =
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'oracled'";
         ended += client.query(others, &[]).expect("the server runs").len();
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(60));
     }
     ended
 }

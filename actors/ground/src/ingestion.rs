@@ -9,6 +9,7 @@ mod error;
 pub mod pulling;
 mod reading;
 mod run_task;
+pub(crate) mod sharing;
 mod source_claims;
 mod upkeep;
 
@@ -16,28 +17,32 @@ pub use crate::ingestion::reading::{ARCHIVING, ArchiveError, PayloadArchiver};
 use crate::metrics::IngestionMetrics;
 use crate::pull::PayloadPuller;
 use crate::registry::{CommitContext, PreparedPipeline, RegistryError};
-use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
+use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised};
 use actors_audit::logger::LoggerHandle;
 use actors_platform::clock::Clock;
+use actors_platform::work_turn::WorkTurn;
 use actors_upstream::Reloadable;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::run::{IngestionRun, RunPhase, RunProgress, RunState};
 use domain_ground::source_state::{
-    PruneOutcome, PruneReport, RebuildOutcome, SourceCheckProgress, SourceCheckReport,
+    PruneOutcome, PruneReport, RebuildOutcome, SourceCheckProgress, SourceCheckReport, SourceState,
 };
 pub use error::IngestionError;
 use jiff::Timestamp;
-use oracled_store::Store;
+use oracled_store::{RowWrite, Store};
 pub use pulling::PullOutcome;
 use pulling::{PullTracker, RequestedPull};
+pub use sharing::MissingFilesReport;
+use sharing::SharedFiles;
 use source_claims::SourceClaims;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store_facts::archive::PayloadRef;
+use store_facts::objects::SharedObjects;
 use store_facts::slices::SliceLimits;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::spawn_blocking;
@@ -56,8 +61,10 @@ pub struct IngestionConfig {
     pub puller: Reloadable<PayloadPuller>,
     /// The longest time that a query with a stale answer waits for a refresh.
     pub refresh_wait: Duration,
-    /// Whether this host is one of a cluster. The files of a release are not copied to other hosts, so no run begins then.
-    pub is_in_cluster: bool,
+    /// Whether this host does the work that one host of a cluster does at a time.
+    pub turn: WorkTurn,
+    /// The objects that all hosts of a cluster share. Without them, no run begins in a cluster.
+    pub objects: Option<Arc<dyn SharedObjects>>,
 }
 
 /// Begins a run over an archived payload.
@@ -246,7 +253,8 @@ pub struct IngestContext {
     pulls: PullTracker,
     /// Whether the daemon is draining. If so, no scheduled pull begins.
     pub draining: AtomicBool,
-    is_in_cluster: bool,
+    turn: WorkTurn,
+    shared: SharedFiles,
 }
 
 impl IngestionActor {
@@ -257,7 +265,10 @@ impl IngestionActor {
         clock: Clock,
         metrics: IngestionMetrics,
     ) -> Self {
-        let IngestionConfig { runs_at_once, limits, puller, is_in_cluster, .. } = config;
+        let IngestionConfig { runs_at_once, limits, puller, turn, objects, .. } = config;
+        if objects.is_some() {
+            store.share_files();
+        }
         let run_slots = Semaphore::new(runs_at_once);
         let (claims, pulls, draining) = Default::default();
         let context = IngestContext {
@@ -271,7 +282,8 @@ impl IngestionActor {
             puller,
             pulls,
             draining,
-            is_in_cluster,
+            turn,
+            shared: SharedFiles::new(objects),
         };
         Self { context: Arc::new(context) }
     }
@@ -280,11 +292,18 @@ impl IngestionActor {
 impl IngestionActor {
     /// Checks the schedules now, and then at a fixed interval.
     fn watch_schedules(&self, ctx: &mut Context<Self>) {
-        if self.context.is_in_cluster {
+        if self.context.check_sharing().is_err() {
             return;
         }
         pulling::begin_due(&self.context);
-        ctx.run_interval(SCHEDULE_CHECK_INTERVAL, |ingestion, _| pulling::begin_due(&ingestion.context));
+        ctx.run_interval(SCHEDULE_CHECK_INTERVAL, |ingestion, _| {
+            pulling::begin_due(&ingestion.context);
+            let context = &ingestion.context;
+            if context.turn.host().is_some() && context.turn.is_ours() {
+                // a run whose host is gone
+                tokio::spawn(run_task::resume_all(Arc::clone(context)));
+            }
+        });
     }
 }
 
@@ -301,11 +320,6 @@ impl IngestContext {
                 tracing::error!(%error, "could not read the sources; their counters start with their first run");
             }
         }
-    }
-
-    /// Checks that files of sources may be written: on a host of a cluster, the other hosts would lack them.
-    fn check_alone(&self) -> Result<(), IngestionError> {
-        if self.is_in_cluster { Err(IngestionError::InCluster) } else { Ok(()) }
     }
 
     /// The context for changes of the registry.
@@ -354,9 +368,10 @@ impl Actor for IngestionActor {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         self.context.init_source_counters();
-        if !self.context.is_in_cluster {
+        if self.context.turn.host().is_none() {
             tokio::spawn(run_task::resume_all(Arc::clone(&self.context)));
         }
+        sharing::follow_files(&self.context);
         self.watch_schedules(ctx);
     }
 }
@@ -498,6 +513,43 @@ impl Handler<ListRunProgress> for IngestionActor {
 
     fn handle(&mut self, _: ListRunProgress, _: &mut Context<Self>) -> Self::Result {
         self.context.claims.progress()
+    }
+}
+
+/// Returns what this host of a cluster lacks of the files that rows name.
+#[derive(Debug, Message)]
+#[rtype(result = "MissingFilesReport")]
+pub struct ReadMissingFiles;
+
+impl Handler<ReadMissingFiles> for IngestionActor {
+    type Result = MessageResult<ReadMissingFiles>;
+
+    fn handle(&mut self, _: ReadMissingFiles, _: &mut Context<Self>) -> Self::Result {
+        MessageResult(self.context.shared.report())
+    }
+}
+
+/// Notes that another host has changed rows that name files.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct NoteForeignFiles(());
+
+impl NoteForeignFiles {
+    /// The message about these changes; `None` if they name no files.
+    #[must_use]
+    pub fn of(writes: &[RowWrite]) -> Option<Self> {
+        let names_files = |write: &RowWrite| {
+            write.row.key::<SourceState>().is_some() || write.row.key::<IngestionRun>().is_some()
+        };
+        writes.iter().any(names_files).then_some(Self(()))
+    }
+}
+
+impl Handler<NoteForeignFiles> for IngestionActor {
+    type Result = ();
+
+    fn handle(&mut self, NoteForeignFiles(()): NoteForeignFiles, _: &mut Context<Self>) {
+        self.context.shared.note_changed();
     }
 }
 

@@ -8,6 +8,7 @@ mod entry;
 mod feed;
 mod record_read;
 
+use crate::ingestion::sharing::FETCH_POLL;
 use crate::ingestion::{IngestionActor, RefreshSource};
 use crate::metrics::{QueryMetrics, QueryOutcome};
 pub use crate::queries::answer::{IngestedSourceAnswer, IngestedSourceQuestion};
@@ -43,7 +44,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The longest wait for memory for a page.
 const PAGE_MEMORY_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -220,6 +221,23 @@ impl QueryService {
         }
     }
 
+    /// A source with its files open. While this host of a cluster still fetches files of it, this waits for at most as long as for a
+    /// refresh.
+    ///
+    /// # Errors
+    /// `SourceUnknown`; or the store cannot be read.
+    pub async fn view(&self, oracle_id: &SourceId) -> Result<Arc<SourceView>, QueryError> {
+        let began = monotonic();
+        loop {
+            match self.store.view(oracle_id) {
+                Err(StoreError::FactsNotHere { .. }) if began.elapsed() < self.refresh_wait => {
+                    sleep(FETCH_POLL).await;
+                }
+                view => return view?.ok_or_else(|| QueryError::SourceUnknown(oracle_id.clone())),
+            }
+        }
+    }
+
     /// The freshness of an answer, and a page of it if the policy allows it. A small lookup runs here. A
     /// longer scan, or a query with patterns to compile, runs on another thread once memory and a processor
     /// are free.
@@ -230,8 +248,7 @@ impl QueryService {
         still_waiting: &CallerWaitCheck,
     ) -> Result<(AnswerFreshness, Option<QueryAnswerPage>), QueryError> {
         let now = self.clock.now();
-        let unknown = || QueryError::SourceUnknown(query.oracle_id.clone());
-        let view = self.store.view(&query.oracle_id)?.ok_or_else(unknown)?;
+        let view = self.view(&query.oracle_id).await?;
         if view.state.entry.registration.adapter_id == SourceAdapterKind::Http {
             return Err(QueryError::Live(query.oracle_id));
         }
@@ -406,7 +423,7 @@ impl QueryService {
         oracle_id: &SourceId,
         request: QueryRequest,
     ) -> Result<ValueHistory, QueryError> {
-        let view = self.store.view(oracle_id)?.ok_or_else(|| QueryError::SourceUnknown(oracle_id.clone()))?;
+        let view = self.view(oracle_id).await?;
         if view.state.entry.registration.adapter_id == SourceAdapterKind::Http {
             return Err(QueryError::Live(oracle_id.clone()));
         }

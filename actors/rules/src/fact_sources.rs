@@ -140,8 +140,7 @@ impl FactCollector {
     }
 
     async fn query_facts(&self, query: OracleQuery) -> Result<FactSource, FactEntryError> {
-        let view = self.store.view(&query.oracle_id)?;
-        let view = view.ok_or_else(|| QueryError::SourceUnknown(query.oracle_id.clone()))?;
+        let view = self.queries.view(&query.oracle_id).await?;
         let axes = query.request.axes_requested.clone();
         FactSource::check_query(&view.ontology, &axes, query.request.cursor.as_deref())?;
         let request = QueryRequest { include_provenance: true, ..query.request };

@@ -159,6 +159,15 @@ fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlEr
             report.contact_ms
         )?;
     }
+    if report.missing_files > 0 {
+        let ClusterReport { missing_files, missing_bytes, .. } = report;
+        let failure = report.fetch_failure.as_deref().unwrap_or("they are being fetched");
+        writeln!(
+            out,
+            "{missing_files} files of sources ({missing_bytes} bytes) are not on this host yet: {}",
+            visible_line(failure)
+        )?;
+    }
     Ok(())
 }
 

@@ -438,6 +438,15 @@ async fn check_cluster(options: &GlobalOptions) -> Result<Option<CheckResult>, C
             let remedy = "start the server of the shared log, or see \"What to expect\" in docs/cluster.md";
             CheckResult::fault("cluster", failure, remedy)
         }
+        None if report.fetch_failure.is_some() => {
+            let remedy = "check `cluster.objects`, its credentials and the connection";
+            let failure = report.fetch_failure.unwrap_or_default();
+            CheckResult::warning(
+                "cluster",
+                format!("{} files of sources are not on this host yet: {failure}", report.missing_files),
+                remedy,
+            )
+        }
         None if away.is_empty() => {
             let hosts = format_count(report.hosts.len() as u64, "host", "hosts");
             CheckResult::pass("cluster", format!("{} of a cluster of {hosts}", report.host))

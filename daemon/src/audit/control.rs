@@ -24,7 +24,9 @@ use domain_audit::wire::{
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Stream;
 use domain_base::event::AuditEvent;
-use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, INVALID_SESSION_ID, SOURCE_DAMAGED};
+use domain_base::problem::{
+    FACTS_NOT_HERE, INTERNAL_ERROR, INVALID_REQUEST, INVALID_SESSION_ID, SOURCE_DAMAGED,
+};
 use domain_base::session_id::SessionId;
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HeaderName};
@@ -324,7 +326,7 @@ fn answer(
 /// The mode of each file in the archive.
 const FILE_MODE: u32 = 0o600;
 
-problems!(BackupProblems: STORE; BACKUP_IN_PROGRESS SOURCE_DAMAGED STATE_DAMAGED);
+problems!(BackupProblems: STORE; BACKUP_IN_PROGRESS SOURCE_DAMAGED FACTS_NOT_HERE STATE_DAMAGED);
 
 /// Back up the whole state without stopping the daemon.
 ///

@@ -22,7 +22,8 @@ use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::problem::{
-    BODY_BROKEN, BODY_TOO_LARGE, INTERNAL_ERROR, INVALID_REQUEST, SOURCE_DAMAGED, UNSUPPORTED_MEDIA_TYPE,
+    BODY_BROKEN, BODY_TOO_LARGE, FACTS_NOT_HERE, INTERNAL_ERROR, INVALID_REQUEST, SOURCE_DAMAGED,
+    UNSUPPORTED_MEDIA_TYPE,
 };
 use domain_ground::event::InvalidationCause;
 use domain_ground::freshness::InvalidationTrigger;
@@ -307,7 +308,7 @@ async fn answer_query(
     body.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
 }
 
-problems!(ChangesProblems: STORE; SOURCE_UNKNOWN SOURCE_LIVE SOURCE_SILENT SOURCE_DAMAGED);
+problems!(ChangesProblems: STORE; SOURCE_UNKNOWN SOURCE_LIVE SOURCE_SILENT SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// List the changes of records after a position.
 ///

@@ -6,6 +6,7 @@ use crate::platform::config::credentials::{
 use crate::platform::config::{ConfigError, Configuration, LimitsSection, Section, not_allowed_error};
 use actors_ground::ingestion::IngestionConfig;
 use actors_ground::pull::{PayloadPuller, PullSettings};
+use actors_platform::work_turn::WorkTurn;
 use actors_upstream::Reloadable;
 use actors_upstream::oracle::LiveSettings;
 use domain_ground::id::PipelineId;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use store_facts::objects::SharedObjects;
 use store_facts::slices::SliceLimits;
 use utoipa::ToSchema;
 
@@ -109,11 +111,16 @@ impl Section for IngestionSection {
 }
 
 impl IngestionSection {
-    /// The settings of ingestion with this client of payloads.
+    /// The settings of ingestion with this client of payloads, and with the turn and the objects of a cluster.
     #[must_use]
-    pub fn to_config(&self, puller: Reloadable<PayloadPuller>, is_in_cluster: bool) -> IngestionConfig {
+    pub fn to_config(
+        &self,
+        puller: Reloadable<PayloadPuller>,
+        (turn, objects): (WorkTurn, Option<Arc<dyn SharedObjects>>),
+    ) -> IngestionConfig {
         IngestionConfig {
-            is_in_cluster,
+            turn,
+            objects,
             runs_at_once: self.runs_at_once,
             limits: SliceLimits::default(),
             puller,

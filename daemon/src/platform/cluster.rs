@@ -7,7 +7,7 @@ mod metrics;
 
 use actors_platform::host_removals::HostRemovals;
 use actors_platform::shared_calls::SharedCalls;
-use actors_platform::work_turn::WorkTurn;
+use actors_platform::work_turn::{LeaseCall, WorkTurn};
 use anyhow::bail;
 pub(crate) use config::not_in_cluster;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
@@ -42,6 +42,8 @@ pub(crate) enum MembershipCall {
     Remove { host: String, reply: oneshot::Sender<Result<bool, String>> },
     /// Ends the membership of this host. Answers whether it has ended: not if this is to be the last host and is not.
     Leave { is_last: bool, reply: oneshot::Sender<Result<bool, String>> },
+    /// Takes or ends the lease of a single piece of work.
+    Lease(LeaseCall),
     /// Gives the turn to another host, since this one is stopping.
     Release { reply: oneshot::Sender<Result<bool, String>> },
 }

@@ -6,7 +6,7 @@ use actors_audit::logger::CommitError;
 use actors_platform::actor_handle::ActorCallError;
 use axum::response::{IntoResponse, Response};
 use domain_base::problem::{
-    BODY_BROKEN, BODY_TOO_LARGE, CLIENT_NOT_READING, DRAINING, INTERNAL_ERROR, INVALID_JSON,
+    BODY_BROKEN, BODY_TOO_LARGE, CLIENT_NOT_READING, DRAINING, FACTS_NOT_HERE, INTERNAL_ERROR, INVALID_JSON,
     METHOD_NOT_ALLOWED, NOT_FOUND, OVERLOADED, RECORD_DAMAGED, REQUEST_TIMEOUT, SOURCE_DAMAGED,
     STORAGE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
 };
@@ -173,9 +173,12 @@ impl Problem {
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let code = match error {
-            StoreError::Unavailable { .. } | StoreError::Io { .. } => STORAGE_UNAVAILABLE,
+            StoreError::Unavailable { .. } | StoreError::Io { .. } | StoreError::Object { .. } => {
+                STORAGE_UNAVAILABLE
+            }
             StoreError::Stopped => return Self::draining(),
             StoreError::SourceFile { .. } => SOURCE_DAMAGED,
+            StoreError::FactsNotHere { .. } => FACTS_NOT_HERE,
             StoreError::RowLost { .. } => RECORD_DAMAGED,
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }

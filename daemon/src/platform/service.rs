@@ -426,8 +426,9 @@ impl DaemonService {
 
     /// The cluster, as this host sees it; `None` if it is the only host.
     #[must_use]
-    pub fn cluster_report(&self) -> Option<ClusterReport> {
+    pub async fn cluster_report(&self) -> Option<ClusterReport> {
         let member = self.cluster.as_ref()?;
+        let missing = self.system.missing_files().await;
         let (view, contact) = (member.view.borrow().clone(), self.system.log.contact());
         let journal = self.journal_report().failure.map(|(cause, _)| cause);
         let failure = journal
@@ -438,6 +439,9 @@ impl DaemonService {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let report = ClusterReport {
             config_differences: Vec::new(),
+            missing_files: missing.files,
+            missing_bytes: missing.size_bytes,
+            fetch_failure: missing.failure,
             host: member.host.clone(),
             has_turn: member.turn.is_ours(),
             contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),

@@ -1,6 +1,6 @@
 //! The daily removal of data that are older than configured, and its configuration.
 
-use crate::platform::cluster::not_in_cluster;
+use crate::platform::cluster::{ClusterSection, not_in_cluster};
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -53,7 +53,10 @@ impl Section for RetentionSection {
     }
 
     fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
-        not_in_cluster(all, "retention.payloads_days", self.payloads_days.is_some()).into_iter().collect()
+        let lacks_objects = all.section::<ClusterSection>().objects.is_none();
+        not_in_cluster(all, "retention.payloads_days", self.payloads_days.is_some() && lacks_objects)
+            .into_iter()
+            .collect()
     }
 
     /// The age of a session is known from the log.

@@ -13,7 +13,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use domain_base::page::ListPage;
-use domain_base::problem::SOURCE_DAMAGED;
+use domain_base::problem::{FACTS_NOT_HERE, SOURCE_DAMAGED};
 use domain_base::wording::excerpt;
 use domain_ground::id::SourceId;
 use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED};
@@ -314,7 +314,7 @@ where
     run_to_end(done(review_id, body.parse_strictly()?)).await.map(Json)
 }
 
-problems!(EvidenceProblems: STORE; REVIEW_UNKNOWN SOURCE_DAMAGED);
+problems!(EvidenceProblems: STORE; REVIEW_UNKNOWN SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Read the units and the raw records of a review, and answers that have changed since.
 #[utoipa::path(

@@ -49,6 +49,13 @@ pub struct ClusterReport {
     pub failure: Option<String>,
     /// The live hosts whose configuration decides verdicts otherwise than that of this host.
     pub config_differences: Vec<ConfigDifference>,
+    /// The number of files of sources that other hosts have made, and that this host still fetches. Queries of these sources wait or get
+    /// `facts_not_here`.
+    pub missing_files: u64,
+    /// The length of these files, in bytes.
+    pub missing_bytes: u64,
+    /// Why a file cannot be fetched now.
+    pub fetch_failure: Option<String>,
     /// The hosts, as they were `hosts_read_ms` ago.
     pub hosts: Vec<ClusterHostReport>,
     /// The time since the hosts were read; `null` if they were not read yet.

@@ -129,6 +129,9 @@ problem_codes! {
     INTERNAL_ERROR = 500: "Read the service log, which has the details under the request id.",
     /// A file of the source is damaged or missing; `detail` names it. Other sources answer.
     SOURCE_DAMAGED = 500: "Rebuild the source that `detail` names.",
+    /// This host of a cluster lacks files of the source that another host has made; `detail` has their number and length. It fetches
+    /// them. Other sources answer.
+    FACTS_NOT_HERE = 503 retry After(5): "Wait for `Retry-After`, or ask another host.",
     /// The row that the answer needs is lost: its segment and the database were damaged. `detail` names it. Others are served.
     RECORD_DAMAGED = 500: "Restore a backup, erase the session, or replace the row that `detail` names.",
     /// The daemon is overloaded. Nothing was delivered.
@@ -139,8 +142,8 @@ problem_codes! {
     STORAGE_UNAVAILABLE = 503 retry After(5): "Wait for `Retry-After`; free space on the disk of the state directory, or start the server of the shared log.",
     /// The daemon is not a host of a cluster.
     NOT_IN_CLUSTER = 409: "Configure `cluster.host`, or do without this command.",
-    /// A host of a cluster cannot do this yet.
-    IN_CLUSTER = 409: "Do it before the first host joins, with a daemon that is not in a cluster.",
+    /// A host of a cluster cannot do this yet, or not without `cluster.objects`.
+    IN_CLUSTER = 409: "Set `cluster.objects` if `detail` names it, or do it before the first host joins, with a daemon that is not in a cluster.",
     /// The cluster has no host with this name.
     HOST_UNKNOWN = 404: "Use a name that `oraclectl cluster status` shows.",
     /// Another host of the cluster is live, so this one is not the last.

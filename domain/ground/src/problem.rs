@@ -27,7 +27,7 @@ problem_codes! {
     REVIEW_REFUSED = 409: "Change the state that `detail` names first.",
     /// The source is not marked stale.
     NOT_INVALIDATED = 409: "None: there is nothing to confirm.",
-    /// Another run of the source is in progress, or the source is being pruned or rebuilt.
+    /// Another run of the source is in progress, here or on another host of the cluster, or the source is being pruned or rebuilt.
     RUN_BUSY = 409 retry After(5): "Wait until it has ended.",
     /// The version was read from another payload, or with another release date.
     VERSION_KNOWN = 409: "Send a new version, or `replace=true` to replace it.",

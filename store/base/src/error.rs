@@ -65,6 +65,29 @@ pub enum StoreError {
         /// The fault, worded to follow the file's path: `is missing`.
         fault: String,
     },
+    /// This host of a cluster lacks files of a source that another host has made. It fetches them.
+    #[error(
+        "source {oracle_id}: {files} of its files ({size_bytes} bytes) are not on this host yet; it fetches them from `cluster.objects`. Try \
+         again, or ask another host"
+    )]
+    FactsNotHere {
+        /// The id of the source of the files.
+        oracle_id: String,
+        /// The number of the missing files.
+        files: u64,
+        /// Their length.
+        size_bytes: u64,
+    },
+    /// An object that the hosts of a cluster share cannot be read or written.
+    #[error(
+        "the object {name} cannot be used: {source}; check `cluster.objects`, its credentials and the connection, and try again"
+    )]
+    Object {
+        /// The name of the object.
+        name: String,
+        /// The error of the service, or the fault of the content.
+        source: io::Error,
+    },
     /// A row is lost: its segment and the database were damaged.
     #[error(
         "{row} is lost: entry {entry} of the log has set it, and every copy of it was damaged; restore a backup, or erase the session \

@@ -7,6 +7,7 @@ pub mod archive;
 pub mod decoding;
 pub mod file_end;
 pub mod index;
+pub mod objects;
 pub mod slices;
 pub mod sorted;
 pub mod sorter;

@@ -201,7 +201,7 @@ impl SharedLog for PostgresLog {
             note_epoch(client, durability)?;
             let instance = instance.as_slice();
             // a group without its standby can be seen after a crash of the server; this commit waits for both
-            client.execute(SEEN, &[&host, &instance])?;
+            client.execute_typed(SEEN, &[(&host, Type::TEXT), (&instance, Type::BYTEA)])?;
             client.query_typed_one(
                 COMPARE,
                 &[(&entries, Type::INT8), (&host, Type::TEXT), (&instance, Type::BYTEA)],

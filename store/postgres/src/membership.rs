@@ -43,6 +43,7 @@ DELETE FROM oracled_group WHERE before IN (
         AND EXISTS (SELECT FROM oracled_host WHERE host = $2 AND instance = $3 AND state = 'live')
     ORDER BY before LIMIT 2000
 )";
+const END_LEASE: &str = "DELETE FROM oracled_lease WHERE instance = $1 AND name = $2";
 /// The rows of a statement do not see its changes, so they are taken from what these return.
 const RENEW: &str = "
 WITH clock AS MATERIALIZED (
@@ -277,6 +278,16 @@ impl ClusterMembership {
     pub fn release(&mut self) -> Result<(), SharedLogError> {
         let instance = self.settings.instance;
         self.call(move |client| client.execute(RELEASE, &[&instance.as_slice()]))?;
+        Ok(())
+    }
+
+    /// Ends one lease of this process.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn end_lease(&mut self, name: &str) -> Result<(), SharedLogError> {
+        let (instance, name) = (self.settings.instance, name.to_owned());
+        self.call(move |client| client.execute(END_LEASE, &[&instance.as_slice(), &name]))?;
         Ok(())
     }
 

@@ -11,16 +11,18 @@ use std::thread::sleep;
 use std::time::Duration;
 use store_log::SharedLogError;
 
-const EPOCH: &str =
-    "SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 const NOTE: &str = "
-UPDATE oracled_cluster SET epoch = $1, epoch_since = clock_timestamp(), epoch_seen = (SELECT max(seen) FROM oracled_host)
-WHERE epoch IS DISTINCT FROM $1";
-const SET: &str = "UPDATE oracled_host SET settled = $1 WHERE host = $2 AND instance = $3";
+UPDATE oracled_cluster SET epoch = present.epoch, epoch_since = clock_timestamp(),
+    epoch_seen = (SELECT max(seen) FROM oracled_host)
+FROM (SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) AS epoch) AS present
+WHERE oracled_cluster.epoch IS DISTINCT FROM present.epoch";
+const SET: &str = "
+UPDATE oracled_host SET settled = epoch FROM oracled_cluster
+WHERE host = $1 AND instance = $2 AND settled IS DISTINCT FROM epoch";
 /// The hosts that may have groups which the server has lost: they were seen within 10 s before the epoch began.
 const AWAITED: &str = "
 SELECT host FROM oracled_host, oracled_cluster
-WHERE state = 'live' AND settled IS DISTINCT FROM $1 AND seen > epoch_seen - interval '10 s'
+WHERE state = 'live' AND settled IS DISTINCT FROM epoch AND seen > epoch_seen - interval '10 s'
 AND clock_timestamp() < epoch_since + interval '10 s'
 ORDER BY host";
 /// The pause before the next look at the other hosts.
@@ -29,8 +31,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Notes the epoch of the server, before this host is seen in it.
 pub(crate) fn note_epoch(client: &mut Client, durability: SharedLogDurability) -> Result<(), Error> {
     if durability != SharedLogDurability::Storage {
-        let epoch: String = client.query_one(EPOCH, &[])?.try_get(0)?;
-        client.execute(NOTE, &[&epoch])?;
+        client.batch_execute(NOTE)?;
     }
     Ok(())
 }
@@ -44,11 +45,10 @@ pub(crate) fn settle(
         return Ok(Ok(()));
     }
     let PostgresSettings { host, instance, answer_within, .. } = settings;
-    let epoch: String = client.query_one(EPOCH, &[])?.try_get(0)?;
-    client.execute(SET, &[&epoch, host, &instance.as_slice()])?;
+    client.execute_typed(SET, &[(host, Type::TEXT), (&instance.as_slice(), Type::BYTEA)])?;
     let mut pauses = answer_within.as_millis() / 2 / PAUSE.as_millis();
     loop {
-        let awaited = client.query_typed(AWAITED, &[(&epoch, Type::TEXT)])?;
+        let awaited = client.query_typed(AWAITED, &[])?;
         let Some(other) = awaited.first() else { return Ok(Ok(())) };
         if pauses == 0 {
             let other: String = other.try_get(0)?;

@@ -6,9 +6,11 @@ use domain_ground::run::{IngestionRun, SortedFileRef};
 use domain_ground::source_state::SourceState;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use store_base::disk::FreeSpace;
 use store_base::error::{SourceFileKind, StoreError};
 use store_base::files::sync_dir;
@@ -16,7 +18,7 @@ use store_facts::archive::{ArchiveWriter, ArchivedPayload, is_unfinished, mark_p
 use store_facts::file_end::FileOwner;
 use store_facts::sorted::{BlockCache, SortedFile, SortedFileSummary, SortedWriter};
 use store_log::is_journal_file;
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 /// The folder in the state directory.
 pub(super) const DIR: &str = "ground";
@@ -40,6 +42,8 @@ pub struct GroundFiles {
     /// Cached blocks of sorted files.
     pub(super) blocks: BlockCache,
     free: FreeSpace,
+    /// Whether other hosts make files, too.
+    is_shared: Arc<AtomicBool>,
 }
 
 /// The owner of the facts of a source.
@@ -78,7 +82,10 @@ impl UncommittedFiles {
 
 impl Drop for UncommittedFiles {
     fn drop(&mut self) {
-        self.files.remove(&self.refs);
+        // another host may have committed equal files; the others are removed later
+        if !self.files.is_shared() {
+            self.files.remove(&self.refs);
+        }
     }
 }
 
@@ -90,7 +97,9 @@ impl GroundFiles {
     /// `Io` if the folders cannot be created or emptied.
     pub(crate) fn open(state_dir: &Path, cache_bytes: u64, free: FreeSpace) -> Result<Self, StoreError> {
         let dir = state_dir.join(DIR);
-        let files = Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(cache_bytes), free };
+        let (facts_dir, blocks, is_shared) =
+            (dir.join(FACTS_DIR), BlockCache::new(cache_bytes), Arc::default());
+        let files = Self { facts_dir, dir, blocks, free, is_shared };
         let work = files.work_dir();
         // emptied, not recreated: a full disk may have no space for a new folder
         if let Ok(entries) = fs::read_dir(&work) {
@@ -111,7 +120,8 @@ impl GroundFiles {
     pub(super) fn read_only(state_dir: &Path) -> Self {
         let dir = state_dir.join(DIR);
         let free = FreeSpace::new(state_dir, 0);
-        Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(0), free }
+        let (facts_dir, blocks, is_shared) = (dir.join(FACTS_DIR), BlockCache::new(0), Arc::default());
+        Self { facts_dir, dir, blocks, free, is_shared }
     }
 
     /// The folder of incomplete files.
@@ -120,7 +130,7 @@ impl GroundFiles {
         self.dir.join(WORK_DIR)
     }
 
-    fn facts_path(&self, sha256: &Sha256Hex) -> PathBuf {
+    pub(super) fn facts_path(&self, sha256: &Sha256Hex) -> PathBuf {
         self.facts_dir.join(format!("{sha256}.sorted"))
     }
 
@@ -264,6 +274,57 @@ impl GroundFiles {
         }
         sync_dir(&self.facts_dir)?;
         Ok(file)
+    }
+
+    /// Notes that other hosts make files, too.
+    pub(super) fn share(&self) {
+        self.is_shared.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether other hosts make files, too: a missing file is not a fault then.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// The error of a source whose sorted files are not all on this host yet; `None` if they are, or if this is the only host.
+    #[must_use]
+    pub fn absence(&self, state: &SourceState) -> Option<StoreError> {
+        if !self.is_shared() {
+            return None;
+        }
+        let absent = state.sorted_files().filter(|file| !self.has_sorted(file));
+        let (files, size_bytes) =
+            absent.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.size_bytes));
+        let oracle_id = state.entry.oracle_id().to_string();
+        (files > 0).then_some(StoreError::FactsNotHere { oracle_id, files, size_bytes })
+    }
+
+    /// Writes a copy of a sorted file with `write`, compares all of it with what was committed, and syncs it. Returns the copy, and
+    /// its final path.
+    ///
+    /// # Errors
+    /// The error of `write`; `SourceFile` if the copy is not the committed file.
+    pub(super) fn fetch_sorted(
+        &self,
+        file: &SortedFileRef,
+        owner: &FileOwner,
+        write: impl FnOnce(&mut File) -> Result<(), StoreError>,
+    ) -> Result<(NamedTempFile, PathBuf), StoreError> {
+        let work_dir = self.work_dir();
+        let copy = NamedTempFile::with_prefix_in("fetched-", &work_dir);
+        let mut copy = copy.map_err(|source| StoreError::write_error(&work_dir, source))?;
+        write(copy.as_file_mut())?;
+        let opened = SortedFile::open(copy.path(), owner)?;
+        Self::compare(opened.summary(), file).map_err(|fault| owner.damage_error(copy.path(), fault))?;
+        opened.verify(&mut |_| Ok(()))?;
+        copy.as_file().sync_all().map_err(|source| StoreError::write_error(copy.path(), source))?;
+        Ok((copy, self.facts_path(&file.sha256)))
+    }
+
+    /// Moves a copy to its final path, durably.
+    pub(super) fn adopt_fetched(&self, copy: NamedTempFile, path: &Path) -> Result<(), StoreError> {
+        copy.persist(path).map_err(|refused| StoreError::write_error(path, refused.error))?;
+        sync_dir(&self.facts_dir)
     }
 
     /// Opens a sorted file. The digest covers the source, the run and all rows. Therefore an older file and a file of

@@ -15,6 +15,7 @@ use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use store_base::cluster_marker::ClusterMarker;
 use store_base::disk::{FreeSpace, link_if_exists};
 use store_base::error::StoreError;
 use store_log::{LogState, RowWrite, SegmentLog, StateFiles, StoreCounts, StoreOptions, TableReader};
@@ -97,11 +98,14 @@ impl StateFiles for OpenGroundFiles {
         // an older copy of the database names files that a prune or a merge has replaced since
         let is_older =
             sources.iter().flat_map(SourceState::sorted_files).any(|file| !self.files.has_sorted(file));
+        // this host may lack entries of its cluster, which name these files
+        let is_shared = matches!(ClusterMarker::read(tables.dir())?, Some(ClusterMarker::Member { .. }));
         let (mut unneeded, mut unfinished, mut unknown_payloads) = (Vec::new(), Vec::new(), 0_u64);
         for (path, kind) in self.files.list_unnamed_files(&named)? {
             let unknown = |by| short(format!("{} was written by {by}", path.display()));
             match (kind, &owner) {
                 (GroundFileKind::Foreign | GroundFileKind::Chunks, _) => continue,
+                (GroundFileKind::Sorted | GroundFileKind::Payload, None) if is_shared => continue,
                 (GroundFileKind::Sorted | GroundFileKind::Payload, None) => {
                     return Err(unknown("a store that has sources"));
                 }
@@ -113,6 +117,7 @@ impl StateFiles for OpenGroundFiles {
                         continue;
                     }
                     Ok(run_id) if known.contains(&run_id) => {}
+                    Ok(_) if is_shared => continue,
                     Ok(run_id) => return Err(unknown(&format!("run {run_id}, which is not in the store"))),
                     Err(error) => {
                         tracing::warn!(%error, "kept a file that no run names");
@@ -174,7 +179,13 @@ impl StateFiles for OpenGroundFiles {
     /// Links the sorted files and the payloads that rows name, and the chunks of removed payloads. Files that no commit names yet
     /// are not linked, since a start rejects them. Pruned payloads do not exist.
     fn link_to(&self, tables: &TableReader, dir: &Path) -> Result<(), StoreError> {
-        let named = name_files(&tables.all()?, &tables.all()?);
+        let sources: Vec<SourceState> = tables.all()?;
+        // a backup has all files, so that another host can begin with it
+        let absent = sources.iter().find_map(|state| self.files.absence(state));
+        if let Some(absent) = absent {
+            return Err(absent);
+        }
+        let named = name_files(&sources, &tables.all()?);
         for (from, folder, extension) in
             [(self.files.facts_dir.clone(), FACTS_DIR, "sorted"), (self.files.raw_dir(), RAW_DIR, "raw")]
         {

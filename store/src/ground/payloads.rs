@@ -68,6 +68,11 @@ impl Store {
             Err(_) if !self.files().has_archived(raw_sha256) && !self.must_have_payload(raw_sha256)? => {
                 Ok(None)
             }
+            Err(_) if self.files().is_shared() && !self.files().has_archived(raw_sha256) => {
+                let is_its = |run: &IngestionRun| run.input.raw_sha256 == *raw_sha256;
+                let size_bytes = self.runs()?.into_iter().find(is_its).map_or(0, |run| run.raw_bytes);
+                Err(StoreError::FactsNotHere { oracle_id: oracle_id.to_string(), files: 1, size_bytes })
+            }
             Err(error) => Err(error),
         }
     }
@@ -75,9 +80,9 @@ impl Store {
     /// Whether the archive must have a payload: a run needs it that is not pruned.
     fn must_have_payload(&self, raw_sha256: &Sha256Hex) -> Result<bool, StoreError> {
         for run in self.runs()?.iter().filter(|run| run.input.raw_sha256 == *raw_sha256) {
-            let definition = self.definition(&run.input.pipeline_sha256)?;
-            let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
-            if run.state.needs_payload(is_kept) && !is_pruned(&self.prunings(&run.oracle_id)?, raw_sha256) {
+            if run.state.needs_payload(self.keeps_payload(run)?)
+                && !is_pruned(&self.prunings(&run.oracle_id)?, raw_sha256)
+            {
                 return Ok(true);
             }
         }
@@ -161,9 +166,7 @@ impl Store {
             run.input.raw_sha256 == *sha256 && pruned.is_none_or(|pruned| run.oracle_id != *pruned)
         };
         for run in self.runs()?.iter().filter(may_need) {
-            let definition = self.definition(&run.input.pipeline_sha256)?;
-            let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
-            if matches!(run.state, RunState::Running | RunState::Held) || is_kept {
+            if matches!(run.state, RunState::Running | RunState::Held) || self.keeps_payload(run)? {
                 return Ok(true);
             }
         }
@@ -287,6 +290,6 @@ impl Store {
     }
 }
 
-fn is_pruned(prunings: &[(u64, PruneEntry)], raw_sha256: &Sha256Hex) -> bool {
+pub(super) fn is_pruned(prunings: &[(u64, PruneEntry)], raw_sha256: &Sha256Hex) -> bool {
     prunings.iter().any(|(_, entry)| entry.payloads.contains(raw_sha256))
 }

@@ -180,7 +180,10 @@ impl Store {
         loop {
             let Some((state, revision)) = found else { return Ok(None) };
             let ontology = self.ontology_of(&state)?;
-            let opened = SourceView::new(state, revision, ontology, self.files());
+            let opened = match self.files().absence(&state) {
+                Some(error) => Err(error),
+                None => SourceView::new(state, revision, ontology, self.files()),
+            };
             let Err(error) = opened else { return opened.map(Some) };
             found = self.source(oracle_id)?.filter(|(_, now)| *now != revision);
             if found.is_none() {
@@ -214,7 +217,8 @@ impl Store {
         self.files().remove(rows.filter(|rows| kept != Some(*rows)));
     }
 
-    /// The sorted files in use that are missing or have another length or footer. Only their footers are read.
+    /// The sorted files in use that are missing or have another length or footer. Only their footers are read. If other hosts make
+    /// files, too, a missing one is not a fault.
     ///
     /// # Errors
     /// The rows that name the files cannot be read.
@@ -224,6 +228,9 @@ impl Store {
         for run in self.runs()?.iter().filter(|run| run.state != RunState::Completed) {
             let owner = FileOwner::new(&run.oracle_id, SourceFileKind::Rejects);
             faults.extend(run.rows.as_ref().and_then(|rows| self.files().fault(rows, &owner)));
+        }
+        if self.files().is_shared() {
+            faults.retain(|fault| !matches!(fault, StoreError::SourceFile { path, .. } if !path.exists()));
         }
         Ok(faults)
     }

@@ -394,7 +394,7 @@ impl TestStore {
             snapshot: reading.snapshot,
             replace: false,
             undoes: None,
-            raw_bytes: 0,
+            raw_bytes: reading.statements.iter().map(|statement| statement.raw().len() as u64).sum(),
             source_url: None,
             retrieved_at: None,
             invalidation_count: 0,

@@ -2,7 +2,7 @@
 
 use super::reading::PayloadReadOutcome;
 use super::run_task::{SourceRunChange, decide_run_change, mark_held_again, next_known_at};
-use super::upkeep::run_while_archiving_waits;
+use super::upkeep::{check_unchanged, run_while_archiving_waits};
 use super::{IngestContext, IngestionError};
 use crate::ingestion::RunTracker;
 use crate::ingestion::reading::ARCHIVING;
@@ -25,6 +25,7 @@ use domain_ground::run::{
 };
 use domain_ground::source_state::{CompletedRun, SourceState, StatedRecords};
 use domain_ground::timeline::TimelineRun;
+use oracled_store::StoreError;
 use oracled_store::ground::staging::{RunStaging, StagedRun};
 use oracled_store::ground::view::SourceView;
 use std::sync::Arc;
@@ -41,8 +42,9 @@ impl IngestContext {
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
         let ended = match outcome {
-            PayloadReadOutcome::Staged { staged, ready } => {
-                match self.complete_or_hold(run.clone(), *staged, &ready).await {
+            PayloadReadOutcome::Staged { staged, ready, base } => {
+                match self.complete_or_hold(progress, run.clone(), *staged, (&ready, &base)).await {
+                    Err(IngestionError::Store(StoreError::Stopped)) => self.read_stored_run(run),
                     // after `Unavailable` it is unknown whether the commit is durable
                     Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
                         (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
@@ -60,7 +62,16 @@ impl IngestContext {
             }
             PayloadReadOutcome::Failed { cause, counts, rows } => {
                 (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), *counts, rows);
-                self.close(run).await
+                match self.upload_run_files(progress, run.rows.iter().cloned().collect()).await {
+                    Err(IngestionError::Store(StoreError::Stopped)) => self.read_stored_run(run),
+                    Err(error) => {
+                        let cause = run.cause.take().unwrap_or_default();
+                        run.cause = Some(format!("{cause}; and its rejects could not be stored: {error}"));
+                        run.rows = None;
+                        self.close(run).await
+                    }
+                    Ok(()) => self.close(run).await,
+                }
             }
         };
         match ended {
@@ -89,9 +100,10 @@ impl IngestContext {
     /// checked.
     async fn complete_or_hold(
         &self,
+        progress: &RunTracker,
         mut run: IngestionRun,
         mut staged: StagedRun,
-        ready: &PreparedPipeline,
+        (ready, base): (&PreparedPipeline, &SourceState),
     ) -> Result<IngestionRun, IngestionError> {
         let (source, _) = self.commit_context().source(&run.oracle_id)?;
         let previous = self.previous_run(&run, &source)?;
@@ -110,9 +122,12 @@ impl IngestContext {
             run.breaches.extend((records > 0).then_some(GateBreach::PrunedContent { records }));
         }
         if run.breaches.is_empty() || run.decision.is_some() {
-            return self.complete(run, staged, ready).await;
+            let files = staged.statements.iter().chain([&staged.rows]).cloned().collect();
+            self.upload_run_files(progress, files).await?;
+            return self.complete(run, staged, ready, base).await;
         }
         let causes: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
+        self.upload_run_files(progress, vec![staged.rows.clone()]).await?;
         let (counts, rows) = staged.keep_for_held_run();
         (run.state, run.cause) = (RunState::Held, Some(causes.join("; ")));
         (run.counts, run.rows) = (counts, Some(rows));
@@ -137,6 +152,7 @@ impl IngestContext {
         mut run: IngestionRun,
         staged: StagedRun,
         ready: &PreparedPipeline,
+        base: &SourceState,
     ) -> Result<IngestionRun, IngestionError> {
         let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
         let StagedRun { counts, rows, stated, statements, .. } = &staged;
@@ -146,6 +162,7 @@ impl IngestContext {
         let run_id = run.run_id.clone();
         let ended = self.commit_end(&run_id, |commit_context| {
             decide_run_change(commit_context, &run.oracle_id.clone(), |source| {
+                check_unchanged(&source, base)?;
                 run.ended_at = Some(next_known_at(&source, now));
                 run.number = source.next_number();
                 before = Some(source.clone());
@@ -387,6 +404,7 @@ pub(super) async fn approve(
     if let Some(approved) = context.find_approved_run(&request)? {
         return Ok(approved);
     }
+    context.check_sharing()?;
     context.store.files().check_free_space()?;
     let decision = context.run_decision(&request);
     let held = context.read_held_run(&request.run_id)?;
@@ -409,6 +427,9 @@ pub(super) async fn approve(
     let begun = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id.clone(), |source| {
             context.read_held_run(&run.run_id)?;
+            if context.find_counting_run(&run, &source, run.replace)?.is_some() {
+                return Err(IngestionError::Amended(run.oracle_id.clone()));
+            }
             run.invalidation_count = source.invalidation_count;
             let timestamp = context.clock.now();
             let entry = RunEntry { run: Box::new(run.clone()), peer: Some(request.peer) };
@@ -455,7 +476,8 @@ pub(super) async fn undo(
     let unknown = || IngestionError::RunUnknown(request.run_id.clone());
     let (undone, _) = context.store.run(&request.run_id)?.ok_or_else(unknown)?;
     let not_completed = || IngestionError::NotCompleted(request.run_id.clone());
-    let claim = context.claims.claim_for(&undone.oracle_id, ClaimHolder::Upkeep)?;
+    context.check_sharing()?;
+    let claim = context.claim_source(&undone.oracle_id, ClaimHolder::Upkeep).await?;
     let view = context.store.view(&undone.oracle_id)?;
     let view = view.ok_or_else(|| RegistryError::SourceUnknown(undone.oracle_id.clone()))?;
     let visible = view.state.completed.iter().rev().find(|completed| completed.run_id == request.run_id);
@@ -492,10 +514,12 @@ pub(super) async fn undo(
     if staged.pruned > 0 {
         return Err(IngestionError::ContentPruned { run_id: request.run_id, records: staged.pruned });
     }
+    context.upload_files(&run.oracle_id, vec![staged.rows.clone()], false).await?;
     (run.counts, run.rows) = (staged.counts.clone(), Some(staged.rows.clone()));
     let commit_context = context.commit_context();
     let committed = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id, |source| {
+            check_unchanged(&source, &view.state)?;
             let files = source.files.clone();
             let completed = completed_run_entry(&run, release.clone(), (staged.rows.clone(), staged.stated));
             let source = source.with_completed(completed, Vec::new(), files);

@@ -20,12 +20,22 @@ pub(super) const HELD_MAX: usize = 16;
 /// Why ingestion refuses a request.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestionError {
-    /// This host is one of a cluster.
+    /// This host is one of a cluster without objects.
     #[error(
-        "the files of sources are not changed on a host of a cluster yet; ingest before the first host joins, with a daemon that is not \
-         in a cluster"
+        "`cluster.objects` is not set, so the other hosts of the cluster would not get the files of the source; set it on all hosts, and \
+         restart them"
     )]
     InCluster,
+    /// Another host of the cluster works on the source.
+    #[error(
+        "another host of the cluster works on source {0}; wait for its run (`oraclectl ingest list`), or try again"
+    )]
+    OtherHost(SourceId),
+    /// Another host has changed the files of the source while this one worked on them.
+    #[error(
+        "another host of the cluster has changed source {0} meanwhile, and nothing was changed here; try again"
+    )]
+    SourceChanged(SourceId),
     /// Another run of the source is in progress.
     #[error(
         "run {run_id} of source {oracle_id} is in progress; wait for it (`oraclectl ingest show {run_id}`), or cancel it \

@@ -101,7 +101,7 @@ pub async fn pull(
     context: Arc<IngestContext>,
     requested_pull: RequestedPull,
 ) -> Result<PullOutcome, IngestionError> {
-    context.check_alone()?;
+    context.check_sharing()?;
     let RequestedPull { pipeline_id, requested_by, peer, .. } = requested_pull.clone();
     let claim = context.pulls.in_flight.claim(pipeline_id.clone());
     let _claim = claim.ok_or_else(|| IngestionError::Pulling(pipeline_id.clone()))?;
@@ -328,6 +328,11 @@ struct PipelineSchedule {
 /// Begins the pulls that are due. While the daemon drains or stops, the pulls stay due.
 pub fn begin_due(context: &Arc<IngestContext>) {
     if context.draining.load(Ordering::Relaxed) || context.claims.is_stopping() {
+        return;
+    }
+    if !context.turn.is_ours() {
+        // another host makes these pulls
+        context.pulls.schedules.lock().unwrap_or_else(PoisonError::into_inner).clear();
         return;
     }
     let due = match context.take_due_pipelines() {

@@ -8,6 +8,7 @@ use domain_ground::id::SourceId;
 use domain_ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use domain_ground::run::{RunCounts, RunPhase, SortedFileRef};
+use domain_ground::source_state::SourceState;
 use domain_ground::timeline::{RecordStatement, TimelineRun};
 use oracled_store::ground::files::GroundFiles;
 use oracled_store::ground::staging::{AcceptedRecord, RunStaging, StagedRun};
@@ -40,7 +41,12 @@ pub(super) struct PayloadReader {
 #[derive(Debug)]
 pub(super) enum PayloadReadOutcome {
     /// The files for the closing commit, and the pipeline that made them.
-    Staged { staged: Box<StagedRun>, ready: PreparedPipeline },
+    Staged {
+        staged: Box<StagedRun>,
+        ready: PreparedPipeline,
+        /// The state of the source that the run has read.
+        base: Box<SourceState>,
+    },
     /// The run had to end early.
     EndedEarly,
     /// The run failed, with this cause. Its rejects are kept.
@@ -95,7 +101,10 @@ impl PayloadReader {
                 let (counts, rows) = staged.rejects_only();
                 PayloadReadOutcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
             }
-            Ok(Some(staged)) => PayloadReadOutcome::Staged { staged: Box::new(staged), ready: self.ready },
+            Ok(Some(staged)) => {
+                let base = Box::new(self.view.state.clone());
+                PayloadReadOutcome::Staged { staged: Box::new(staged), ready: self.ready, base }
+            }
             Ok(None) => PayloadReadOutcome::EndedEarly,
             Err(error) => write_failure(&error),
         }

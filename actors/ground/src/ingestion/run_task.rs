@@ -4,11 +4,13 @@ use super::error::HELD_MAX;
 use super::reading::{PayloadReadOutcome, PayloadReader};
 use super::source_claims::SourceClaim;
 use super::{IngestContext, IngestionError, StartRun, StartRunOutcome};
+use crate::ingestion::sharing::FETCH_POLL;
 use crate::ingestion::{RunStopReason, RunTracker};
 use crate::registry::{CommitContext, PreparedPipeline, RegistryError};
 use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::CommitDecision;
 use actors_platform::caller::spawn_for_caller;
+use actors_platform::clock::monotonic;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
@@ -21,16 +23,20 @@ use domain_ground::source_state::{CompletedRun, SourceState};
 use domain_ground::timeline::TimelineRun;
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// The most that a release date may be in the future: the next day may have begun in another time zone.
 const AHEAD_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long a new run waits for an ended run to release the source. After that the new run is rejected as busy.
 const CLAIM_RELEASE_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// How long a new run waits for the files of the last run of another host.
+const FILES_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The change by a run: its source, the run itself, and the log entries.
 pub(super) struct SourceRunChange {
@@ -44,7 +50,7 @@ pub(super) async fn begin(
     context: Arc<IngestContext>,
     message: StartRun,
 ) -> Result<StartRunOutcome, IngestionError> {
-    context.check_alone()?;
+    context.check_sharing()?;
     if !is_version(&message.version) {
         return Err(IngestionError::invalid_version(&message.version));
     }
@@ -56,7 +62,7 @@ pub(super) async fn begin(
     }
     let (peer, replace) = (message.peer, message.replace);
     let run = context.plan_run(message, &ready, &source);
-    let known = |source| match context.find_counting_run(&run, source, replace)? {
+    let known = |source: &SourceState| match context.find_counting_run(&run, source, replace)? {
         Some(known) => Ok::<_, IngestionError>(Some(known)),
         None => Ok(context.find_held_run(&run, peer)?),
     };
@@ -81,9 +87,7 @@ pub(super) async fn begin(
         return Ok(StartRunOutcome::Unchanged(Box::new(known)));
     }
     // a held run with this id was already returned above
-    if source.held.len() >= HELD_MAX {
-        return Err(IngestionError::TooManyHeld { oracle_id: run.oracle_id, held: source.held });
-    }
+    context.prepare_begin(source, &progress).await?;
     let commit_context = context.commit_context();
     // a lost one is stored again
     let is_stored = matches!(context.store.definition(&ready.sha256), Ok(Some(_)));
@@ -92,6 +96,10 @@ pub(super) async fn begin(
         let mut decision = decide_run_change(&commit_context, &run.oracle_id, |source| {
             let registration = &source.entry.registration;
             if (&registration.ontology, registration.snapshot) != (&run.input.ontology, run.snapshot) {
+                return Err(IngestionError::Amended(run.oracle_id.clone()));
+            }
+            // another host may have made it visible
+            if known(&source)?.is_some() {
                 return Err(IngestionError::Amended(run.oracle_id.clone()));
             }
             Ok(SourceRunChange {
@@ -118,22 +126,32 @@ pub(super) async fn begin(
 
 /// Resumes the runs that were interrupted.
 pub(super) async fn resume_all(context: Arc<IngestContext>) {
-    let runs = match context.store.runs() {
+    let runs = match context.find_interrupted() {
         Ok(runs) => runs,
         Err(error) => {
             tracing::error!(%error, "could not read the interrupted ingestion runs");
             return;
         }
     };
-    for run in runs.into_iter().filter(|run| run.state == RunState::Running) {
-        tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "ingestion run resumed");
-        let (claim, progress) = match context.claims.claim_for_run(&run) {
+    for run in runs {
+        let (claim, progress) = match context.claim_for_run(&run).await {
             Ok(claimed) => claimed,
+            // in a cluster, it is in progress
+            Err(IngestionError::OtherHost(_) | IngestionError::Busy { .. } | IngestionError::Upkeep(_))
+                if context.turn.host().is_some() =>
+            {
+                continue;
+            }
             Err(error) => {
                 tracing::error!(run_id = %run.run_id, %error, "could not resume an ingestion run");
                 continue;
             }
         };
+        // it may have ended before the claim
+        if !context.is_run_running(&run.run_id).unwrap_or(true) {
+            continue;
+        }
+        tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "ingestion run resumed");
         context.metrics.count_started_run();
         match context.prepare_pipeline_of_run(&run) {
             Ok(ready) => drop(tokio::spawn(execute_run(Arc::clone(&context), ready, claim, progress))),
@@ -154,9 +172,14 @@ pub(super) async fn cancel(
     run_id: Sha256Hex,
     peer: PeerCredentials,
 ) -> Result<(), IngestionError> {
-    let Some(progress) = context.claims.run(&run_id) else { return Err(IngestionError::NotRunning(run_id)) };
-    let mut run = progress.run.clone();
-    if progress.is_rebuild() {
+    let progress = context.claims.run(&run_id);
+    // another host of the cluster may read it
+    let foreign = || if context.turn.host().is_some() { context.find_running(&run_id) } else { Ok(None) };
+    let mut run = match &progress {
+        Some(progress) => progress.run.clone(),
+        None => foreign()?.ok_or_else(|| IngestionError::NotRunning(run_id.clone()))?,
+    };
+    if let Some(progress) = progress.as_ref().filter(|progress| progress.is_rebuild()) {
         // a completed run that is read again stays completed
         progress.request_stop(RunStopReason::Cancelled);
         return Ok(());
@@ -173,7 +196,9 @@ pub(super) async fn cancel(
     if cancelled.is_none() {
         return Err(IngestionError::NotRunning(run_id));
     }
-    progress.request_stop(RunStopReason::Cancelled);
+    if let Some(progress) = progress {
+        progress.request_stop(RunStopReason::Cancelled);
+    }
     Ok(())
 }
 
@@ -215,20 +240,35 @@ pub(super) async fn execute_run(
     claim: SourceClaim,
     progress: Arc<RunTracker>,
 ) {
-    let outcome = tokio::select! {
-        _ = progress.wait_for_stop() => PayloadReadOutcome::EndedEarly,
-        // the semaphore is never closed
-        slot = context.run_slots.acquire() => {
-            let outcome = context.read_payload(ready, &progress).await;
-            drop(slot);
-            outcome
-        }
+    let lost = claim.lost();
+    let read = async {
+        let outcome = tokio::select! {
+            _ = progress.wait_for_stop() => PayloadReadOutcome::EndedEarly,
+            // the semaphore is never closed
+            slot = context.run_slots.acquire() => {
+                let outcome = context.read_payload(ready, &progress).await;
+                drop(slot);
+                outcome
+            }
+        };
+        // without the lease, another host resumes the run
+        let outcome = if claim.is_held() { outcome } else { PayloadReadOutcome::EndedEarly };
+        context.end(&progress, outcome).await;
     };
-    context.end(&progress, outcome).await;
+    let stop = async {
+        lost.await;
+        progress.request_stop(RunStopReason::Stopping);
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = read => {}
+        () = stop => {}
+    }
     // release the source first: `remove_unless_needed` waits for the archive lock, whose holder may wait for
     // this source
     drop(claim);
     context.remove_unless_needed(&progress.run).await;
+    context.shared.note_changed();
 }
 
 /// The time when a run becomes known: now, or 1 µs after the previous run if the clock has not advanced. The
@@ -291,6 +331,23 @@ impl IngestContext {
         }))
     }
 
+    /// Checks that the source can have a further run, and that all hosts of the cluster can read its payload.
+    async fn prepare_begin(&self, source: SourceState, progress: &RunTracker) -> Result<(), IngestionError> {
+        let oracle_id = progress.run.oracle_id.clone();
+        if source.held.len() >= HELD_MAX {
+            return Err(IngestionError::TooManyHeld { oracle_id, held: source.held });
+        }
+        // the run compares its records with those of the last run, which another host may just have made
+        let began = monotonic();
+        while let Some(absent) = self.store.files().absence(&source) {
+            if began.elapsed() > FILES_WAIT_MAX {
+                return Err(absent.into());
+            }
+            sleep(FETCH_POLL).await;
+        }
+        self.upload_payload(progress).await
+    }
+
     /// The run that `message` requests.
     fn plan_run(&self, message: StartRun, ready: &PreparedPipeline, source: &SourceState) -> IngestionRun {
         let StartRun { pipeline_id, version, released_at, payload, requested_by, replace, .. } = message;
@@ -329,13 +386,34 @@ impl IngestContext {
         &self,
         run: &IngestionRun,
     ) -> Result<(SourceClaim, Arc<RunTracker>), IngestionError> {
-        match self.claims.claim_for_run(run) {
+        match self.claim_for_run(run).await {
             Err(IngestionError::Busy { run_id, .. }) if self.has_ended(&run_id)? => {
                 drop(timeout(CLAIM_RELEASE_WAIT_MAX, self.claims.wait_until_released(&run_id)).await);
-                self.claims.claim_for_run(run)
+                self.claim_for_run(run).await
             }
             claimed => claimed,
         }
+    }
+
+    /// Claims the source of a run on this host, and in its cluster.
+    async fn claim_for_run(
+        &self,
+        run: &IngestionRun,
+    ) -> Result<(SourceClaim, Arc<RunTracker>), IngestionError> {
+        let (mut claim, progress) = self.claims.claim_for_run(run)?;
+        self.take_lease(&mut claim, &run.oracle_id).await?;
+        Ok((claim, progress))
+    }
+
+    /// The runs that are in progress and that no task of this host reads.
+    fn find_interrupted(&self) -> Result<Vec<IngestionRun>, StoreError> {
+        let mut interrupted = Vec::new();
+        for run_id in self.store.sources()?.iter().flat_map(|source| &source.attempts) {
+            if self.claims.run(run_id).is_none() {
+                interrupted.extend(self.find_running(run_id)?);
+            }
+        }
+        Ok(interrupted)
     }
 
     /// Whether the run has ended and is about to release its source. A completed run that is read again is not.
@@ -357,7 +435,13 @@ impl IngestContext {
 
     /// Reads a run's payload on a thread of its own.
     async fn read_payload(&self, ready: PreparedPipeline, progress: &Arc<RunTracker>) -> PayloadReadOutcome {
-        match self.payload_reader(ready, progress) {
+        let fetched = self.fetch_payload(&progress.run).await;
+        match fetched.and_then(|()| self.payload_reader(ready, progress)) {
+            // in a cluster, the run is resumed later
+            Err(error) if Self::lacks_files(&error) => {
+                tracing::warn!(run_id = %progress.run.run_id, %error, "the files for an ingestion run cannot be fetched now");
+                PayloadReadOutcome::EndedEarly
+            }
             Ok(reading) => match spawn_blocking(move || reading.run()).await {
                 Ok(outcome) => outcome,
                 Err(error) => failed_read(error.to_string()),

@@ -2,10 +2,12 @@
 
 use super::IngestionError;
 use crate::ingestion::{RunStopReason, RunTracker};
+use actors_platform::work_turn::WorkLease;
 use domain_base::digest::Sha256Hex;
 use domain_ground::id::SourceId;
 use domain_ground::run::{IngestionRun, RunProgress};
 use std::collections::HashMap;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -30,6 +32,8 @@ pub(super) enum ClaimHolder {
 pub(super) struct SourceClaim {
     claims: Arc<SourceClaims>,
     oracle_id: SourceId,
+    /// The same claim in the cluster.
+    pub(super) lease: Option<WorkLease>,
 }
 
 impl SourceClaim {
@@ -41,12 +45,30 @@ impl SourceClaim {
 
     /// Whether the holder may continue.
     pub(super) fn is_allowed_to_continue(&self) -> bool {
-        !self.claims.is_stopping()
+        !self.claims.is_stopping() && self.is_held()
+    }
+
+    /// A future that ends when another host may have taken the source.
+    pub(super) fn lost(&self) -> impl Future<Output = ()> + use<> {
+        let lost = self.lease.as_ref().map(WorkLease::lost);
+        async move {
+            match lost {
+                Some(lost) => lost.await,
+                None => pending().await,
+            }
+        }
+    }
+
+    /// Whether no other host can have taken the source.
+    pub(super) fn is_held(&self) -> bool {
+        self.lease.as_ref().is_none_or(WorkLease::is_held)
     }
 }
 
 impl Drop for SourceClaim {
     fn drop(&mut self) {
+        // first: the next claim on this host takes the lease again
+        drop(self.lease.take());
         self.claims.lock_claims().remove(&self.oracle_id);
         self.claims.released.notify_waiters();
     }
@@ -69,7 +91,7 @@ impl SourceClaims {
             None => {}
         }
         held.insert(oracle_id.clone(), holder);
-        Ok(SourceClaim { claims: Arc::clone(self), oracle_id })
+        Ok(SourceClaim { claims: Arc::clone(self), oracle_id, lease: None })
     }
 
     /// Claims the source of a run, unless it is claimed already.
@@ -109,6 +131,12 @@ impl SourceClaims {
             }
             freed.await;
         }
+    }
+
+    /// Runs `work` unless a source is claimed. No source is claimed meanwhile.
+    pub(super) fn run_if_unclaimed<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        let held = self.lock_claims();
+        held.is_empty().then(work)
     }
 
     /// The progress of a run that holds its source.

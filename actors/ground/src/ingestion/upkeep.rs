@@ -36,7 +36,7 @@ pub(super) async fn prune_on_request(
     context: Arc<IngestContext>,
     PruneSource { oracle_id, before, peer }: PruneSource,
 ) -> Result<PruneOutcome, IngestionError> {
-    context.check_alone()?;
+    context.check_sharing()?;
     let kept_until = context.latest_prune_time(&oracle_id)?;
     let before = before.unwrap_or(kept_until);
     if before > kept_until {
@@ -50,7 +50,7 @@ pub(super) async fn prune_old_content(
     context: Arc<IngestContext>,
     PruneOldContent { days, peer, is_dry_run }: PruneOldContent,
 ) -> Result<PruneReport, IngestionError> {
-    context.check_alone()?;
+    context.check_sharing()?;
     let age = SignedDuration::from_hours(24 * i64::from(days));
     let before = context.clock.now().saturating_sub(age).unwrap_or(Timestamp::MIN);
     let mut report = PruneReport::default();
@@ -64,7 +64,11 @@ pub(super) async fn prune_old_content(
             Err(
                 error @ (IngestionError::Busy { .. }
                 | IngestionError::Upkeep(_)
-                | IngestionError::Store(StoreError::SourceFile { .. })),
+                | IngestionError::OtherHost(_)
+                | IngestionError::SourceChanged(_)
+                | IngestionError::Store(
+                    StoreError::SourceFile { .. } | StoreError::FactsNotHere { .. },
+                )),
             ) => {
                 tracing::warn!(%error, %oracle_id, "a source was not pruned; the next retention tries it again");
                 report.unpruned.push(UnprunedSource { oracle_id, cause: error.to_string() });
@@ -83,7 +87,7 @@ async fn prune(
     peer: Option<PeerCredentials>,
     is_dry_run: bool,
 ) -> Result<PruneOutcome, IngestionError> {
-    let claim = Arc::new(context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?);
+    let claim = Arc::new(context.claim_source(&oracle_id, ClaimHolder::Upkeep).await?);
     let view = context.view(&oracle_id)?;
     let old = view.state.clone();
     let pruning_claim = Arc::clone(&claim);
@@ -105,6 +109,7 @@ async fn prune(
         return Ok(outcome);
     }
     let files = pruned.into_kept_files();
+    context.upload_files(&oracle_id, files.clone(), false).await?;
     let timestamp = context.clock.now();
     let entry = PruneEntry {
         oracle_id: oracle_id.clone(),
@@ -115,7 +120,8 @@ async fn prune(
     };
     context
         .commit_files(&oracle_id, AuditEvent::new(timestamp, None, SourcePruned(entry)), |source| {
-            SourceState { files: files.clone(), ..source }
+            check_unchanged(&source, &old)?;
+            Ok(SourceState { files: files.clone(), ..source })
         })
         .await?;
     context.store.remove_replaced(&old)?;
@@ -282,6 +288,15 @@ fn unreadable_report(store: &Store, completed: &CompletedRun) -> PayloadCheckRep
     PayloadCheckReport { faults: vec![fault], fault_count: 1, ..PayloadCheckReport::default() }
 }
 
+/// Checks that the files and the visible runs of a source are those of `before`, on which this work is based. Another host can have
+/// changed them after this one has lost its lease.
+pub(super) fn check_unchanged(source: &SourceState, before: &SourceState) -> Result<(), IngestionError> {
+    if (&source.files, &source.completed) == (&before.files, &before.completed) {
+        return Ok(());
+    }
+    Err(IngestionError::SourceChanged(source.entry.oracle_id().clone()))
+}
+
 impl IngestContext {
     fn view(&self, oracle_id: &SourceId) -> Result<Arc<SourceView>, IngestionError> {
         let unknown = || RegistryError::SourceUnknown(oracle_id.clone());
@@ -327,7 +342,7 @@ impl IngestContext {
         &self,
         oracle_id: &SourceId,
         event: AuditEvent,
-        change: impl Fn(SourceState) -> SourceState,
+        change: impl Fn(SourceState) -> Result<SourceState, IngestionError>,
     ) -> Result<(), IngestionError> {
         let commit_context = self.commit_context();
         let changed = self.log.decide_and_commit(|| {
@@ -335,7 +350,7 @@ impl IngestContext {
             let record = JournalRecord {
                 expect: vec![RowExpectation::new::<SourceState>(oracle_id, Some(revision))],
                 events: vec![event.clone()],
-                writes: vec![RowWrite::put::<SourceState>(&change(source))],
+                writes: vec![RowWrite::put::<SourceState>(&change(source)?)],
                 ..JournalRecord::default()
             };
             Ok(CommitDecision::Change((), record))
@@ -353,8 +368,8 @@ pub(super) async fn rebuild(
     oracle_id: SourceId,
     peer: PeerCredentials,
 ) -> Result<RebuildOutcome, IngestionError> {
-    context.check_alone()?;
-    let claim = context.claims.claim_for(&oracle_id, ClaimHolder::Upkeep)?;
+    context.check_sharing()?;
+    let claim = context.claim_source(&oracle_id, ClaimHolder::Upkeep).await?;
     // a rebuild counts as a run; the semaphore is never closed
     let slot = context.run_slots.acquire().await;
     let work = (Arc::clone(&context), oracle_id.clone());
@@ -365,14 +380,15 @@ pub(super) async fn rebuild(
     if outcome.files.is_empty() {
         return Ok(outcome);
     }
+    let (source, _) = context.commit_context().source(&oracle_id)?;
+    let rebuilt = source.sorted_files().filter(|file| outcome.files.contains(&file.sha256));
+    context.upload_files(&oracle_id, rebuilt.cloned().collect(), true).await?;
     let RebuildOutcome { runs, prunings, files, .. } = outcome.clone();
     tracing::info!(%oracle_id, runs, prunings, files = files.len(), "damaged files rebuilt");
     let timestamp = context.clock.now();
     let entry = RebuildEntry { oracle_id: oracle_id.clone(), runs, prunings, files, peer };
     // the state of the source is unchanged; the commit makes readers of the damaged files close them
-    context
-        .commit_files(&oracle_id, AuditEvent::new(timestamp, None, SourceRebuilt(entry)), |source| source)
-        .await?;
+    context.commit_files(&oracle_id, AuditEvent::new(timestamp, None, SourceRebuilt(entry)), Ok).await?;
     Ok(outcome)
 }
 

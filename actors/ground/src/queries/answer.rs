@@ -323,8 +323,7 @@ impl QueryService {
         question: IngestedSourceQuestion,
     ) -> Result<(IngestedSourceAnswer, Option<AnswerFreshness>), QueryError> {
         let now = self.clock.now();
-        let unknown = || QueryError::SourceUnknown(question.oracle_id.clone());
-        let view = self.store.view(&question.oracle_id)?.ok_or_else(unknown)?;
+        let view = self.view(&question.oracle_id).await?;
         let provided = &view.state.entry.registration.axes_provided;
         let query = ValidatedQuery::new(&subject_query(&question), &view.ontology, provided)?;
         let time = question.point_in_time.unwrap_or_else(|| view.state.present(now));

@@ -7,6 +7,7 @@ use super::source;
 use crate::ground::RUN;
 use crate::ground::config::IngestionSection;
 use crate::platform::api::request::QueryParams;
+use crate::platform::cluster::ClusterSection;
 use crate::platform::control::{ControlBody, parse_name};
 use crate::platform::openapi::{DOCUMENT_BODY, STORE, problems};
 use crate::platform::problem::Problem;
@@ -26,7 +27,8 @@ use domain_base::digest::is_digit;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::problem::{
-    BODY_BROKEN, BODY_TOO_LARGE, IN_CLUSTER, INVALID_DOCUMENT, INVALID_REQUEST, SOURCE_DAMAGED,
+    BODY_BROKEN, BODY_TOO_LARGE, FACTS_NOT_HERE, IN_CLUSTER, INVALID_DOCUMENT, INVALID_REQUEST,
+    SOURCE_DAMAGED,
 };
 use domain_ground::id::PipelineId;
 use domain_ground::ontology::is_version;
@@ -155,7 +157,7 @@ pub async fn cancel_run(
     .await
 }
 
-problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; RUN_NOT_HELD RUN_BUSY VERSION_KNOWN);
+problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; IN_CLUSTER RUN_NOT_HELD RUN_BUSY VERSION_KNOWN);
 
 /// Approve a held run.
 ///
@@ -217,7 +219,7 @@ pub async fn discard_run(
     .await
 }
 
-problems!(UndoProblems: DOCUMENT_BODY RUN STORE; RUN_NOT_IN_FORCE RUN_BUSY CONTENT_PRUNED SOURCE_DAMAGED);
+problems!(UndoProblems: DOCUMENT_BODY RUN STORE; IN_CLUSTER RUN_NOT_IN_FORCE RUN_BUSY CONTENT_PRUNED SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Undo a completed run.
 ///
@@ -286,7 +288,7 @@ fn report_changed_run(run: IngestionRun) -> RunReport {
     RunReport { run, progress: None, undone_by: None }
 }
 
-problems!(ChangesProblems: RUN STORE; SOURCE_DAMAGED);
+problems!(ChangesProblems: RUN STORE; SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// List the changes of a run, with the raw records before and after them.
 ///
@@ -330,7 +332,7 @@ pub async fn list_run_changes(
     Ok(Json(read.await?))
 }
 
-problems!(RejectsProblems: RUN STORE; SOURCE_DAMAGED);
+problems!(RejectsProblems: RUN STORE; SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// List the records that a run rejected, with the reasons.
 #[utoipa::path(
@@ -379,7 +381,7 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && path.starts_with("/v1/pipelines/") && path.ends_with("/runs")
 }
 
-problems!(UploadProblems: STORE; IN_CLUSTER INVALID_DOCUMENT BODY_BROKEN PAYLOAD_UNDECODABLE PIPELINE_UNKNOWN RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE BODY_TOO_LARGE);
+problems!(UploadProblems: STORE; IN_CLUSTER INVALID_DOCUMENT BODY_BROKEN PAYLOAD_UNDECODABLE PIPELINE_UNKNOWN RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE BODY_TOO_LARGE FACTS_NOT_HERE);
 
 /// Upload a payload and start a run that reads it.
 ///
@@ -426,7 +428,11 @@ async fn check_upload(
     announced_bytes: u64,
 ) -> Result<AcceptedUpload, Problem> {
     service.check_new_work()?;
-    service.require_alone("runs of pipelines")?;
+    let cluster = service.section::<ClusterSection>();
+    if cluster.is_on() && cluster.objects.is_none() {
+        // before the payload is read
+        return Err(IngestionError::InCluster.into());
+    }
     let pipeline_id = parse_name(pipeline_id)?;
     let QueryParams(params) = params?;
     if !is_version(&params.version) {

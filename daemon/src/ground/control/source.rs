@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::moment::Moment;
-use domain_base::problem::{BODY_TOO_LARGE, IN_CLUSTER, INVALID_DOCUMENT, SOURCE_DAMAGED};
+use domain_base::problem::{BODY_TOO_LARGE, FACTS_NOT_HERE, IN_CLUSTER, INVALID_DOCUMENT, SOURCE_DAMAGED};
 use domain_ground::event::{InvalidationCause, SourceReadKind, SourceReadOutcome};
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::problem::{
@@ -252,7 +252,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || (method == Method::GET && ends(&["/export"]))
 }
 
-problems!(PullProblems: STORE; IN_CLUSTER INVALID_DOCUMENT PIPELINE_UNKNOWN PULL_BUSY PULL_FAILED PAYLOAD_UNDECODABLE BODY_TOO_LARGE RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE);
+problems!(PullProblems: STORE; IN_CLUSTER INVALID_DOCUMENT PIPELINE_UNKNOWN PULL_BUSY PULL_FAILED PAYLOAD_UNDECODABLE BODY_TOO_LARGE RUN_BUSY VERSION_KNOWN RUNS_HELD RUN_NOT_IN_FORCE FACTS_NOT_HERE);
 
 /// Pull the payload of a pipeline and start its run.
 ///
@@ -295,7 +295,7 @@ pub async fn pull(
     .await
 }
 
-problems!(PruneProblems: DOCUMENT_BODY STORE; IN_CLUSTER SOURCE_UNKNOWN RUN_BUSY SOURCE_DAMAGED);
+problems!(PruneProblems: DOCUMENT_BODY STORE; IN_CLUSTER SOURCE_UNKNOWN RUN_BUSY SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Remove from a source the content of records that are no longer valid.
 #[utoipa::path(
@@ -345,7 +345,7 @@ impl SourceChecks {
     }
 }
 
-problems!(VerifyProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN RUN_UNKNOWN);
+problems!(VerifyProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN RUN_UNKNOWN FACTS_NOT_HERE);
 
 /// Compare the files, payloads and raw records of a source with their digests.
 ///
@@ -418,7 +418,7 @@ pub async fn rebuild(
     .await
 }
 
-problems!(ExportProblems: STORE; SOURCE_UNKNOWN SOURCE_DAMAGED);
+problems!(ExportProblems: STORE; SOURCE_UNKNOWN SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Export every version of every record of a source with its provenance.
 ///

@@ -63,7 +63,7 @@ pub(crate) async fn get(
 async fn read(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let mut text = MetricsText::default();
     write_gauges(&mut text, service);
-    if let Some(report) = service.cluster_report() {
+    if let Some(report) = service.cluster_report().await {
         write_cluster_gauges(&mut text, &report, service.journal_report().counts.entries);
     }
     write_actor_metrics(&mut text, &service.system.reports());

@@ -4,11 +4,15 @@ use super::ClusterMember;
 use crate::platform::config::credentials::read_configured_secret;
 use crate::platform::config::{ConfigError, Configuration, Section, is_table_name, not_allowed_error};
 #[cfg(feature = "cluster")]
+use anyhow::Context;
+#[cfg(feature = "cluster")]
 use secrecy::ExposeSecret;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+use store_facts::objects::SharedObjects;
 use utoipa::ToSchema;
 
 /// How many servers have an entry when its commit is answered.
@@ -41,6 +45,10 @@ pub struct ClusterSection {
     /// How many servers have an entry when its commit is answered: `synchronous_standby`, `storage` or `asynchronous`.
     #[schema(value_type = String)]
     pub durability: ClusterDurability,
+    /// Where the hosts share the files of sources: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX`, or a shared folder as
+    /// `file:///FOLDER`, the same on each host. Without it, no source is ingested in the cluster. The credentials are those of the
+    /// environment, as in [Many hosts](../cluster.md#sources).
+    pub objects: Option<String>,
     /// How long delivered verdicts are answered while the server does not answer. All other requests get 503 then.
     #[schema(minimum = 1, maximum = 86_400)]
     pub stale_s: u64,
@@ -61,6 +69,7 @@ impl Default for ClusterSection {
             url_file: None,
             keys_file: None,
             durability: ClusterDurability::default(),
+            objects: None,
             stale_s: 300,
             deadline_ms: 5000,
             retain_h: 24,
@@ -86,14 +95,44 @@ impl Section for ClusterSection {
             return vec![not_allowed_error("cluster.host", format!("`{host}`"), allowed)];
         }
         let allowed = "1 to 32 of `a-z 0-9 -`";
-        (!is_table_name(host))
-            .then(|| not_allowed_error("cluster.host", format!("`{host}`"), allowed))
-            .into_iter()
-            .collect()
+        let name =
+            (!is_table_name(host)).then(|| not_allowed_error("cluster.host", format!("`{host}`"), allowed));
+        name.into_iter().chain(self.objects_fault()).collect()
     }
 }
 
 impl ClusterSection {
+    #[cfg(feature = "cluster")]
+    fn objects_fault(&self) -> Option<ConfigError> {
+        let (address, fault) =
+            self.objects.as_ref().map(|address| (address, store_objects::check_address(address)))?;
+        fault
+            .err()
+            .map(|error| not_allowed_error("cluster.objects", format!("`{address}`"), error.to_string()))
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    fn objects_fault(&self) -> Option<ConfigError> {
+        None
+    }
+
+    /// The objects that the hosts share; `None` if there are none. A folder is created. Nothing is sent to a bucket yet.
+    ///
+    /// # Errors
+    /// The address, its credentials or the folder cannot be used.
+    #[cfg(feature = "cluster")]
+    pub fn open_objects(&self) -> anyhow::Result<Option<Arc<dyn SharedObjects>>> {
+        let Some(address) = self.objects.as_ref().filter(|_| self.is_on()) else { return Ok(None) };
+        let bucket = store_objects::ObjectBucket::open(address);
+        let bucket = bucket.with_context(|| format!("`cluster.objects` ({address}) cannot be used"))?;
+        Ok(Some(Arc::new(bucket)))
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    pub fn open_objects(&self) -> anyhow::Result<Option<Arc<dyn SharedObjects>>> {
+        Ok(None)
+    }
+
     /// Whether this host shares its log.
     #[must_use]
     pub const fn is_on(&self) -> bool {
@@ -188,6 +227,10 @@ impl ClusterSecrets {
 pub(crate) fn not_in_cluster(all: &dyn Configuration, key: &str, is_set: bool) -> Option<ConfigError> {
     let is_refused = is_set && all.section::<ClusterSection>().is_on();
     is_refused.then(|| {
-        not_allowed_error(key, "set", "no value, since this host is one of a cluster (`cluster.host`)")
+        not_allowed_error(
+            key,
+            "set",
+            "no value, since this host is one of a cluster (`cluster.host`) without `cluster.objects`",
+        )
     })
 }

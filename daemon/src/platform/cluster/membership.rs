@@ -8,7 +8,7 @@ use super::{
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::host_removals::{HostRemovals, MemberRemovals, OwnRemovals};
 use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
-use actors_platform::work_turn::WorkTurn;
+use actors_platform::work_turn::{LeaseCall, LeaseCalls, WorkTurn};
 use anyhow::{Context, bail};
 use domain_base::cluster::{ClusterHostReport, ConfigDifference, ConfigDigests, SILENT_MAX_MS};
 use domain_base::digest::Sha256Hex;
@@ -16,7 +16,9 @@ use oracled_store::{
     ClusterMarker, FileIdentity, Journal, SCHEMA, SharedLogError, Store, StoreError, boot_id,
 };
 use secrecy::ExposeSecret;
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use std::{fs, io, mem, thread};
@@ -118,6 +120,7 @@ fn enter_now(
         members,
         retained: Duration::from_secs(section.retain_h * 3600),
         trimmed_at: None,
+        taken: HashMap::new(),
         offset_noted: false,
         is_stopping: false,
     };
@@ -127,7 +130,9 @@ fn enter_now(
     let meters = ClusterMeters::new(settings);
     thread::Builder::new().name("meters".to_owned()).spawn(move || take_calls(meters, &taken))?;
     let shared_calls = SharedCalls { host: host.clone(), takes, live_hosts };
-    let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn };
+    let for_leases = calls.clone();
+    let leases = LeaseCalls(Arc::new(move |call| for_leases.send(MembershipCall::Lease(call)).is_ok()));
+    let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn, leases };
     let removals = HostRemovals { turn: turn.clone(), own, members: known };
     Ok(ClusterMember { host, turn, view: seen, calls, removals, keys, shared_calls, metrics })
 }
@@ -236,6 +241,8 @@ struct MembershipThread {
     retained: Duration,
     /// When this host last removed all older groups.
     trimmed_at: Option<Instant>,
+    /// The leases of single pieces of work, and whether each is held.
+    taken: HashMap<String, watch::Sender<bool>>,
     offset_noted: bool,
     is_stopping: bool,
 }
@@ -272,7 +279,9 @@ impl MembershipThread {
         let removed = self.removed.borrow().up_to;
         let config = self.config.clone();
         let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now(), config };
-        match self.membership.renew(&heartbeat, if self.is_stopping { &[] } else { &[WORK] }) {
+        let taken = self.taken.keys().map(String::as_str);
+        let wanted: Vec<_> = taken.chain((!self.is_stopping).then_some(WORK)).collect();
+        match self.membership.renew(&heartbeat, &wanted) {
             Ok(renewal) => self.note(renewal, began),
             Err(error) => {
                 let fault = error.to_string();
@@ -314,6 +323,10 @@ impl MembershipThread {
         });
         let has_turn = clock_fault.is_none() && is_live && leases.iter().any(|lease| lease == WORK);
         self.until.send_replace(has_turn.then(|| began + TURN));
+        self.taken.retain(|name, is_held| {
+            is_held.send_replace(is_live && leases.contains(name));
+            *is_held.borrow()
+        });
         let ended = (!is_live).then(|| {
             Err("this host was removed from its cluster, or another process has taken its name; join again with a backup of another host".to_owned())
         });
@@ -330,6 +343,31 @@ impl MembershipThread {
         self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended });
     }
 
+    /// Takes a lease with a heartbeat. Answers `None` if another host has it.
+    fn take_lease(&mut self, name: String) -> Result<Option<watch::Receiver<bool>>, String> {
+        if self.is_stopping {
+            return Err("this host is stopping".to_owned());
+        }
+        let (sender, is_held) = watch::channel(false);
+        self.taken.insert(name.clone(), sender);
+        self.beat(monotonic(), &Clock::system());
+        if *is_held.borrow() {
+            return Ok(Some(is_held));
+        }
+        // it is unknown after a fault whether the lease was taken; then it ends by itself
+        self.taken.remove(&name);
+        let fault = self.view.borrow().fault.clone();
+        fault.map_or(Ok(None), Err)
+    }
+
+    fn end_lease(&mut self, name: &str) {
+        if self.taken.remove(name).is_some()
+            && let Err(error) = self.membership.end_lease(name)
+        {
+            tracing::debug!(%error, name, "a lease is not ended; it ends by itself");
+        }
+    }
+
     fn leave(&mut self, is_last: bool) -> Result<bool, SharedLogError> {
         let has_left = self.membership.leave(is_last)?;
         if has_left {
@@ -340,6 +378,11 @@ impl MembershipThread {
 
     fn answer(&mut self, call: MembershipCall) {
         let (reply, answer) = match call {
+            MembershipCall::Lease(LeaseCall::Take { name, reply }) => {
+                // the caller may no longer wait
+                return drop(reply.send(self.take_lease(name)));
+            }
+            MembershipCall::Lease(LeaseCall::End { name }) => return self.end_lease(&name),
             MembershipCall::Remove { host, reply } => (reply, self.membership.remove(&host)),
             MembershipCall::Leave { is_last, reply } => (reply, self.leave(is_last)),
             MembershipCall::Release { reply } => (reply, self.release().map(|()| true)),

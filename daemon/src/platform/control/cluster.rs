@@ -52,7 +52,7 @@ problems!(ReadClusterProblems: ; NOT_IN_CLUSTER);
     ),
 )]
 async fn read_cluster(State(service): State<Arc<DaemonService>>) -> Result<Json<ClusterReport>, Problem> {
-    service.cluster_report().map(Json).ok_or_else(not_in_cluster)
+    service.cluster_report().await.map(Json).ok_or_else(not_in_cluster)
 }
 
 problems!(RemoveProblems: STORE; INVALID_REQUEST NOT_IN_CLUSTER HOST_UNKNOWN);

@@ -11,7 +11,7 @@ use actors_verdict::erasure::{ErasureReport, RetentionReport};
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
-use domain_base::problem::{IN_CLUSTER, INVALID_REQUEST, SOURCE_DAMAGED};
+use domain_base::problem::{FACTS_NOT_HERE, IN_CLUSTER, INVALID_REQUEST, SOURCE_DAMAGED};
 use domain_base::session_id::SessionId;
 use domain_verdict::problem::{MAIL_IN_FLIGHT, SESSION_UNKNOWN};
 use domain_verdict::session::CustomerEmail;
@@ -124,7 +124,7 @@ fn find_sessions(store: &Store, subject: ErasureSubject) -> Result<FoundSessions
     }
 }
 
-problems!(RetentionProblems: STORE; IN_CLUSTER SOURCE_DAMAGED);
+problems!(RetentionProblems: STORE; IN_CLUSTER SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Read which data are older than configured, without removing them.
 #[utoipa::path(
