@@ -185,8 +185,7 @@ impl RunningDaemon {
         let calls: usize = model_entries(&config).iter().map(|model| model.section.calls_at_once).sum();
         let files =
             raise_file_limit(config.limits.connections + 2 * config.limits.control_connections + calls);
-        check_state_dir_mode(&config.state_dir)?;
-        hide_state_dir(&config.state_dir);
+        check_state_dir(&config.state_dir)?;
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
         upstreams.warn_of_cleartext();
@@ -516,8 +515,8 @@ fn open_store(config: &DaemonConfig) -> Result<(Journal, Store), StoreError> {
     Ok((journal, store))
 }
 
-/// Checks that other users cannot write to the state directory, if it exists.
-fn check_state_dir_mode(dir: &Path) -> anyhow::Result<()> {
+/// Checks that other users cannot write to the state directory, if it exists, and that no answer names it.
+fn check_state_dir(dir: &Path) -> anyhow::Result<()> {
     // the store reports all other faults of the directory
     let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o7777);
     if mode & 0o022 != 0 {
@@ -527,6 +526,7 @@ fn check_state_dir_mode(dir: &Path) -> anyhow::Result<()> {
             dir.display()
         );
     }
+    hide_state_dir(dir);
     Ok(())
 }
 

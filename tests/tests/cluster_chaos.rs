@@ -309,6 +309,24 @@ impl Hosts<'_> {
     }
 }
 
+/// The hosts, whose clocks differ, and the way of each to the server. Their disks can be filled, or not.
+fn prepare_worlds(
+    cluster: &TestCluster,
+    model: &ModelServer,
+) -> (Vec<DaemonWorld>, Vec<CuttableNetwork>, bool) {
+    let server = cluster.server.as_ref().expect("it runs").socket();
+    let networks: Vec<_> = (0..HOSTS).map(|_| CuttableNetwork::to(&server)).collect();
+    let world = |(host, network)| {
+        let config = cluster.config_behind(&format!("h{host}"), network);
+        world_with_model(&model.url(), &format!("{config}deadline_ms = 2000\n"))
+    };
+    let mut worlds: Vec<_> = networks.iter().enumerate().map(world).collect();
+    let can_be_filled = worlds.iter_mut().all(disk::can_be_filled);
+    set_clock(&mut worlds[1], "-2.4");
+    set_clock(&mut worlds[2], "+2.4");
+    (worlds, networks, can_be_filled)
+}
+
 async fn disturb_under_load(time: Duration) {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
@@ -320,17 +338,7 @@ async fn disturb_under_load(time: Duration) {
     let model = ModelServer::start().await;
     let text = coherent_answer(ProductTier::Quick, VerdictLabel::Green);
     model.set_default(ScriptedReply::json(200, &gemini_answer(&text)));
-    let server = cluster.server.as_ref().expect("it runs").socket();
-    let networks: Vec<_> = (0..HOSTS).map(|_| CuttableNetwork::to(&server)).collect();
-    let world = |(host, network)| {
-        let config = cluster.config_behind(&format!("h{host}"), network);
-        world_with_model(&model.url(), &format!("{config}deadline_ms = 2000\n"))
-    };
-    let mut worlds: Vec<_> = networks.iter().enumerate().map(world).collect();
-    let can_be_filled = worlds.iter_mut().all(disk::can_be_filled);
-    set_clock(&mut worlds[1], "-2.4");
-    set_clock(&mut worlds[2], "+2.4");
-    let worlds = worlds;
+    let (worlds, networks, can_be_filled) = prepare_worlds(&cluster, &model);
     let mut processes = vec![Some(cluster.init(&worlds[0]).await)];
     for world in &worlds[1..] {
         processes.push(Some(cluster.join(world, &worlds[0]).await));
@@ -360,9 +368,7 @@ async fn disturb_under_load(time: Duration) {
         sleep(Duration::from_millis(rng.u64(0..1000))).await;
     }
     load.is_over.store(true, Ordering::Relaxed);
-    let ended =
-        timeout(PATIENCE, async { while clients.join_next().await.is_some_and(|client| client.is_ok()) {} })
-            .await;
+    let ended = timeout(PATIENCE, clients.join_all()).await;
     assert!(ended.is_ok(), "the clients end");
     let ordered = orders.await.expect("no answer is wrong");
     for (world, process) in hosts.worlds.iter().zip(&mut hosts.processes) {

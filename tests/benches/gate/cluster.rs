@@ -302,7 +302,7 @@ impl AloneLog {
         // this program reads the cluster's log as a host
         let [source, log] = [settings, alone].map(|settings| {
             let mut log = PostgresLog::new(settings);
-            log.create(end).and_then(|()| log.connect(end)).map_err(io::Error::other)?;
+            log.create(end, false).and_then(|()| log.connect(end)).map_err(io::Error::other)?;
             Ok::<_, io::Error>(log)
         });
         Ok(Self { log: log?, source: source?, end })
