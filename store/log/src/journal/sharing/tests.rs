@@ -596,6 +596,18 @@ fn hosts_that_do_not_settle_fork_and_the_error_names_the_first_difference() {
 }
 
 #[test]
+fn host_that_does_not_follow_misses_what_another_has_committed() {
+    let mut cluster = with_one_group();
+    let knows = |cluster: &Cluster| {
+        let read = cluster.hosts[1].store().get::<VerdictDelivery>(&id(100));
+        read.expect("readable").is_some()
+    };
+    assert!(!knows(&cluster), "an answer before the barrier would be wrong");
+    cluster.hosts[1].journal().follow().expect("the shared log answers");
+    assert!(knows(&cluster));
+}
+
+#[test]
 fn commit_is_staged_again_after_the_groups_of_other_hosts() {
     let mut cluster = with_one_group();
     let removal = JournalRecord {
