@@ -53,7 +53,7 @@ use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 
 /// The kinds of documents of each feature, in the order of their dependencies.
@@ -382,6 +382,7 @@ impl ActorSystem {
             is_stopped: AtomicBool::default(),
             hosts: removals,
             found: Mutex::default(),
+            ended_up_to: AtomicU64::default(),
         });
         actix_rt::spawn(erasure.clone().resume());
 

@@ -9,7 +9,7 @@ use super::audit::control;
 use crate::config::DaemonConfig;
 use crate::ground::control::{run, source};
 use crate::platform::api::{reject_params, serve_routes};
-use crate::platform::cluster::ClusterSecrets;
+use crate::platform::cluster::{ClusterMember, ClusterSecrets};
 use crate::platform::config::{ConfigError, DaemonFlags};
 use crate::platform::control::{PATHS, log_control_action};
 use crate::platform::openapi::{CommonProblems, Routes, STORE, describe, problems};
@@ -163,21 +163,20 @@ pub async fn reload(
     let change_names = match (&credentials, &keys) {
         (Ok(change), Ok(keys)) => {
             needs_restart.extend(change.needs_restart.iter().cloned());
+            needs_restart.extend(keys.has_other_url.then(|| "cluster.url_file".to_owned()));
             list(&[&change.changed[..], &keys.names()].concat())
         }
         _ => "not read".to_owned(),
     };
     let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
+    let keys = keys.map(|keys| (keys.names(), keys.give_to(service)));
     log_control_action(service, "reload", detail, peer).await?;
     service.log_level.set(&config.log_level).map_err(|error| Problem::new(INTERNAL_ERROR, error))?;
     reopened.map_err(|error| Problem::new(STORAGE_UNAVAILABLE, error))?;
     let change = credentials.map_err(|error| config_problem(&error))?;
-    let keys = keys.map_err(|error| config_problem(&error))?;
+    let (key_names, ()) = keys.map_err(|error| config_problem(&error))?;
     start.clients.apply(&change);
-    let changed_credentials = [change.changed, keys.names()].concat();
-    if let (Some(member), Some(secrets)) = (&service.cluster, keys.changed) {
-        secrets.give_keys_to(member);
-    }
+    let changed_credentials = [change.changed, key_names].concat();
     Ok(ReloadResponse { log_level: service.log_level.get(), needs_restart, changed_credentials })
 }
 
@@ -205,12 +204,20 @@ async fn read_credentials(
 struct ClusterKeysChange {
     /// `None` if they are as before, or this is the only host.
     changed: Option<ClusterSecrets>,
+    has_other_url: bool,
 }
 
 impl ClusterKeysChange {
     /// The key of the credential, if it has changed.
     fn names(&self) -> Vec<String> {
         self.changed.iter().map(|_| "cluster.keys_file".to_owned()).collect()
+    }
+
+    /// Lets the daemon use them. Without them, it may be unable to log anything.
+    fn give_to(self, service: &DaemonService) {
+        if let (Some(member), Some(secrets)) = (&service.cluster, self.changed) {
+            secrets.give_keys_to(member);
+        }
     }
 }
 
@@ -223,8 +230,14 @@ async fn read_cluster_keys(
     let read = spawn_blocking(move || start.config.cluster.secrets(start.flags.allow_cleartext)).await;
     let read = read.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?;
     let member = service.cluster.as_ref();
+    let differs = |differ: fn(&ClusterSecrets, &ClusterMember) -> bool, secrets: &ClusterSecrets| {
+        member.is_some_and(|member| differ(secrets, member))
+    };
     Ok(read.map(|secrets| ClusterKeysChange {
-        changed: secrets.filter(|secrets| member.is_some_and(|member| secrets.has_other_keys_than(member))),
+        has_other_url: secrets
+            .as_ref()
+            .is_some_and(|secrets| differs(ClusterSecrets::has_other_url_than, secrets)),
+        changed: secrets.filter(|secrets| differs(ClusterSecrets::has_other_keys_than, secrets)),
     }))
 }
 

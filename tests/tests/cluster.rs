@@ -356,6 +356,8 @@ async fn removed_host_ends_and_a_host_that_left_is_not_started_again() {
     assert!(c.ctl_in_thread(&["cluster", "leave"]).await.status.success());
     assert!(third.wait().success(), "{}", c.service_log());
     assert!(!c.run_until_exit().status.success());
+    let not_as_last = a.ctl_in_thread(&["cluster", "leave"]).await;
+    assert!(!not_as_last.status.success(), "{not_as_last:?}");
     let last = a.ctl_in_thread(&["cluster", "leave", "--last"]).await;
     assert!(last.status.success(), "{last:?}");
     assert!(first.wait().success());

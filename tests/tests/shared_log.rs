@@ -276,10 +276,35 @@ fn log_of_another_cluster_or_without_its_key_is_refused() {
     let mut other = PostgresLog::new(PostgresSettings { durability: standby, ..settings(&server, 2) });
     assert_refused(other.connect(OWN), "no synchronous standby");
     // a cluster that is created again, since the answer was lost, stays as it is
-    let mut other = PostgresLog::new(PostgresSettings { store_id: 8, ..settings(&server, 3) });
-    assert_eq!(other.create(GroupsEnd { entries: 9, root: [9; 32] }, false), Ok(()));
-    assert_refused(other.connect(OWN), "another cluster");
+    assert_eq!(PostgresLog::new(settings(&server, 0)).create(OWN, false), Ok(()));
+    for store_id in [7, 8] {
+        let mut other = PostgresLog::new(PostgresSettings { store_id, ..settings(&server, 3) });
+        assert_refused(other.create(GroupsEnd { entries: 9, root: [9; 32] }, false), "a cluster already");
+    }
     assert_eq!(log_of(&server, 2).connect(OWN), Ok(SharedTail::Follows(7)));
+}
+
+#[test]
+fn group_under_another_key_of_the_same_id_is_not_appended() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let (mut log, mut other) = (log_of(&server, 1), log_of(&server, 2));
+    let own = settings(&server, 2).keys;
+    for log in [&mut log, &mut other] {
+        assert_eq!(log.connect(OWN), Ok(SharedTail::Follows(5)));
+    }
+    assert_eq!(log.append(end(5), &group(5, 7)), Ok(SharedAppend::Appended));
+    let text = KEY.replace("AQEB", "AgEB");
+    let changed = PostgresSettings { keys: own.clone(), ..settings(&server, 2) };
+    let mut other = PostgresLog::new(changed);
+    other.connect(end(7)).expect("it answers");
+    assert_eq!(other.append(end(7), &group(7, 8)), Ok(SharedAppend::Appended));
+    // by a reload, on the present connection
+    own.exchange_with(&ClusterKeys::parse(&text).expect("a key"));
+    assert_refused(other.append(end(8), &group(8, 9)), "not that of the host host-1");
+    assert_eq!(log.tail(), Ok(8));
+    own.exchange_with(&ClusterKeys::parse(KEY).expect("a key"));
+    other.connect(end(8)).expect("it answers");
+    assert_eq!(other.append(end(8), &group(8, 9)), Ok(SharedAppend::Appended));
 }
 
 #[test]

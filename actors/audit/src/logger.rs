@@ -259,7 +259,7 @@ impl Logger {
     }
 
     fn tick(&mut self) {
-        if self.failed_at.is_some() {
+        if self.failed_at.is_some() && !self.cluster.as_ref().is_some_and(LoggerInCluster::rests) {
             self.recover();
         }
         self.check_space();
@@ -360,7 +360,12 @@ impl Logger {
         let cause = journal.failure().unwrap_or_default().to_owned();
         let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
         let recovered = StorageRecovered { cause, failed_at, fallback_entries, lost_rows: None };
-        match journal.recover().and_then(|()| self.commit_own(recovered.into())) {
+        let began = monotonic();
+        let done = journal.recover().and_then(|()| self.commit_own(recovered.into()));
+        if let Some(cluster) = &mut self.cluster {
+            cluster.note_call(began, done.is_err());
+        }
+        match done {
             Ok(()) => {
                 tracing::info!(fallback_entries, "the journal accepts entries again");
                 self.failed_at = None;

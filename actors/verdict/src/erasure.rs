@@ -37,7 +37,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
@@ -88,7 +88,7 @@ pub struct ErasureReport {
     pub sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
     /// Files of the log that may still have the data.
     pub unread_files: Vec<PathBuf>,
-    /// The hosts of the cluster whose files still have the data: they were not seen lately. They remove them when they are back.
+    /// The hosts of the cluster whose files still have the data. Each removes them by itself.
     pub waiting_hosts: Vec<String>,
     /// Number of completed erasures and retentions.
     removals: usize,
@@ -151,13 +151,17 @@ pub struct ErasureHandles {
     pub is_stopped: AtomicBool,
     /// The removals of all hosts of the cluster; `None` if this is the only host.
     pub hosts: Option<HostRemovals>,
-    /// What this host has found by removals whose end is not logged yet.
+    /// The removals of this host whose end is not in its log yet, by the entries with which they have started.
     pub found: Mutex<BTreeMap<u64, FoundData>>,
+    /// All removals that started up to this entry have ended.
+    pub ended_up_to: AtomicU64,
 }
 
 /// What was found by a removal.
 #[derive(Debug, Clone, Default)]
 pub struct FoundData {
+    /// The erased session. The log of this host may have its id no longer.
+    session_id: Option<SessionId>,
     data: BTreeSet<ErasedData>,
     /// The number of its sessions, for a retention.
     sessions: u64,
@@ -197,8 +201,7 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
-        let own = self.0.hosts.as_ref().map(|hosts| hosts.own.borrow().up_to);
-        let started = match own {
+        let started = match self.removed_up_to() {
             None => self.started().await?,
             // other hosts may have to do it still
             Some(own) => self.started_since(own).await?,
@@ -231,15 +234,29 @@ impl ErasureService {
             }
         }
         // also after an error: the rows of other sessions were removed, and perhaps those of this one
-        let erased = self.erase_started().await;
-        if erased.is_err() {
-            tokio::spawn(self.clone().resume());
-        }
+        let erased = self.erase_started_or_resume().await;
         removed?;
+        let erased = erased?;
         // the end is logged in a turn of its own
         drop(turn);
         let waiting_hosts = self.wait_for_hosts().await?;
-        Ok(ErasureReport { waiting_hosts, ..erased? })
+        Ok(ErasureReport { waiting_hosts, ..erased })
+    }
+
+    /// Erases the data of what has started. After an error it is tried again later.
+    async fn erase_started_or_resume(&self) -> Result<ErasureReport, ErasureError> {
+        let erased = self.erase_started().await;
+        // a host of a cluster tries again by itself
+        if erased.is_err() && self.0.hosts.is_none() {
+            tokio::spawn(self.clone().resume());
+        }
+        erased
+    }
+
+    /// The entry up to which this host of a cluster has removed the data of removals from its files.
+    #[must_use]
+    pub fn removed_up_to(&self) -> Option<u64> {
+        self.0.hosts.as_ref().map(|hosts| hosts.own.borrow().up_to)
     }
 
     /// Completes erasures that have started, and were interrupted by a restart or an error. Returns at once if another call does
@@ -378,11 +395,11 @@ impl ErasureService {
                 session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
             // an entry that was erased before a restart can be that of any pending session
             let data = of_session.unwrap_or_else(|| data.values().flatten().cloned().collect());
-            removed.sessions.extend(session_id.map(|session_id| (session_id, data.clone())));
-            removed.found.insert(seq, FoundData { data, sessions: 0, unread_files: unread });
+            removed.sessions.extend(session_id.clone().map(|session_id| (session_id, data.clone())));
+            removed.found.insert(seq, FoundData { session_id, data, sessions: 0, unread_files: unread });
         }
         for (seq, sessions) in retentions {
-            removed.found.insert(seq, FoundData { data: BTreeSet::new(), sessions, unread_files: unread });
+            removed.found.insert(seq, FoundData { sessions, unread_files: unread, ..FoundData::default() });
         }
         Ok((removed, unread_files))
     }
@@ -594,10 +611,7 @@ impl ErasureService {
         let receipt = self.0.log.commit(started.into()).await?;
         let expired = self.expire_sessions(receipt.last_seq, &due).await;
         // also after an error: some rows were removed
-        let erased = self.erase_started().await;
-        if erased.is_err() {
-            tokio::spawn(self.clone().resume());
-        }
+        let erased = self.erase_started_or_resume().await;
         expired?;
         let ErasureReport { unread_files, .. } = erased?;
         Ok(RetentionReport { due, unread_files })

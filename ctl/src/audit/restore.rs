@@ -72,7 +72,7 @@ impl BackupRestore {
     }
 
     /// Restores for a host of a cluster, which needs the keys of the other hosts.
-    pub(crate) fn run_for_cluster(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+    pub(crate) fn run_for_cluster(&self, is_json: bool, out: &mut dyn Write) -> Result<u64, CtlError> {
         let found = [(&self.log_key, LOG_KEY), (&self.held_key, HELD_KEY)];
         for (file, names) in found {
             if PrivateKey::find(file.as_deref(), names)?.is_none() {
@@ -83,10 +83,15 @@ impl BackupRestore {
                 return Err(refused(message));
             }
         }
-        self.run(is_json, out)
+        let BackupManifest { entries, removed_up_to, .. } = self.restore(is_json, out)?;
+        Ok(removed_up_to.unwrap_or(entries))
     }
 
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+        self.restore(is_json, out).map(drop)
+    }
+
+    fn restore(&self, is_json: bool, out: &mut dyn Write) -> Result<BackupManifest, CtlError> {
         let Self { dir, state_dir, keys, log_key, held_key } = self;
         let keys = LogKeys::read(keys)?;
         let (log_key, held_key) = (
@@ -104,7 +109,7 @@ impl BackupRestore {
         let lost = if held_key.is_some() { BTreeSet::new() } else { verified.held.clone() };
         if is_json {
             let VerifiedLog { size, root, .. } = &verified;
-            return print_json(
+            print_json(
                 out,
                 &json!({
                     "created_at": manifest.created_at,
@@ -115,7 +120,8 @@ impl BackupRestore {
                     "has_log_key": log_key.is_some(),
                     "lost_held_verdicts": lost,
                 }),
-            );
+            )?;
+            return Ok(manifest);
         }
         let (created_at, state) = (manifest.created_at, state_dir.display());
         let files = format_count(manifest.files.len() as u64, "file", "files");
@@ -139,10 +145,11 @@ impl BackupRestore {
                 visible_line(session_id)
             )?;
         }
-        Ok(writeln!(
+        writeln!(
             out,
             "next: give the directory to the user of the daemon, for example `chown -R oracled:oracled {state}`, then start the daemon"
-        )?)
+        )?;
+        Ok(manifest)
     }
 }
 
@@ -270,6 +277,7 @@ mod tests {
             format: 2,
             version: "1".to_owned(),
             created_at: Timestamp::UNIX_EPOCH,
+            removed_up_to: None,
             entries: 0,
             log_key: String::new(),
             files: vec![backed_up("segment", "rows"), backed_up("segments/1", "a file that is missing")],

@@ -68,9 +68,9 @@ impl ClusterArgs {
         match &self.verb {
             ClusterVerb::Init { state_dir, reset } => init(state_dir, *reset, options.json, out),
             ClusterVerb::Join { restore, allow_different_config } => {
-                restore.run_for_cluster(options.json, out)?;
+                let removed_up_to = restore.run_for_cluster(options.json, out)?;
                 let allow_different_config = *allow_different_config;
-                mark(restore.state_dir(), &ClusterMarker::Join { allow_different_config })
+                mark(restore.state_dir(), &ClusterMarker::Join { allow_different_config, removed_up_to })
             }
             ClusterVerb::Status => block_on(show(options, out)),
             ClusterVerb::Remove { host } => block_on(remove(host, options, out)),

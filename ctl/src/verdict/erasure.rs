@@ -54,12 +54,17 @@ impl EraseArgs {
         };
         let erased: ErasureResponse = answer?.json()?;
         if options.json {
-            return print_json(out, &erased);
+            print_json(out, &erased)?;
+        } else {
+            for text in describe_erased(&erased) {
+                writeln!(out, "{}", visible_text(&text))?;
+            }
         }
-        for text in describe_erased(&erased) {
-            writeln!(out, "{}", visible_text(&text))?;
+        if erased.waiting_hosts.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let message = "the erasure is not complete on all hosts of the cluster".to_owned();
+        Err(CtlError::Verb { message, exit_code: 4, was_printed: false })
     }
 }
 
@@ -85,7 +90,7 @@ pub(crate) fn describe_erased(erased: &ErasureResponse) -> Vec<String> {
     });
     let waiting = (!erased.waiting_hosts.is_empty()).then(|| {
         let hosts = erased.waiting_hosts.join(", ");
-        format!("not complete: these hosts are away, and erase the data when they are back: {hosts}")
+        format!("not complete: these hosts have not erased the data yet, and do so when they can: {hosts}")
     });
     sessions.chain(former).chain(files).chain(waiting).collect()
 }

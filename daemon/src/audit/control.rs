@@ -353,6 +353,8 @@ pub async fn take_backup(
 ) -> Result<Response, Problem> {
     run_to_end(async move {
         let turn = service.system.erasure.hold().await?;
+        // before the backup: it may have the data of later removals
+        let removed_up_to = service.system.erasure.removed_up_to();
         let backup = service.system.log.begin_backup().await?;
         // before the first byte: the answer about a damaged file has its name
         let store = service.system.store.clone();
@@ -364,7 +366,7 @@ pub async fn take_backup(
             }
         })
         .await?;
-        Ok(send(service, peer, turn, backup))
+        Ok(send(service, peer, turn, (backup, removed_up_to)))
     })
     .await
 }
@@ -394,13 +396,14 @@ fn send(
     service: Arc<DaemonService>,
     peer: PeerCredentials,
     turn: OwnedMutexGuard<()>,
-    backup: StoreBackup,
+    (backup, removed_up_to): (StoreBackup, Option<u64>),
 ) -> Response {
     let manifest = BackupManifest {
         format: BACKUP_FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         created_at: service.system.clock.now(),
         entries: backup.entries,
+        removed_up_to,
         log_key: service.log_signer.key().to_string(),
         files: Vec::new(),
     };

@@ -14,6 +14,7 @@ pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
 use domain_base::cluster::{ClusterHostReport, ConfigDigests};
 use metrics::SharedLogMetrics;
 use oracled_store::ClusterMarker;
+use secrecy::SecretString;
 use std::path::Path;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -58,6 +59,8 @@ pub struct ClusterMember {
     pub(crate) calls: Sender<MembershipCall>,
     /// The removals of data from the files of all hosts.
     pub(crate) removals: HostRemovals,
+    /// The URL of the server, as the start has read it.
+    pub(crate) url: SecretString,
     #[cfg(feature = "cluster")]
     pub(crate) keys: store_postgres::ClusterKeys,
     /// The limits of calls of models, over a connection of their own, so that they do not delay the heartbeat.

@@ -342,19 +342,6 @@ impl DaemonService {
         Err(Problem::new(STORAGE_UNAVAILABLE, detail))
     }
 
-    /// Checks that this host is the only one of its log.
-    ///
-    /// # Errors
-    /// `InCluster`, with what a host of a cluster cannot do.
-    pub fn require_alone(&self, what: &str) -> Result<(), Problem> {
-        match self.cluster {
-            None => Ok(()),
-            Some(_) => {
-                Err(Problem::new(IN_CLUSTER, format!("{what} are not possible on a host of a cluster yet")))
-            }
-        }
-    }
-
     /// Checks that this host does the work that one host of a cluster does at a time.
     ///
     /// # Errors

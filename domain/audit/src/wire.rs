@@ -201,6 +201,9 @@ pub struct BackupManifest {
     pub created_at: Timestamp,
     /// The number of log entries.
     pub entries: u64,
+    /// The entry up to which the host has removed the data of erasures from its files; `None` if the backup has none of such data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_up_to: Option<u64>,
     /// The public key of the log, which has signed the manifest and the checkpoint. A backup has no private key.
     pub log_key: String,
     /// All files except the manifest.
@@ -333,6 +336,7 @@ mod tests {
             format: BACKUP_FORMAT,
             version: "0.2.0".into(),
             created_at: "2026-11-22T10:00:00Z".parse().unwrap(),
+            removed_up_to: None,
             entries: 7,
             log_key: signer(1).key().to_string(),
             files: vec![BackedUpFile { name: "segments/0000000001".into(), bytes: 1, sha256 }],

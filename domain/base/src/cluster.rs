@@ -95,7 +95,9 @@ impl ClusterReport {
         let Some(own) = own else { return Vec::new() };
         let is_live = |host: &&ClusterHostReport| host.state == "live" && !host.is_away(self);
         // a host that has just joined has none yet
-        let others = self.hosts.iter().filter(is_live).filter(|host| !host.config.is_empty());
+        // and another version can have other keys
+        let is_compared = |host: &&ClusterHostReport| !host.config.is_empty() && host.version == own.version;
+        let others = self.hosts.iter().filter(is_live).filter(is_compared);
         others
             .filter_map(|other| ConfigDifference::between(&own.config, &other.host, &other.config))
             .collect()

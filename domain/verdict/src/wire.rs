@@ -546,7 +546,7 @@ pub struct ErasureResponse {
     /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
     /// read, or have lines that are not entries of the log.
     pub unread_files: Vec<String>,
-    /// The hosts of the cluster whose files still have the data, since they are away. They remove them when they are back.
+    /// The hosts of the cluster whose files still have the data: they are away, or need more than ten minutes. Each removes them by itself.
     #[serde(default)]
     pub waiting_hosts: Vec<String>,
 }

@@ -25,6 +25,8 @@ pub enum ClusterMarker {
         /// Whether the configuration of this host may decide verdicts otherwise than that of the others.
         #[serde(default)]
         allow_different_config: bool,
+        /// The entry of a removal of data up to which the store has none of them.
+        removed_up_to: u64,
     },
     /// The store of a host of the cluster.
     Member {
@@ -88,7 +90,7 @@ mod tests {
         let member = ClusterMarker::Member { host: "app-1".to_owned(), removed_up_to: 7 };
         for marker in [
             ClusterMarker::Init { resets: true },
-            ClusterMarker::Join { allow_different_config: true },
+            ClusterMarker::Join { allow_different_config: true, removed_up_to: 5 },
             member,
             ClusterMarker::Left,
         ] {

@@ -48,14 +48,18 @@ CREATE TABLE IF NOT EXISTS oracled_lease (
     host text NOT NULL,
     until timestamptz NOT NULL
 );
+CREATE TABLE IF NOT EXISTS oracled_key (
+    id text PRIMARY KEY,
+    digest bytea NOT NULL,
+    host text NOT NULL
+);
 CREATE TABLE IF NOT EXISTS oracled_meter (
     name text PRIMARY KEY,
     due timestamptz NOT NULL
 );
 ";
 /// Removes the whole cluster, of which a host has all.
-pub(crate) const DROP: &str =
-    "DROP TABLE IF EXISTS oracled_meter, oracled_lease, oracled_host, oracled_group, oracled_cluster";
+pub(crate) const DROP: &str = "DROP TABLE IF EXISTS oracled_key, oracled_meter, oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The version of the tables and of the form of a group.
 pub(crate) const PROTOCOL: i32 = 1;
 

@@ -43,7 +43,9 @@ impl ConnectionThreads {
     fn add(&self) -> Result<Arc<()>, SharedLogError> {
         let thread = Arc::clone(&self.0);
         if Arc::strong_count(&self.0) > Self::MAX + 1 {
-            return Err(failed("the server has not answered an earlier statement yet"));
+            return Err(failed(
+                "the server has not answered an earlier statement yet; if it runs, its synchronous standby may be away",
+            ));
         }
         Ok(thread)
     }
@@ -153,10 +155,19 @@ pub(crate) fn connect(
         Err(_) => return Err(failed(format_args!("no connection within {} ms", answer_within.as_millis()))),
     }
     let connection = Connection { jobs, answer_within, warning };
-    let standbys = connection.call(|client| {
+    let (standbys, connected) = connection.call(|client| {
         client.batch_execute("SET synchronous_commit = on")?;
-        client.query_one("SHOW synchronous_standby_names", &[])?.try_get::<_, String>(0)
+        let row = client.query_typed_one(
+            "SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)",
+            &[],
+        )?;
+        Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?))
     })?;
+    if connected == 0 && !standbys.is_empty() && *durability != SharedLogDurability::Storage {
+        return Err(failed(
+            "the server waits for a synchronous standby, and none is connected to it; start one, or empty synchronous_standby_names there",
+        ));
+    }
     if *durability == SharedLogDurability::SynchronousStandby && standbys.is_empty() {
         return Err(failed(
             "the server has no synchronous standby; set synchronous_standby_names there, or another `durability` here",

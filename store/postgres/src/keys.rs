@@ -24,8 +24,17 @@ pub struct ClusterKeys(Arc<RwLock<KeyList>>);
 
 struct KeyList {
     keys: Vec<(String, LessSafeKey)>,
+    /// What the hosts compare of the first key.
+    first: KeyCheck,
     /// The digest of their text.
     digest: Digest,
+}
+
+/// A key by its id and the digest of its random bytes, which does not allow guessing them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyCheck {
+    pub(crate) id: String,
+    pub(crate) digest: Vec<u8>,
 }
 
 /// Why a text has no keys.
@@ -61,23 +70,27 @@ impl ClusterKeys {
     /// # Errors
     /// The line that is no key.
     pub fn parse(text: &str) -> Result<Self, ClusterKeysError> {
-        let mut keys: Vec<(String, LessSafeKey)> = Vec::new();
+        let (mut keys, mut first) = (Vec::<(String, LessSafeKey)>::new(), None);
         for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let key = parse_line(line).ok_or(ClusterKeysError::Line(index + 1))?;
+            let (key, check) = parse_line(line).ok_or(ClusterKeysError::Line(index + 1))?;
+            first.get_or_insert(check);
             if keys.iter().any(|(id, _)| *id == key.0) {
                 return Err(ClusterKeysError::Repeated(key.0));
             }
             keys.push(key);
         }
-        if keys.is_empty() {
-            return Err(ClusterKeysError::Empty);
-        }
+        let first = first.ok_or(ClusterKeysError::Empty)?;
         let digest = digest(&SHA256, text.as_bytes());
-        Ok(Self(Arc::new(RwLock::new(KeyList { keys, digest }))))
+        Ok(Self(Arc::new(RwLock::new(KeyList { keys, first, digest }))))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, KeyList> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the hosts compare of the key that encrypts.
+    pub(crate) fn first(&self) -> KeyCheck {
+        self.read().first.clone()
     }
 
     /// Whether these are other keys than `other`.
@@ -86,13 +99,11 @@ impl ClusterKeys {
         self.read().digest.as_ref() != other.read().digest.as_ref()
     }
 
-    /// Replaces the keys, in all clones, by those of `other`.
-    pub fn replace_by(&self, other: Self) {
-        // nothing else uses the other ones
-        if let Some(other) = Arc::into_inner(other.0) {
-            let other = other.into_inner().unwrap_or_else(PoisonError::into_inner);
-            *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
-        }
+    /// Exchanges the keys, in all clones, with those of `other`, which is of another text.
+    pub fn exchange_with(&self, other: &Self) {
+        let mut own = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut other = other.0.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *own, &mut *other);
     }
 
     /// Compresses and encrypts the rows of a group.
@@ -145,13 +156,14 @@ fn place_of(store_id: u64, group: &SharedGroup) -> [u8; 56] {
     place
 }
 
-fn parse_line(line: &str) -> Option<(String, LessSafeKey)> {
+fn parse_line(line: &str) -> Option<((String, LessSafeKey), KeyCheck)> {
     let (id, key) = line.split_once(' ')?;
     let is_id = (1..=ID_MAX_BYTES).contains(&id.len())
         && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let key: [u8; KEY_BYTES] = BASE64_STANDARD.decode(key.trim()).ok()?.try_into().ok()?;
+    let check = KeyCheck { id: id.to_owned(), digest: digest(&SHA256, &key).as_ref().to_vec() };
     let key = UnboundKey::new(&AES_256_GCM, &key).ok()?;
-    is_id.then(|| (id.to_owned(), LessSafeKey::new(key)))
+    is_id.then(|| ((id.to_owned(), LessSafeKey::new(key)), check))
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ pub use address::crosses_network_in_cleartext;
 pub use cluster::ClusterIdentity;
 use cluster::{ClusterRow, DROP, Member, PROTOCOL, TABLES, id_of};
 use connection::{Connection, ConnectionThreads, call, connect};
-use keys::SealedRows;
 pub use keys::{ClusterKeys, ClusterKeysError};
+use keys::{KeyCheck, SealedRows};
 use membership::insert_host;
 pub use membership::{ClusterHost, ClusterMembership, Heartbeat, HostState, Renewal};
 pub use meter::{ClusterMeters, MeterLimit};
@@ -52,6 +52,10 @@ SELECT before, after, root, key_id, bytes, schema FROM (
 ) AS sized WHERE earlier_bytes <= $2 ORDER BY before";
 const TAIL: &str = "SELECT max(after) FROM oracled_group";
 const SEEN: &str = "UPDATE oracled_host SET seen = clock_timestamp() WHERE host = $1 AND instance = $2";
+const ADD_KEY: &str = "INSERT INTO oracled_key (id, digest, host) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+const KEY: &str = "SELECT digest, host FROM oracled_key WHERE id = $1";
+const KNOWN_CLUSTER: &str =
+    "it has a cluster already; let this host join it, or replace it with `oraclectl cluster init --reset`";
 const ENDS: &str =
     "SELECT after, root, host FROM oracled_group WHERE after <= $1 ORDER BY after DESC LIMIT 1000";
 /// The root after an entry, the first and the last entry at which a group ends, the cluster, and the host.
@@ -110,6 +114,8 @@ pub struct PostgresLog {
     settings: PostgresSettings,
     connection: Option<Connection>,
     threads: ConnectionThreads,
+    /// The key that was compared with that of the other hosts, on the present connection.
+    compared_key: Option<KeyCheck>,
 }
 
 fn failed(cause: impl fmt::Display) -> SharedLogError {
@@ -130,14 +136,14 @@ impl PostgresLog {
     /// The shared log with these settings. It connects on demand.
     #[must_use]
     pub fn new(settings: PostgresSettings) -> Self {
-        Self { settings, connection: None, threads: ConnectionThreads::default() }
+        Self { settings, connection: None, threads: ConnectionThreads::default(), compared_key: None }
     }
 
-    /// Creates the tables of a cluster, whose log continues after the groups of this host, unless the server has a cluster that is not
-    /// reset. The host is its first member. [`ClusterMembership::enter`] finds out whether the cluster is that of this host.
+    /// Creates the tables of a cluster, whose log continues after the groups of this host. The host is its first member. If this process has
+    /// done that before, nothing changes.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// The server does not answer, or has a cluster that is not reset.
     pub fn create(&mut self, own: GroupsEnd, resets: bool) -> Result<(), SharedLogError> {
         self.connection = None;
         self.connection = Some(connect(&self.settings, &self.threads)?);
@@ -150,15 +156,19 @@ impl PostgresLog {
             }
             transaction.batch_execute(TABLES)?;
             let PostgresSettings { store_id, identity, host, .. } = &settings;
-            transaction.execute(
+            let created = transaction.execute(
                 "INSERT INTO oracled_cluster (store_id, protocol, log_key, held_key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
                 &[&id_of(*store_id), &PROTOCOL, &identity.log_key, &identity.held_key],
             )?;
-            let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '', $5) ON CONFLICT DO NOTHING";
-            transaction.execute(row, &[&START, &after, &own.root.as_slice(), host, &schema])?;
-            insert_host(&mut transaction, &settings)?;
-            transaction.commit()
-        })
+            if created == 1 {
+                let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '', $5)";
+                transaction.execute(row, &[&START, &after, &own.root.as_slice(), host, &schema])?;
+                insert_host(&mut transaction, &settings)?;
+            }
+            let known = "SELECT FROM oracled_host WHERE host = $1 AND instance = $2";
+            let is_own = transaction.query_opt(known, &[host, &settings.instance.as_slice()])?.is_some();
+            transaction.commit().map(|()| if is_own { Ok(()) } else { Err(refused(KNOWN_CLUSTER)) })
+        })?
     }
 
     /// Calls the server over the present connection, which an error ends.
@@ -167,6 +177,29 @@ impl PostgresLog {
         run: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, SharedLogError> {
         call(&mut self.connection, run)
+    }
+
+    /// Compares the key that encrypts with the key of this id of the other hosts, which could not read the group otherwise.
+    fn compare_key(&mut self) -> Result<(), SharedLogError> {
+        let key = self.settings.keys.first();
+        if self.compared_key.as_ref() == Some(&key) {
+            return Ok(());
+        }
+        let (KeyCheck { id, digest }, own) = (key.clone(), self.settings.host.clone());
+        let (known, host) = self.call(move |client| {
+            client.execute(ADD_KEY, &[&id, &digest, &own])?;
+            let row = client.query_one(KEY, &[&id])?;
+            Ok((row.try_get::<_, Vec<u8>>(0)?, row.try_get::<_, String>(1)?))
+        })?;
+        if known != key.digest {
+            self.connection = None;
+            return Err(refused(format_args!(
+                "the key {} of this host is not that of the host {host}; copy `cluster-keys` from there, and reload",
+                key.id
+            )));
+        }
+        self.compared_key = Some(key);
+        Ok(())
     }
 
     /// How the groups of this host relate to the log that a row of [`COMPARE`] describes.
@@ -192,7 +225,7 @@ impl PostgresLog {
 
 impl SharedLog for PostgresLog {
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError> {
-        self.connection = None;
+        (self.connection, self.compared_key) = (None, None);
         self.connection = Some(connect(&self.settings, &self.threads)?);
         let (entries, PostgresSettings { host, instance, .. }) =
             (number(own.entries)?, self.settings.clone());
@@ -228,6 +261,7 @@ impl SharedLog for PostgresLog {
     }
 
     fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
+        self.compare_key()?;
         let SealedRows { key_id, bytes } = self.settings.keys.seal(self.settings.store_id, group)?;
         let (before, after) = (number(group.before)?, number(group.after)?);
         let (root, before_root) = (group.root, own.root);

@@ -20,28 +20,33 @@ const INSERT: &str = "
 INSERT INTO oracled_host (host, instance, seen, state) VALUES ($1, $2, clock_timestamp(), 'live') ON CONFLICT DO NOTHING";
 const TAKE_OVER: &str = "
 UPDATE oracled_host SET instance = $2, seen = clock_timestamp(), state = 'live' WHERE host = $1";
+/// What the server knows of an earlier store of a host that joins again.
+const FORGET: &str = "
+UPDATE oracled_host SET applied = NULL, root = NULL, removed = NULL, settled = NULL, config = NULL WHERE host = $1";
 const SET_STATE: &str = "UPDATE oracled_host SET state = $2 WHERE host = $1";
 const OTHERS: &str = "SELECT EXISTS (SELECT FROM oracled_host WHERE host <> $1 AND state = 'live')";
 /// The live hosts with rows of another schema.
 const OTHER_SCHEMA: &str = "
 SELECT host, schema FROM oracled_host
 WHERE host <> $1 AND state = 'live' AND schema <> $2 AND seen > clock_timestamp() - interval '10 s'";
-/// The configurations of the other hosts that have not left and were not removed.
+/// The configurations of the other live hosts. Another version can have other keys.
 const CONFIGS: &str = "
-SELECT host, config FROM oracled_host WHERE host <> $1 AND state = 'live' AND config IS NOT NULL ORDER BY host";
+SELECT host, config FROM oracled_host
+WHERE host <> $1 AND state = 'live' AND config IS NOT NULL AND version = $2 AND seen > clock_timestamp() - interval '10 s'
+ORDER BY host";
 /// The order of the names is that of a renewal, so that neither waits for the other.
 const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1
 AND name IN (SELECT name FROM oracled_lease WHERE instance = $1 ORDER BY name FOR UPDATE)";
-/// Removes groups that all members have and that are old enough, the first ones first, but never the last one.
+/// Removes groups that all members have and that are old enough, the first ones first, but never one at which a member ends: it compares its
+/// log there.
 const TRIM: &str = "
 DELETE FROM oracled_group WHERE before IN (
     SELECT before FROM oracled_group
-    WHERE after <= (SELECT min(coalesce(applied, 0)) FROM oracled_host WHERE state = 'live')
-        AND after < (SELECT max(after) FROM oracled_group)
+    WHERE after < (SELECT min(coalesce(applied, 0)) FROM oracled_host WHERE state = 'live')
         AND appended < clock_timestamp() - $1 * interval '1 s'
         AND EXISTS (SELECT FROM oracled_host WHERE host = $2 AND instance = $3 AND state = 'live')
-    ORDER BY before LIMIT 2000
+    ORDER BY before LIMIT 1000
 )";
 const END_LEASE: &str = "DELETE FROM oracled_lease WHERE instance = $1 AND name = $2";
 /// The rows of a statement do not see its changes, so they are taken from what these return.
@@ -207,6 +212,9 @@ impl ClusterMembership {
                 return Ok(Member::check(Some(&member), host));
             }
             transaction.execute(TAKE_OVER, &[host, &instance.as_slice()])?;
+            if joins {
+                transaction.execute(FORGET, &[host])?;
+            }
             transaction.commit().map(Ok)
         })
     }
@@ -215,10 +223,10 @@ impl ClusterMembership {
     ///
     /// # Errors
     /// The server does not answer.
-    pub fn other_configs(&mut self) -> Result<Vec<(String, String)>, SharedLogError> {
-        let host = self.settings.host.clone();
+    pub fn other_configs(&mut self, version: &str) -> Result<Vec<(String, String)>, SharedLogError> {
+        let (host, version) = (self.settings.host.clone(), version.to_owned());
         self.call(move |client| {
-            let rows = client.query(CONFIGS, &[&host])?;
+            let rows = client.query(CONFIGS, &[&host, &version])?;
             rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
         })
     }
@@ -310,7 +318,7 @@ impl ClusterMembership {
     }
 
     /// Ends the membership of this host, and releases its leases. If it leaves as the last host, ends the cluster with its log;
-    /// `Ok(false)` and no change if another one has not left and was not removed.
+    /// `Ok(false)` and no change if another one has not left and was not removed, or if it is the last host and does not leave as such.
     ///
     /// # Errors
     /// The server does not answer, or the host is not a member by this process.
@@ -323,7 +331,8 @@ impl ClusterMembership {
             if let Err(refused) = Member::check(member.as_ref(), host) {
                 return Ok(Err(refused));
             }
-            if is_last && transaction.query_one(OTHERS, &[host])?.try_get(0)? {
+            let has_others: bool = transaction.query_one(OTHERS, &[host])?.try_get(0)?;
+            if is_last == has_others {
                 return Ok(Ok(false));
             }
             if is_last {

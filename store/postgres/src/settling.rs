@@ -1,7 +1,7 @@
 //! Settling: a server that was started again or promoted may have lost groups, which the hosts append again. Until they have, none appends
 //! other groups, and none answers that something is missing.
 //!
-//! Such a server has another epoch: the start of its process and its timeline. The first host to see it notes when the hosts were last seen
+//! Such a server has another epoch: the start of its process, its timeline, and the table of the cluster. The first host to see it notes when the hosts were last seen
 //! before. A storage that is replicated below PostgreSQL loses nothing, so it has no epochs.
 
 use crate::{PostgresSettings, SharedLogDurability, failed};
@@ -14,16 +14,22 @@ use store_log::SharedLogError;
 const NOTE: &str = "
 UPDATE oracled_cluster SET epoch = present.epoch, epoch_since = clock_timestamp(),
     epoch_seen = (SELECT max(seen) FROM oracled_host)
-FROM (SELECT pg_postmaster_start_time()::text || ' ' || left(pg_walfile_name(pg_current_wal_lsn()), 8) AS epoch) AS present
+FROM (
+    SELECT concat_ws(' ', pg_postmaster_start_time(), left(pg_walfile_name(pg_current_wal_lsn()), 8), 'oracled_cluster'::regclass::oid)
+        AS epoch
+) AS present
 WHERE oracled_cluster.epoch IS DISTINCT FROM present.epoch";
 const SET: &str = "
 UPDATE oracled_host SET settled = epoch FROM oracled_cluster
 WHERE host = $1 AND instance = $2 AND settled IS DISTINCT FROM epoch";
-/// The hosts that may have groups which the server has lost: they were seen within 10 s before the epoch began.
+/// The hosts that may have groups which the server has lost. A host that is seen now is waited for up to two minutes, since it may have many
+/// to append; one that was seen within 10 s before the epoch began, for 10 s.
 const AWAITED: &str = "
 SELECT host FROM oracled_host, oracled_cluster
-WHERE state = 'live' AND settled IS DISTINCT FROM epoch AND seen > epoch_seen - interval '10 s'
-AND clock_timestamp() < epoch_since + interval '10 s'
+WHERE state = 'live' AND settled IS DISTINCT FROM epoch AND (
+    seen > greatest(epoch_since, clock_timestamp() - interval '10 s') AND clock_timestamp() < epoch_since + interval '2 min'
+    OR seen > epoch_seen - interval '10 s' AND clock_timestamp() < epoch_since + interval '10 s'
+)
 ORDER BY host";
 /// The pause before the next look at the other hosts.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -53,7 +59,7 @@ pub(crate) fn settle(
         if pauses == 0 {
             let other: String = other.try_get(0)?;
             return Ok(Err(failed(format_args!(
-                "the server was started again or promoted, and the host {other} has not compared its log with it yet"
+                "the server was started again or promoted, and the host {other} has not compared its log with it yet; if that host cannot, remove it"
             ))));
         }
         pauses -= 1;

@@ -59,6 +59,8 @@ pub(super) struct LoggerInCluster {
     pub(super) contact: LogContact,
     /// Receives the changes by other hosts.
     pub(super) followed: mpsc::UnboundedSender<Vec<RowWrite>>,
+    /// After a failed call of the shared log, when the next one is made: a call can take seconds, in which the logger answers nothing.
+    rests_until: Option<Instant>,
     /// The requests that wait for all groups of the shared log.
     waiting: Vec<oneshot::Sender<Result<(), String>>>,
 }
@@ -70,7 +72,18 @@ pub(super) struct FollowSharedLog;
 
 impl LoggerInCluster {
     pub(super) const fn new(contact: LogContact, followed: mpsc::UnboundedSender<Vec<RowWrite>>) -> Self {
-        Self { contact, followed, waiting: Vec::new() }
+        Self { contact, followed, rests_until: None, waiting: Vec::new() }
+    }
+
+    /// Whether the shared log is not called for now.
+    pub(super) fn rests(&self) -> bool {
+        self.rests_until.is_some_and(|until| monotonic() < until)
+    }
+
+    /// Notes a call of the shared log that began at `began`.
+    pub(super) fn note_call(&mut self, began: Instant, has_failed: bool) {
+        let now = monotonic();
+        self.rests_until = has_failed.then(|| now + 2 * now.duration_since(began));
     }
 }
 
@@ -79,7 +92,14 @@ impl Logger {
     pub(super) fn follow(&mut self) {
         let (Some(cluster), Some(journal)) = (&mut self.cluster, &mut self.journal) else { return };
         let asked_at = monotonic();
-        let read = journal.follow();
+        let read = match cluster.contact.failure().filter(|_| cluster.rests()) {
+            Some(cause) => Err(StoreError::Unavailable { cause }),
+            None => {
+                let read = journal.follow();
+                cluster.note_call(asked_at, read.is_err());
+                read
+            }
+        };
         cluster.contact.note(asked_at, &read);
         let answer = read.as_ref().copied().map_err(StoreError::to_cause);
         for waiting in std::mem::take(&mut cluster.waiting) {

@@ -97,12 +97,14 @@ async fn follow(context: Arc<IngestContext>, objects: Arc<dyn SharedObjects>, ki
     let (mut pause, mut changes) = (FIRST_PAUSE, context.shared.changed.subscribe());
     loop {
         changes.mark_unchanged();
-        match context.fetch_missing(&objects, kind).await {
+        let fetched = context.fetch_missing(&objects, kind).await;
+        // also if a file cannot be fetched: those that are removed are named no longer
+        if let Err(error) = context.remove_replaced(kind).await {
+            tracing::warn!(%error, "could not remove files of sources that other hosts have replaced");
+        }
+        match fetched {
             Ok(true) => {
                 pause = FIRST_PAUSE;
-                if let Err(error) = context.remove_replaced(kind).await {
-                    tracing::warn!(%error, "could not remove files of sources that other hosts have replaced");
-                }
                 // the context has the sender
                 drop(changes.changed().await);
             }

@@ -45,15 +45,22 @@ struct DueRemovals {
     late: BTreeMap<SessionId, u64>,
     /// The last entry of a removal.
     last_seq: u64,
+    /// The removals that have ended since then, by the entries with which they have started.
+    ended: BTreeSet<u64>,
 }
 
 impl ErasureService {
     /// Does what removals of other hosts need, until the daemon stops.
     pub(super) async fn keep_up(&self, hosts: &HostRemovals) {
         while !self.0.is_stopped.load(Ordering::Relaxed) {
-            let turn = self.0.turn.lock().await;
-            let done = self.erase_on_this_host(hosts, false).await;
-            drop(turn);
+            let done = match self.has_work(hosts).await {
+                Ok(false) => Ok(ErasureReport::default()),
+                Ok(true) => {
+                    let _turn = self.0.turn.lock().await;
+                    self.erase_on_this_host(hosts, false).await
+                }
+                Err(error) => Err(error),
+            };
             match done {
                 Err(error) if !self.0.is_stopped.load(Ordering::Relaxed) => {
                     tracing::error!(%error, "could not remove data from the files of this host; it is tried again");
@@ -62,6 +69,23 @@ impl ErasureService {
                 _ => sleep(PAUSE).await,
             }
         }
+    }
+
+    /// Whether a removal has to be done, or its end to be logged. Only then a backup has to wait.
+    async fn has_work(&self, hosts: &HostRemovals) -> Result<bool, ErasureError> {
+        let due = self.due(hosts).await?;
+        Ok(due.last_seq > hosts.own.borrow().up_to
+            || hosts.turn.is_ours() && !self.common_ends(hosts).await?.is_empty())
+    }
+
+    /// What this host has to remove.
+    async fn due(&self, hosts: &HostRemovals) -> Result<DueRemovals, ErasureError> {
+        let (store, own) = (self.0.store.clone(), hosts.own.borrow().up_to);
+        let erased: BTreeMap<u64, SessionId> = {
+            let found = self.0.found.lock().await;
+            found.iter().filter_map(|(seq, found)| Some((*seq, found.session_id.clone()?))).collect()
+        };
+        self.on_files(move || due_since(&store, own, &erased)).await
     }
 
     /// The removals that have started after entry `after`, ended or not.
@@ -77,8 +101,9 @@ impl ErasureService {
         hosts: &HostRemovals,
         is_begun_here: bool,
     ) -> Result<ErasureReport, ErasureError> {
-        let (store, own) = (self.0.store.clone(), hosts.own.borrow().up_to);
-        let mut due = self.on_files(move || due_since(&store, own)).await?;
+        let own = hosts.own.borrow().up_to;
+        let mut due = self.due(hosts).await?;
+        let ended = std::mem::take(&mut due.ended);
         if !is_begun_here && !hosts.turn.is_ours() && !hosts.is_done_on_one(due.started.last_seq()) {
             due = DueRemovals::default();
         }
@@ -93,6 +118,7 @@ impl ErasureService {
         if due.last_seq > own {
             self.note_removed(hosts, due.last_seq).await?;
             self.clear_pending().await?;
+            self.0.found.lock().await.retain(|seq, _| !ended.contains(seq));
         }
         if hosts.turn.is_ours() {
             report.removals = self.log_common_ends(hosts).await?;
@@ -109,34 +135,59 @@ impl ErasureService {
         Ok(())
     }
 
+    /// The removals without an end that all members have done, by the entries with which they have started.
+    async fn common_ends(&self, hosts: &HostRemovals) -> Result<BTreeSet<u64>, ErasureError> {
+        let mut seqs = self.unfinished().await?;
+        seqs.retain(|seq| hosts.behind(*seq).is_some_and(|behind| behind.is_empty()));
+        Ok(seqs)
+    }
+
+    /// The removals without an end, by the entries with which they have started.
+    async fn unfinished(&self) -> Result<BTreeSet<u64>, ErasureError> {
+        let (store, ended_up_to) = (self.0.store.clone(), self.0.ended_up_to.load(Ordering::Relaxed));
+        let read = move || {
+            let started = started_since(&store, ended_up_to)?;
+            let last_seq = started.last_seq();
+            let mut seqs: BTreeSet<u64> = started.seqs().collect();
+            for event in ["session_erased", "retention_applied"] {
+                let ended: Vec<EndedErasure> = entries_of(&store, event, ended_up_to)?;
+                let ended: BTreeSet<u64> = ended.into_iter().map(|ended| ended.started_seq).collect();
+                seqs.retain(|seq| !ended.contains(seq));
+            }
+            Ok((seqs, last_seq))
+        };
+        let (seqs, last_seq) = self.on_files(read).await?;
+        // the next look begins here
+        let all_ended = seqs.first().map_or(last_seq, |first| first - 1);
+        self.0.ended_up_to.fetch_max(all_ended, Ordering::Relaxed);
+        Ok(seqs)
+    }
+
     /// Logs the end of the removals that all members have done.
     async fn log_common_ends(&self, hosts: &HostRemovals) -> Result<usize, ErasureError> {
-        let mut seqs: BTreeSet<u64> = self.started().await?.seqs().collect();
-        seqs.retain(|seq| hosts.behind(*seq).is_some_and(|behind| behind.is_empty()));
+        let seqs = self.common_ends(hosts).await?;
         if seqs.is_empty() {
             return Ok(0);
         }
-        let mut known = self.0.found.lock().await;
+        let found = self.0.found.lock().await.clone();
         // after a restart it is unknown what was found
-        let found = seqs.iter().map(|seq| (*seq, known.get(seq).cloned().unwrap_or_default())).collect();
-        let removals = self.log_ends(&found).await?;
-        known.retain(|seq, _| !seqs.contains(seq));
-        Ok(removals)
+        let found = seqs.into_iter().map(|seq| (seq, found.get(&seq).cloned().unwrap_or_default()));
+        self.log_ends(&found.collect()).await
     }
 
-    /// Waits until all hosts have removed what has started. Returns the hosts that are away and have not.
+    /// Waits until all hosts have removed what has started. Returns the hosts that have not: they are away, or need more than ten minutes.
     pub(super) async fn wait_for_hosts(&self) -> Result<Vec<String>, ErasureError> {
         let Some(hosts) = &self.0.hosts else { return Ok(Vec::new()) };
         let mut behind = Vec::new();
         for _ in 0..LOOKS {
-            let started = self.started().await?;
-            let Some(found) = hosts.behind(started.last_seq()) else {
+            let unfinished = self.unfinished().await?;
+            let Some(found) = hosts.behind(unfinished.last().copied().unwrap_or_default()) else {
                 sleep(LOOK).await;
                 continue;
             };
             behind = found;
             let all_away = !behind.is_empty() && behind.iter().all(|member| member.is_away);
-            if started.is_empty() || all_away || self.0.is_stopped.load(Ordering::Relaxed) {
+            if unfinished.is_empty() || all_away || self.0.is_stopped.load(Ordering::Relaxed) {
                 break;
             }
             sleep(LOOK).await;
@@ -164,15 +215,17 @@ fn started_since(store: &Store, after: u64) -> Result<StartedRemovals, StoreErro
     })
 }
 
-/// What a host that has done all removals up to entry `own` has to remove.
-fn due_since(store: &Store, own: u64) -> Result<DueRemovals, StoreError> {
+/// What a host that has done all removals up to entry `own` has to remove. `erased` are the sessions whose ids the log may have no longer, by
+/// the entries with which their erasures have started.
+fn due_since(store: &Store, own: u64, erased: &BTreeMap<u64, SessionId>) -> Result<DueRemovals, StoreError> {
     let started = started_since(store, own)?;
-    let mut due = DueRemovals { last_seq: own.max(started.last_seq()), started, late: BTreeMap::new() };
+    let mut due = DueRemovals { last_seq: own.max(started.last_seq()), started, ..DueRemovals::default() };
     for EndedEntry { seq, session_id, end } in entries_of(store, "session_erased", own)? {
         due.last_seq = due.last_seq.max(seq);
+        due.ended.insert(end.started_seq);
         // what started later is removed up to the present end of the log
         if end.started_seq <= own
-            && let Some(session_id) = session_id
+            && let Some(session_id) = session_id.or_else(|| erased.get(&end.started_seq).cloned())
             && !store.has_session_data(&session_id)?
             && has_entries(store, &session_id, end.started_seq, seq)?
         {

@@ -5,7 +5,6 @@ use crate::platform::config::credentials::read_configured_secret;
 use crate::platform::config::{ConfigError, Configuration, Section, is_table_name, not_allowed_error};
 #[cfg(feature = "cluster")]
 use anyhow::Context;
-#[cfg(feature = "cluster")]
 use secrecy::ExposeSecret;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -210,11 +209,16 @@ impl ClusterSecrets {
         differ
     }
 
+    /// Whether `member` uses another URL.
+    pub(crate) fn has_other_url_than(&self, member: &ClusterMember) -> bool {
+        self.url.expose_secret() != member.url.expose_secret()
+    }
+
     /// Lets `member` use these keys from now on.
     #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "there is no member"))]
     pub(crate) fn give_keys_to(self, member: &ClusterMember) {
         #[cfg(feature = "cluster")]
-        member.keys.replace_by(self.keys);
+        member.keys.exchange_with(&self.keys);
     }
 
     #[cfg(not(feature = "cluster"))]

@@ -78,6 +78,7 @@ fn enter_now(
 ) -> anyhow::Result<ClusterMember> {
     let (host, secrets) = section.host.clone().zip(secrets).context("this host is in no cluster")?;
     let ClusterDigests { log_key, held_key, config } = digests;
+    let url = secrets.url.clone();
     let settings = settings(section, &host, secrets, ClusterIdentity { log_key, held_key }, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
     let entries = journal.counts().entries;
@@ -97,9 +98,11 @@ fn enter_now(
         }
         thread::sleep(ENTRY_PAUSE);
     }
-    // the store of a new host has no data whose removal has started
     let removed_up_to = match marker {
-        ClusterMarker::Member { removed_up_to, .. } => removed_up_to,
+        ClusterMarker::Member { removed_up_to, .. } | ClusterMarker::Join { removed_up_to, .. } => {
+            removed_up_to
+        }
+        // the first host has completed all removals before
         _ => entries,
     };
     ClusterMarker::write(Some(&ClusterMarker::Member { host: host.clone(), removed_up_to }), store.dir())?;
@@ -134,7 +137,7 @@ fn enter_now(
     let leases = LeaseCalls(Arc::new(move |call| for_leases.send(MembershipCall::Lease(call)).is_ok()));
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn, leases };
     let removals = HostRemovals { turn: turn.clone(), own, members: known };
-    Ok(ClusterMember { host, turn, view: seen, calls, removals, keys, shared_calls, metrics })
+    Ok(ClusterMember { host, turn, view: seen, calls, removals, url, keys, shared_calls, metrics })
 }
 
 /// Answers requests for calls, until no one can send any.
@@ -166,7 +169,7 @@ fn catch_up(
         if let ClusterMarker::Init { resets } = *marker {
             log().log.create(journal.groups_end(), resets)?;
         }
-        if *marker == (ClusterMarker::Join { allow_different_config: false }) {
+        if matches!(marker, ClusterMarker::Join { allow_different_config: false, .. }) {
             compare_configs(membership, config)?;
         }
         membership.enter(matches!(marker, ClusterMarker::Join { .. }))?;
@@ -179,7 +182,7 @@ fn catch_up(
 
 /// Compares the configuration of this host with those of the others.
 fn compare_configs(membership: &mut ClusterMembership, own: &ConfigDigests) -> anyhow::Result<()> {
-    for (host, config) in membership.other_configs()? {
+    for (host, config) in membership.other_configs(env!("CARGO_PKG_VERSION"))? {
         let config = serde_json::from_str(&config).unwrap_or_default();
         if let Some(difference) = ConfigDifference::between(own, &host, &config) {
             bail!(
@@ -296,14 +299,17 @@ impl MembershipThread {
     /// Removes old groups from the server, if this host has the turn.
     fn trim(&mut self, now: Instant) {
         let is_due = self.trimmed_at.is_none_or(|at| now.duration_since(at) >= TRIMMED_EVERY);
-        if !is_due || self.until.borrow().is_none() {
+        if !is_due || self.until.borrow().is_none_or(|until| until <= monotonic()) {
             return;
         }
         match self.membership.trim(self.retained) {
-            Ok(0) => self.trimmed_at = Some(now),
-            Ok(groups) => tracing::debug!(groups, "old groups were removed from the shared log"),
-            Err(error) => tracing::debug!(%error, "old groups are removed from the shared log later"),
+            Ok(groups @ 1..) => {
+                return tracing::debug!(groups, "old groups were removed from the shared log");
+            }
+            Ok(0) => {}
+            Err(error) => tracing::warn!(%error, "old groups are removed from the shared log in a minute"),
         }
+        self.trimmed_at = Some(now);
     }
 
     fn note(&mut self, renewal: Renewal, began: Instant) {

@@ -95,7 +95,7 @@ async fn remove_host(
     .await
 }
 
-problems!(LeaveProblems: JSON_BODY STORE; NOT_IN_CLUSTER OTHER_HOSTS_LIVE);
+problems!(LeaveProblems: JSON_BODY STORE; INVALID_REQUEST NOT_IN_CLUSTER OTHER_HOSTS_LIVE);
 
 /// End the membership of this host in its cluster.
 ///
@@ -123,7 +123,13 @@ async fn leave_cluster(
         let detail = if is_last { "leave as the last host" } else { "leave" };
         log_control_action(&service, "cluster", detail.to_owned(), Some(peer)).await?;
         let report = read_cluster(State(Arc::clone(&service))).await?;
-        if !call(&service, |reply| MembershipCall::Leave { is_last, reply }).await? {
+        let has_left = call(&service, |reply| MembershipCall::Leave { is_last, reply }).await?;
+        if !has_left && !is_last {
+            let detail =
+                "this is the last host of its cluster; leave with `oraclectl cluster leave --last`, which keeps its store in use";
+            return Err(Problem::new(INVALID_REQUEST, detail));
+        }
+        if !has_left {
             let detail = "another host has neither left nor was removed; `oraclectl cluster status` names it, and `oraclectl cluster remove` \
                           removes one that does not come back";
             return Err(Problem::new(OTHER_HOSTS_LIVE, detail));

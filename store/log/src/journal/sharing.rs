@@ -109,19 +109,20 @@ impl SharedJournal {
         if self.is_connected {
             return Ok(self.call(|log| log.tail())?);
         }
-        let tail = match self.log.connect(own.end())? {
-            SharedTail::Follows(tail) => tail,
+        match self.log.connect(own.end())? {
+            SharedTail::Follows(_) => {}
             SharedTail::Lacks(_) => self.append_again(own)?,
             SharedTail::Forked => return Err(self.fork_from(own)),
-        };
-        // before the first append, and before an answer that something is missing: another host may have what the shared log has lost
+        }
+        // before the first append, and before an answer that something is missing: another host may have what the shared log has lost, and
+        // appends it meanwhile
         self.log.settle()?;
         self.is_connected = true;
-        Ok(tail)
+        Ok(self.call(|log| log.tail())?)
     }
 
-    /// Appends the groups of this host that the shared log has lost. Other hosts may do the same at this time. Returns its end then.
-    fn append_again(&mut self, own: &OwnGroups<'_>) -> Result<u64, SharedCallError> {
+    /// Appends the groups of this host that the shared log has lost. Other hosts may do the same at this time.
+    fn append_again(&mut self, own: &OwnGroups<'_>) -> Result<(), SharedCallError> {
         let own_error = |error: StoreError| SharedCallError::Own(error);
         let entries = own.end().entries;
         let last = self.log.ends(entries)?.into_iter().next().map(|last| last.end);
@@ -137,7 +138,7 @@ impl SharedJournal {
             appended.is_ok()
         };
         own.segments.up_to_now().replay(Some(tail), visit).map_err(own_error)?;
-        appended.map(|()| entries)
+        appended
     }
 
     /// Appends a group that ends at entry `after` to `end`, and sets `end` to its end. Another host may have appended it meanwhile.
@@ -354,7 +355,10 @@ impl Journal {
             SharedCallError::Unanswered(error) => StoreError::Unavailable { cause: error.to_string() },
             SharedCallError::Diverged(fault) => self.diverge(fault),
             SharedCallError::Own(error) => {
-                let cause = format!("it lacks entries of this host, whose groups cannot be read: {error}");
+                let cause = format!(
+                    "the shared log lacks entries of this host, whose groups cannot be read: {error}. `oraclectl cluster init --reset` on the host \
+                     with the most entries makes its store the whole log"
+                );
                 StoreError::Unavailable { cause }
             }
         }
