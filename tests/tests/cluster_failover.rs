@@ -79,6 +79,24 @@ async fn entries_that_a_restored_server_lacks_are_appended_again_by_the_host_tha
 }
 
 #[tokio::test]
+async fn host_that_joined_after_the_copy_enters_again_with_its_entries() {
+    let Some(mut cluster) = start_cluster() else { return };
+    let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
+    let a = cluster.init(&worlds[0]).await;
+    assert_eq!(submit(&a, "cs_1").await, 201);
+    cluster.server.as_ref().expect("it runs").save().expect("it is copied");
+    let b = cluster.join(&worlds[1], &worlds[0]).await;
+    for session in ["cs_2", "cs_3"] {
+        assert_eq!(submit(&b, session).await, 201);
+        assert_eq!(get(&mut a.routes().await, &format!("/cache/{session}")).await.status, 200);
+    }
+    cluster.restore_server();
+    eventually_submit(&b, "cs_4").await;
+    eventually_submit(&a, "cs_5").await;
+    stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &["cs_1", "cs_2", "cs_3", "cs_4", "cs_5"]).await;
+}
+
+#[tokio::test]
 async fn host_with_entries_that_the_others_have_replaced_ends_with_a_code_of_its_own() {
     let Some(mut cluster) = start_cluster() else { return };
     let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));

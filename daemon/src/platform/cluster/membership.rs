@@ -112,6 +112,7 @@ fn enter_now(
     let (members, known) = watch::channel((None, Vec::new()));
     let (live, live_hosts) = watch::channel(1);
     let thread = MembershipThread {
+        host: host.clone(),
         membership,
         store: store.clone(),
         config: serde_json::to_string(&config)?,
@@ -227,6 +228,7 @@ fn instance_of(dir: &Path) -> io::Result<[u8; 16]> {
 }
 
 struct MembershipThread {
+    host: String,
     membership: ClusterMembership,
     store: Store,
     /// The digests of the configuration, as JSON.
@@ -285,6 +287,9 @@ impl MembershipThread {
         let taken = self.taken.keys().map(String::as_str);
         let wanted: Vec<_> = taken.chain((!self.is_stopping).then_some(WORK)).collect();
         match self.membership.renew(&heartbeat, &wanted) {
+            Ok(Renewal { hosts, .. }) if hosts.iter().all(|host| host.host != self.host) => {
+                self.enter_again()
+            }
             Ok(renewal) => self.note(renewal, began),
             Err(error) => {
                 let fault = error.to_string();
@@ -310,6 +315,16 @@ impl MembershipThread {
             Err(error) => tracing::warn!(%error, "old groups are removed from the shared log in a minute"),
         }
         self.trimmed_at = Some(now);
+    }
+
+    /// Enters the cluster of a server that does not know this host: it was replaced by a copy from before this host has joined. A host that
+    /// was removed is known.
+    fn enter_again(&mut self) {
+        self.until.send_replace(None);
+        let entered = self.membership.enter(false);
+        tracing::warn!(?entered, "the server does not know this host; it enters the cluster again");
+        let fault = entered.err().map(|error| error.to_string());
+        self.view.send_modify(|view| view.fault = fault);
     }
 
     fn note(&mut self, renewal: Renewal, began: Instant) {

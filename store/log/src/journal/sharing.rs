@@ -24,7 +24,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use store_base::error::StoreError;
 
-/// The most bytes of rows that are read from the shared log at once.
+/// The most bytes of rows that are read from the shared log at once, over a fast connection.
 const READ_BYTES: usize = if cfg!(test) { 4 * 1024 } else { 16 * 1024 * 1024 };
 /// The longest pause of a host while another one waits to append, in milliseconds: some times as long as an append takes.
 const YIELD_MAX_MS: u16 = if cfg!(test) { 1 } else { 10 };
@@ -45,6 +45,8 @@ pub(super) struct SharedJournal {
     yields: bool,
     /// The changes by groups of the shared log, since [`Journal::take_followed`].
     followed: Vec<RowWrite>,
+    /// The most bytes of rows that are read at once. A slow connection has no answer in time for many.
+    read_bytes: usize,
 }
 
 /// Why a call of the shared log has no result.
@@ -224,6 +226,8 @@ impl SharedJournal {
             Some(next) if (next.after, next.root) == (group.after, group.root) => Ok(SharedAppend::Appended),
             Some(_) => Ok(SharedAppend::Behind),
             None => {
+                // it has lost groups: the next connection compares the ends
+                self.is_connected = false;
                 Err(SharedLogError::Unanswered("it does not accept a group at its end".to_owned()).into())
             }
         }
@@ -241,6 +245,7 @@ impl Journal {
             is_waiting: false,
             yields: false,
             followed: Vec::new(),
+            read_bytes: READ_BYTES,
         });
     }
 
@@ -257,7 +262,10 @@ impl Journal {
         while self.mark.now.counts.entries < tail {
             let after = self.mark.now.counts.entries;
             let Some(shared) = &mut self.shared else { return Ok(()) };
-            let read = shared.call(|log| log.read(after, READ_BYTES));
+            let most = shared.read_bytes;
+            let read = shared.call(|log| log.read(after, most));
+            shared.read_bytes =
+                if read.is_ok() { most.saturating_mul(2).clamp(1, READ_BYTES) } else { most / 2 };
             let groups = read.map_err(|error| self.shared_error(error.into()))?;
             if groups.is_empty() {
                 return Err(
