@@ -288,7 +288,7 @@ impl MembershipThread {
         let wanted: Vec<_> = taken.chain((!self.is_stopping).then_some(WORK)).collect();
         match self.membership.renew(&heartbeat, &wanted) {
             Ok(Renewal { hosts, .. }) if hosts.iter().all(|host| host.host != self.host) => {
-                self.enter_again()
+                self.enter_again();
             }
             Ok(renewal) => self.note(renewal, began),
             Err(error) => {
