@@ -166,7 +166,6 @@ impl ClusterSection {
 
 /// The server of a cluster, and the keys of its entries.
 #[derive(Debug)]
-#[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "the membership reads them"))]
 pub struct ClusterSecrets {
     pub(super) url: SecretString,
     #[cfg(feature = "cluster")]
