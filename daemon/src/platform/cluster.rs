@@ -9,7 +9,6 @@ use actors_platform::host_removals::HostRemovals;
 use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::{LeaseCall, WorkTurn};
 use anyhow::bail;
-pub(crate) use config::not_in_cluster;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
 use domain_base::cluster::{ClusterHostReport, ConfigDigests};
 use metrics::SharedLogMetrics;

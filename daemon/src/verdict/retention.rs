@@ -1,6 +1,6 @@
 //! The daily removal of data that are older than configured, and its configuration.
 
-use crate::platform::cluster::{ClusterSection, not_in_cluster};
+use crate::platform::cluster::ClusterSection;
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -53,10 +53,11 @@ impl Section for RetentionSection {
     }
 
     fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
-        let lacks_objects = all.section::<ClusterSection>().objects.is_none();
-        not_in_cluster(all, "retention.payloads_days", self.payloads_days.is_some() && lacks_objects)
-            .into_iter()
-            .collect()
+        let is_refused = self.payloads_days.is_some() && all.section::<ClusterSection>().lacks_objects();
+        let allowed =
+            "no value, since this host is one of a cluster (`cluster.host`) without `cluster.objects`";
+        let fault = || not_allowed_error("retention.payloads_days", "set", allowed);
+        is_refused.then(fault).into_iter().collect()
     }
 
     /// The age of a session is known from the log.

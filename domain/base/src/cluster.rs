@@ -93,7 +93,7 @@ impl ClusterReport {
     pub fn find_config_differences(&self) -> Vec<ConfigDifference> {
         let own = self.hosts.iter().find(|host| host.host == self.host && !host.config.is_empty());
         let Some(own) = own else { return Vec::new() };
-        let is_live = |host: &&ClusterHostReport| host.state == "live" && !host.is_away(self);
+        let is_live = |host: &&ClusterHostReport| host.is_live() && !host.is_away(self);
         // a host that has just joined has none yet
         // and another version can have other keys
         let is_compared = |host: &&ClusterHostReport| !host.config.is_empty() && host.version == own.version;

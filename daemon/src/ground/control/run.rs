@@ -428,8 +428,7 @@ async fn check_upload(
     announced_bytes: u64,
 ) -> Result<AcceptedUpload, Problem> {
     service.check_new_work()?;
-    let cluster = service.section::<ClusterSection>();
-    if cluster.is_on() && cluster.objects.is_none() {
+    if service.section::<ClusterSection>().lacks_objects() {
         // before the payload is read
         return Err(IngestionError::InCluster.into());
     }

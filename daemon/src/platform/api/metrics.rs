@@ -125,7 +125,7 @@ fn write_gauges(text: &mut MetricsText, service: &DaemonService) {
 /// Writes the gauges of the cluster, as this host with `entries` in its log sees it.
 fn write_cluster_gauges(text: &mut MetricsText, report: &ClusterReport, entries: u64) {
     let last = report.hosts.iter().map(|host| host.applied).max().unwrap_or_default();
-    let live: Vec<_> = report.hosts.iter().filter(|host| host.state == "live").collect();
+    let live: Vec<_> = report.hosts.iter().filter(|host| host.is_live()).collect();
     let away = live.iter().filter(|host| host.is_away(report)).count();
     let own = live.iter().find(|host| host.host == report.host);
     let seconds = |milliseconds: f64| milliseconds / 1000.0;

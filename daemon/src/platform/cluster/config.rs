@@ -138,6 +138,12 @@ impl ClusterSection {
         self.host.is_some()
     }
 
+    /// Whether the other hosts would not get the files of sources.
+    #[must_use]
+    pub const fn lacks_objects(&self) -> bool {
+        self.is_on() && self.objects.is_none()
+    }
+
     /// How long an answer may be without contact with the shared log.
     #[must_use]
     pub const fn stale(&self) -> Duration {
@@ -224,16 +230,4 @@ impl ClusterSecrets {
     fn read(url: SecretString, _: &SecretString, _: bool) -> Result<Self, ConfigError> {
         Ok(Self { url })
     }
-}
-
-/// The fault of `key`, which a cluster does not have.
-pub(crate) fn not_in_cluster(all: &dyn Configuration, key: &str, is_set: bool) -> Option<ConfigError> {
-    let is_refused = is_set && all.section::<ClusterSection>().is_on();
-    is_refused.then(|| {
-        not_allowed_error(
-            key,
-            "set",
-            "no value, since this host is one of a cluster (`cluster.host`) without `cluster.objects`",
-        )
-    })
 }
