@@ -411,6 +411,10 @@ async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: Vec
     assert_eq!(history.faults(), Vec::<String>::new());
     for (host, process) in hosts.processes.iter().enumerate() {
         let mut routes = process.as_ref().expect("it runs").routes().await;
+        oracled_tests::eventually("a host answers after the last fault", async || {
+            oracled_tests::get(&mut routes, "/cache/none").await.status == 404
+        })
+        .await;
         for (session, calls) in &history.calls {
             let known = calls.iter().find_map(|call| match &call.answer {
                 Answer::Verdict(text) => Some(text),
