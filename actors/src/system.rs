@@ -14,7 +14,7 @@ use actors_ground::registry::{
 };
 use actors_platform::actor_handle::{ActorCall, ActorCallError, ActorHandle, StartedActor};
 use actors_platform::clock::Clock;
-use actors_platform::guardian::{self, ActorStats, SupervisionLimits};
+use actors_platform::guardian::{self, ActorStats, EndReason, SupervisionLimits};
 use actors_platform::host_removals::HostRemovals;
 use actors_platform::per_application::PerApplication;
 use actors_platform::shared_calls::SharedCalls;
@@ -166,7 +166,7 @@ pub struct ActorSystem {
     /// The clock of all decisions.
     pub clock: Clock,
     actors: Arc<[Arc<dyn StartedActor>]>,
-    abandoned: watch::Receiver<Option<String>>,
+    abandoned: watch::Receiver<Option<EndReason>>,
 }
 
 impl ActorSystem {
@@ -458,13 +458,14 @@ impl ActorSystem {
         Ok(self.budgets.of_day(&self.store.costs_of_day(day_of(now))?, now))
     }
 
-    /// Waits until a guardian gives up, and returns the reason. The process must end then.
-    pub async fn abandoned(&self) -> String {
+    /// Waits until a guardian or the logger gives up, and returns the reason. The process must end then.
+    pub async fn abandoned(&self) -> EndReason {
         let mut abandoned = self.abandoned.clone();
-        match abandoned.wait_for(Option::is_some).await {
-            Ok(reason) => reason.clone().unwrap_or_default(),
+        let reason = abandoned.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        match reason {
+            Some(reason) => reason,
             // every guardian has ended normally: there is nothing to wait for
-            Err(_) => std::future::pending().await,
+            None => std::future::pending().await,
         }
     }
 }
@@ -473,7 +474,7 @@ impl ActorSystem {
 struct ActorStarter {
     supervision: SupervisionLimits,
     clock: Clock,
-    abandon: watch::Sender<Option<String>>,
+    abandon: watch::Sender<Option<EndReason>>,
     /// The actors that were started, in this order.
     started: Vec<Arc<dyn StartedActor>>,
 }
@@ -492,7 +493,7 @@ impl ActorStarter {
         let stats = Arc::new(ActorStats::new(name, self.clock.clone()));
         let abandon = self.abandon.clone();
         let give_up = move |reason: String| {
-            abandon.send_replace(Some(reason));
+            abandon.send_replace(Some(EndReason::Fault(reason)));
         };
         let addr = guardian::start(arbiter, self.supervision, Arc::clone(&stats), give_up, make);
         let handle = ActorHandle::new(addr, queue_slots, stats);

@@ -25,6 +25,7 @@ use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::FallbackLog;
 use actors_ground::ingestion;
 use actors_platform::clock::Clock;
+use actors_platform::guardian::EndReason;
 use actors_platform::key_file::{KEY_BYTES, create_key, read_key};
 use actors_platform::work::StopWork;
 use actors_platform::work_turn::WorkTurn;
@@ -36,7 +37,7 @@ use actors_verdict::held_key::HeldVerdictKey;
 use actors_verdict::notifier::find_mail_template;
 use actors_verdict::regen;
 use actors_verification::VerificationConfig;
-use anyhow::{Context, Error, bail};
+use anyhow::{Context, Error, anyhow, bail};
 use domain_audit::checkpoint::LogSigner;
 use domain_audit::event::{LOG_KEY_EVENTS, LogKeyReplaced, ServiceStarted, ServiceStopped, log_key_in};
 use domain_base::cluster::ConfigDigests;
@@ -254,7 +255,7 @@ impl RunningDaemon {
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
     ///
     /// # Errors
-    /// If an actor was abandoned or the store is damaged. The process then ends with a failure.
+    /// If an actor was given up, the store is damaged, or its log is not that of the cluster. The process then ends with a failure.
     pub async fn run_until_stopped(mut self) -> anyhow::Result<()> {
         let mut watchdog = sd_notify::watchdog_enabled().map(|within| interval(within / 2));
         if let Some(watchdog) = &mut watchdog {
@@ -265,10 +266,13 @@ impl RunningDaemon {
                 _ = self.signals.terminate.recv() => break None,
                 _ = self.signals.interrupt.recv() => break None,
                 _ = self.signals.hangup.recv() => self.reload().await,
-                reason = self.service.system.abandoned() => break Some(reason),
-                damage = self.service.wait_for_damage() => break Some(damage),
+                reason = self.service.system.abandoned() => break Some(match reason {
+                    EndReason::Fault(reason) => anyhow!(reason),
+                    EndReason::Fork(detail) => StoreError::Diverged { dir: self.start.config.state_dir.clone(), detail }.into(),
+                }),
+                damage = self.service.wait_for_damage() => break Some(anyhow!(damage)),
                 ended = async { match &self.service.cluster { Some(member) => member.ended().await, None => pending().await } } => {
-                    break ended.err();
+                    break ended.err().map(|reason| anyhow!(reason));
                 }
                 () = async { match &mut watchdog { Some(tick) => drop(tick.tick().await), None => pending().await } } => {
                     notify_systemd(&[NotifyState::Watchdog]);
@@ -276,10 +280,7 @@ impl RunningDaemon {
             }
         };
         self.stop().await;
-        match failure {
-            None => Ok(()),
-            Some(reason) => bail!("{reason}"),
-        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// Stops accepting requests, finishes those in flight within the time limit, and syncs all data to the disk.
@@ -553,9 +554,12 @@ impl SocketServers {
         let DaemonSockets { routes, control, review, .. } = sockets;
         let access_log =
             |socket| AccessLog::new(socket, start.config.access_log, service.request_metrics.clone());
+        let host = service.cluster.as_ref().map(|member| member.host.clone());
+        let front =
+            |router, log: &Arc<AccessLog>| SocketFrontend::new(router, limits, host.clone(), Arc::clone(log));
         let log = access_log(SocketKind::Routes);
-        let front = SocketFrontend::new(api::router(Arc::clone(service)), limits, Arc::clone(&log))
-            .for_applications(service.applications.clone());
+        let of_routes =
+            front(api::router(Arc::clone(service)), &log).for_applications(service.applications.clone());
         let routes = tokio::spawn(listen::serve(
             (routes, Arc::clone(&threads)),
             // submitted work is finished even if the client has disconnected
@@ -567,20 +571,19 @@ impl SocketServers {
                 Arc::new(move || service.is_short_of_memory())
             },
             log,
-            move |request, peer, still_waiting| front.clone().answer(request, peer, still_waiting),
+            move |request, peer, still_waiting| of_routes.clone().answer(request, peer, still_waiting),
         ));
         let router = control::router(Arc::clone(service), Arc::clone(start));
         let log = access_log(SocketKind::Control);
-        let front = SocketFrontend::new(router, limits, Arc::clone(&log))
-            .without_time_limit_for(control::has_no_time_limit);
+        let of_control = front(router, &log).without_time_limit_for(control::has_no_time_limit);
         // an administrator may follow the log without a time limit
         let counter = Arc::clone(&service.control_connections);
-        let control = serve_people(service, control, (front, log), Duration::MAX, counter);
+        let control = serve_people(service, control, (of_control, log), Duration::MAX, counter);
         let review = review.map(|socket| {
             let router = review::router(Arc::clone(service));
             let log = access_log(SocketKind::Review);
-            let front = SocketFrontend::new(router, limits, Arc::clone(&log)).for_reviewers();
-            serve_people(service, socket, (front, log), idle, Arc::default())
+            let of_review = front(router, &log).for_reviewers();
+            serve_people(service, socket, (of_review, log), idle, Arc::default())
         });
         Self { routes, control, review, threads }
     }

@@ -124,9 +124,14 @@ impl TestCluster {
     }
 
     /// The folder of the objects that the hosts can share.
+    ///
+    /// # Panics
+    /// Panics if it cannot be created.
     #[must_use]
     pub fn objects(&self) -> PathBuf {
-        self.dir.path().join("objects")
+        let folder = self.dir.path().join("objects");
+        fs::create_dir_all(&folder).expect("the folder is created");
+        folder
     }
 
     /// The file with the cluster's keys.

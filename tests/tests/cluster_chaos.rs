@@ -313,12 +313,14 @@ impl Hosts<'_> {
 fn prepare_worlds(
     cluster: &TestCluster,
     model: &ModelServer,
+    mailbox: &ModelServer,
 ) -> (Vec<DaemonWorld>, Vec<CuttableNetwork>, bool) {
+    let mail = format!("[mail]\ntransport = \"http\"\nbase_url = \"{}\"\n", mailbox.url());
     let server = cluster.server.as_ref().expect("it runs").socket();
     let networks: Vec<_> = (0..HOSTS).map(|_| CuttableNetwork::to(&server)).collect();
     let world = |(host, network)| {
         let config = cluster.config_behind(&format!("h{host}"), network);
-        world_with_model(&model.url(), &format!("{config}deadline_ms = 2000\n"))
+        world_with_model(&model.url(), &format!("{config}deadline_ms = 2000\n{mail}"))
     };
     let mut worlds: Vec<_> = networks.iter().enumerate().map(world).collect();
     let can_be_filled = worlds.iter_mut().all(disk::can_be_filled);
@@ -338,7 +340,9 @@ async fn disturb_under_load(time: Duration) {
     let model = ModelServer::start().await;
     let text = coherent_answer(ProductTier::Quick, VerdictLabel::Green);
     model.set_default(ScriptedReply::json(200, &gemini_answer(&text)));
-    let (worlds, networks, can_be_filled) = prepare_worlds(&cluster, &model);
+    let mailbox = ModelServer::start().await;
+    mailbox.set_default(ScriptedReply::bytes(200, "{}"));
+    let (worlds, networks, can_be_filled) = prepare_worlds(&cluster, &model, &mailbox);
     let mut processes = vec![Some(cluster.init(&worlds[0]).await)];
     for world in &worlds[1..] {
         processes.push(Some(cluster.join(world, &worlds[0]).await));
@@ -375,12 +379,14 @@ async fn disturb_under_load(time: Duration) {
         let ended = process.as_mut().expect("it runs").exit_status();
         assert!(ended.is_none(), "{ended:?}: {}", notes_of(world));
     }
-    check(&load, &hosts, &model, ordered).await;
+    check(&load, &hosts, &model, &ordered).await;
+    check_mails(&worlds[0].mirror(), &mailbox, &ordered);
     let (calls, acknowledged) =
         (load.calls.load(Ordering::Relaxed), load.acknowledged.load(Ordering::Relaxed));
     println!(
-        "{faults:?}; {calls} calls, {acknowledged} writes acknowledged, {} calls of the model",
-        model.request_count()
+        "{faults:?}; {calls} calls, {acknowledged} writes acknowledged, {} calls of the model, {} mails",
+        model.request_count(),
+        mailbox.request_count(),
     );
     assert!(acknowledged > 50, "{acknowledged}");
     for process in hosts.processes.into_iter().flatten() {
@@ -395,7 +401,8 @@ async fn place_orders(load: Arc<Load>, mut rng: fastrand::Rng) -> Vec<String> {
     while !load.is_over.load(Ordering::Relaxed) {
         sleep(Duration::from_millis(200)).await;
         let session = format!("o{}", load.calls.load(Ordering::Relaxed));
-        let body = json!({"tier": "quick", "query": format!("Query of {session}.")});
+        let query = format!("Query of {session}.");
+        let body = json!({"tier": "quick", "query": query, "customer_email": "a@example.org"});
         let path = format!("/v1/verdicts/{session}");
         let answer = load.call(rng.usize(..HOSTS), &mut None, Method::POST, &path, Some(body)).await;
         if answer.is_ok_and(|(status, _)| matches!(status, 200..=202)) {
@@ -406,7 +413,7 @@ async fn place_orders(load: Arc<Load>, mut rng: fastrand::Rng) -> Vec<String> {
 }
 
 /// Checks the histories, that each host has all verdicts, and that no order was made by two calls of one attempt.
-async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: Vec<String>) {
+async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: &[String]) {
     let history = std::mem::take(&mut *load.history.lock().expect("no panic"));
     assert_eq!(history.faults(), Vec::<String>::new());
     for (host, process) in hosts.processes.iter().enumerate() {
@@ -425,7 +432,7 @@ async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: Vec
             assert_eq!(read.status, 200, "host {host} lost {session}: {}", document(&read));
             assert_eq!(document(&read)["verdict"]["summary"], **known, "host {host}, {session}");
         }
-        for session in &ordered {
+        for session in ordered {
             oracled_tests::eventually("an accepted order is delivered", async || {
                 oracled_tests::get(&mut routes, &format!("/v1/verdicts/{session}")).await.status == 200
             })
@@ -438,7 +445,7 @@ async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: Vec
         let events = log.lines().filter(|line| line.contains(&of_session));
         events.filter(|line| line.contains("\"event\":\"order_attempted\"")).count()
     };
-    for session in &ordered {
+    for session in ordered {
         let query = format!("Query of {session}.");
         let calls =
             model.requests().iter().filter(|request| request.body.to_string().contains(&query)).count();
@@ -448,6 +455,31 @@ async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: Vec
             attempts(session)
         );
     }
+}
+
+/// Checks that each delivered order has queued one mail, which was sent as one message, also if a fault let a host send it again.
+fn check_mails(log: &str, mailbox: &ModelServer, ordered: &[String]) {
+    let requests = mailbox.requests();
+    let mut received: BTreeMap<_, usize> = BTreeMap::new();
+    for request in &requests {
+        let id = request.header("idempotency-key").expect("each mail has its key");
+        *received.entry(id).or_default() += 1;
+    }
+    let entries: Vec<Value> = oracled_tests::lines(log.as_bytes());
+    let of = |event| {
+        let entries = entries.iter().filter(move |entry| entry["event"] == event);
+        let ids: Vec<_> = entries.map(|entry| entry["message_id"].as_str().expect("an id")).collect();
+        let distinct: BTreeSet<_> = ids.iter().copied().collect();
+        assert_eq!(distinct.len(), ids.len(), "each id has one {event}: {ids:?}");
+        distinct
+    };
+    let (queued, sent) = (of("message_queued"), of("message_sent"));
+    let of_orders: BTreeSet<_> = ordered.iter().map(|session| format!("verdict:{session}")).collect();
+    assert_eq!(queued, of_orders.iter().map(String::as_str).collect(), "one mail for each order");
+    assert!(sent.is_subset(&received.keys().copied().collect()), "what is logged as sent was received");
+    assert!(received.keys().all(|id| queued.contains(id)), "no other mail was received");
+    let again: usize = received.values().map(|times| times - 1).sum();
+    println!("{} mails, {} logged as sent; {again} were sent again with their id", received.len(), sent.len());
 }
 
 #[tokio::test]

@@ -1,9 +1,10 @@
-//! Hosts of a cluster whose PostgreSQL server was replaced by its standby, or by an older copy.
+//! Hosts of a cluster whose PostgreSQL server was replaced by its standby, or by an older copy, and hosts that were away for long.
 
 use crate::cluster::{assert_prefixes, start_cluster};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, submission};
-use std::fs;
+use postgres::{Client, NoTls};
+use std::{fs, thread};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -119,12 +120,57 @@ async fn host_with_entries_that_the_others_have_replaced_ends_with_a_code_of_its
     assert_eq!(worlds[0].ctl(&init).status.code(), Some(5));
     assert!(worlds[0].ctl(&[&init[..], &["--reset"]].concat()).status.success());
     let a = worlds[0].serve().await;
-    let ended = b.wait();
-    assert!(!ended.success());
+    assert_eq!(b.wait().code(), Some(3), "its next start would end so, too");
     fs::remove_dir_all(worlds[1].state()).expect("it is removed");
     let b = cluster.join(&worlds[1], &worlds[0]).await;
     assert_eq!(submit(&b, "cs_4").await, 201);
     let lost = get(&mut b.routes().await, "/cache/cs_3").await;
     assert_eq!(lost.status, 404);
     stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &["cs_1", "cs_2", "cs_4"]).await;
+}
+
+/// Lets a day pass for all groups of the server. Returns the number of its groups.
+fn age_groups(cluster: &TestCluster) -> i64 {
+    let url = cluster.server.as_ref().expect("it runs").url();
+    // the client has a runtime of its own
+    let aged = thread::spawn(move || {
+        let mut client = Client::connect(&url, NoTls)?;
+        client.execute("UPDATE oracled_group SET appended = appended - interval '25 h'", &[])?;
+        client.query_one("SELECT count(*) FROM oracled_group", &[])?.try_get(0)
+    });
+    aged.join().expect("it does not panic").expect("the server has the table")
+}
+
+#[tokio::test]
+async fn host_that_was_away_for_a_day_finds_its_groups_and_a_removed_one_joins_with_a_backup() {
+    let Some(cluster) = start_cluster() else { return };
+    let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
+    let (a, b) = (cluster.init(&worlds[0]).await, cluster.join(&worlds[1], &worlds[0]).await);
+    assert!(b.stop().success());
+    for session in ["cs_1", "cs_2"] {
+        assert_eq!(submit(&a, session).await, 201);
+    }
+    let groups = age_groups(&cluster);
+    assert!(a.stop().success());
+    // it removes old groups when it has its turn
+    let a = worlds[0].serve().await;
+    assert_eq!(submit(&a, "cs_3").await, 201);
+    assert!(age_groups(&cluster) > groups, "the host that is away has not applied them");
+    let b = worlds[1].serve().await;
+    assert_eq!(submit(&b, "cs_4").await, 201);
+    assert!(b.stop().success());
+    let removed = worlds[0].ctl_in_thread(&["cluster", "remove", "b"]).await;
+    assert!(removed.status.success(), "{removed:?}");
+    assert_eq!(submit(&a, "cs_5").await, 201);
+    let groups = age_groups(&cluster);
+    assert!(a.stop().success());
+    let a = worlds[0].serve().await;
+    eventually("old groups are removed", async || age_groups(&cluster) < groups).await;
+    let ended = worlds[1].run_until_exit();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    fs::remove_dir_all(worlds[1].state()).expect("it is removed");
+    let b = cluster.join(&worlds[1], &worlds[0]).await;
+    assert_eq!(submit(&b, "cs_6").await, 201);
+    let sessions = ["cs_1", "cs_2", "cs_3", "cs_4", "cs_5", "cs_6"];
+    stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &sessions).await;
 }

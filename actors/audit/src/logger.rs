@@ -12,6 +12,7 @@ use actix::{
 use actors_platform::actor_handle::ActorCallError;
 use actors_platform::caller::add_current_caller;
 use actors_platform::clock::{Clock, monotonic};
+use actors_platform::guardian::EndReason;
 use actors_platform::metrics::AddMetric;
 use domain_audit::event::{LostRow, MirrorRepaired, StorageRecovered};
 use domain_base::event::{AuditEvent, EventKind};
@@ -123,7 +124,7 @@ pub struct Logger {
     lost_rows: Vec<LostRow>,
     report: watch::Sender<JournalReport>,
     /// Set to the reason when the store can no longer be trusted.
-    abandon: watch::Sender<Option<String>>,
+    abandon: watch::Sender<Option<EndReason>>,
     fallback_entries: Arc<AtomicU64>,
     clock: Clock,
     metrics: LoggerMetrics,
@@ -173,7 +174,7 @@ impl Logger {
         journal: Journal,
         followed: mpsc::UnboundedSender<Vec<RowWrite>>,
         report: watch::Sender<JournalReport>,
-        abandon: watch::Sender<Option<String>>,
+        abandon: watch::Sender<Option<EndReason>>,
         clock: Clock,
         metrics: LoggerMetrics,
     ) -> Self {
@@ -253,9 +254,17 @@ impl Logger {
             self.failed_at = Some(self.clock.now());
         }
         if let StoreError::Diverged { .. } = error {
-            // the other hosts have another history: nothing of this one may be served
-            self.abandon.send_replace(Some(error.to_string()));
+            self.end(error);
         }
+    }
+
+    /// Ends the daemon: nothing of this store may be served any longer.
+    fn end(&self, error: &StoreError) {
+        let reason = match error {
+            StoreError::Diverged { detail, .. } => EndReason::Fork(detail.clone()),
+            error => EndReason::Fault(error.to_string()),
+        };
+        self.abandon.send_replace(Some(reason));
     }
 
     fn tick(&mut self) {
@@ -377,7 +386,7 @@ impl Logger {
                 tracing::debug!(%error, "the journal is still unavailable");
             }
             // the reopened store lacks acknowledged data: none of it may be served
-            Err(error) => drop(self.abandon.send_replace(Some(error.to_string()))),
+            Err(error) => self.end(&error),
         }
     }
 

@@ -60,6 +60,15 @@ where
     Addr::new(sender)
 }
 
+/// Why the daemon must end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndReason {
+    /// An actor was given up, or the store lacks data.
+    Fault(String),
+    /// The log of this host is not that of its cluster, from this difference on.
+    Fork(String),
+}
+
 struct ActorGuardian<A: Actor<Context = Context<A>>> {
     actor: ContextFut<A, Context<A>>,
     supervision: SupervisionLimits,

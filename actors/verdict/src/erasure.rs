@@ -73,13 +73,8 @@ pub enum ErasureError {
     Files(String),
 }
 
-/// The data that were removed from files.
-#[derive(Debug, Default)]
-struct RemovedData {
-    sessions: BTreeMap<SessionId, BTreeSet<ErasedData>>,
-    /// By the entry with which the removal has started.
-    found: BTreeMap<u64, FoundData>,
-}
+/// What removals have found, by the entries with which they have started.
+type Found = BTreeMap<u64, FoundData>;
 
 /// The result of an erasure.
 #[derive(Debug, Default)]
@@ -102,25 +97,39 @@ pub struct StartedRemovals {
 }
 
 impl StartedRemovals {
+    /// Those that have not ended.
+    ///
     /// # Errors
     /// The log cannot be read.
     pub fn read(store: &Store) -> Result<Self, StoreError> {
+        Self::unfinished_since(store, 0)
+    }
+
+    /// Those that have started after entry `after`, ended or not.
+    fn since(store: &Store, after: u64) -> Result<Self, StoreError> {
         Ok(Self {
-            erasures: unfinished(store, ["erasure_started", "session_erased"], |entry: &StartedErasure| {
-                entry.seq
-            })?,
-            retentions: unfinished(
-                store,
-                ["retention_started", "retention_applied"],
-                |entry: &StartedRetention| entry.seq,
-            )?,
+            erasures: entries_of(store, "erasure_started", after)?,
+            retentions: entries_of(store, "retention_started", after)?,
         })
     }
 
-    /// The first entry with which one of them has started.
-    fn first_seq(&self) -> Option<u64> {
+    /// Those that have started after entry `after`, and not ended.
+    fn unfinished_since(store: &Store, after: u64) -> Result<Self, StoreError> {
+        let mut started = Self::since(store, after)?;
+        let mut ended = BTreeSet::new();
+        for event in ["session_erased", "retention_applied"] {
+            let ends: Vec<EndedErasure> = entries_of(store, event, after)?;
+            ended.extend(ends.into_iter().map(|EndedErasure { started_seq }| started_seq));
+        }
+        started.erasures.retain(|entry| !ended.contains(&entry.seq));
+        started.retentions.retain(|entry| !ended.contains(&entry.seq));
+        Ok(started)
+    }
+
+    /// The entries with which they have started.
+    fn seqs(&self) -> impl Iterator<Item = u64> {
         let erasures = self.erasures.iter().map(|started| started.seq);
-        erasures.chain(self.retentions.iter().map(|started| started.seq)).min()
+        erasures.chain(self.retentions.iter().map(|started| started.seq))
     }
 
     #[must_use]
@@ -152,7 +161,7 @@ pub struct ErasureHandles {
     /// The removals of all hosts of the cluster; `None` if this is the only host.
     pub hosts: Option<HostRemovals>,
     /// The removals of this host whose end is not in its log yet, by the entries with which they have started.
-    pub found: Mutex<BTreeMap<u64, FoundData>>,
+    pub found: Mutex<Found>,
     /// All removals that started up to this entry have ended.
     pub ended_up_to: AtomicU64,
 }
@@ -201,10 +210,11 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
+        let store = self.0.store.clone();
         let started = match self.removed_up_to() {
             None => self.started().await?,
             // other hosts may have to do it still
-            Some(own) => self.started_since(own).await?,
+            Some(own) => self.on_files(move || StartedRemovals::since(&store, own)).await?,
         };
         if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
     }
@@ -350,10 +360,10 @@ impl ErasureService {
             self.clear_pending().await?;
             return Ok(ErasureReport::default());
         }
-        let (erased, unread_files) = self.remove_from_files(started, BTreeMap::new()).await?;
-        let removals = self.log_ends(&erased.found).await?;
+        let (found, unread_files) = self.remove_from_files(started, BTreeMap::new()).await?;
+        let removals = self.log_ends(&found).await?;
         self.clear_pending().await?;
-        Ok(ErasureReport { sessions: erased.sessions, unread_files, removals, ..ErasureReport::default() })
+        Ok(ErasureReport { sessions: sessions_in(&found), unread_files, removals, ..ErasureReport::default() })
     }
 
     /// Removes the data of `started` from the files of this host, and those of the sessions `late`, each up to an entry.
@@ -361,7 +371,7 @@ impl ErasureService {
         &self,
         started: StartedRemovals,
         late: BTreeMap<SessionId, u64>,
-    ) -> Result<(RemovedData, Vec<PathBuf>), ErasureError> {
+    ) -> Result<(Found, Vec<PathBuf>), ErasureError> {
         let ErasureHandles { store, log, .. } = &*self.0;
         let of_pending = store.clone();
         let pending = self.on_files(move || of_pending.pending_erasures()).await?;
@@ -389,23 +399,22 @@ impl ErasureService {
         }
         let ErasureOutcome { data, unread_files } = self.erase_files(plan).await?;
         let unread = unread_files.len() as u64;
-        let mut removed = RemovedData::default();
+        let mut found = Found::new();
         for StartedErasure { seq, session_id, .. } in erasures {
             let of_session =
                 session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
             // an entry that was erased before a restart can be that of any pending session
             let data = of_session.unwrap_or_else(|| data.values().flatten().cloned().collect());
-            removed.sessions.extend(session_id.clone().map(|session_id| (session_id, data.clone())));
-            removed.found.insert(seq, FoundData { session_id, data, sessions: 0, unread_files: unread });
+            found.insert(seq, FoundData { session_id, data, sessions: 0, unread_files: unread });
         }
         for (seq, sessions) in retentions {
-            removed.found.insert(seq, FoundData { sessions, unread_files: unread, ..FoundData::default() });
+            found.insert(seq, FoundData { sessions, unread_files: unread, ..FoundData::default() });
         }
-        Ok((removed, unread_files))
+        Ok((found, unread_files))
     }
 
     /// Logs the end of the removals that started with the entries in `found`. Returns their number.
-    async fn log_ends(&self, found: &BTreeMap<u64, FoundData>) -> Result<usize, ErasureError> {
+    async fn log_ends(&self, found: &Found) -> Result<usize, ErasureError> {
         let ErasureHandles { log, clock, .. } = &*self.0;
         // the ids of sessions may be erased by now
         let StartedRemovals { erasures, retentions } = self.started().await?;
@@ -490,16 +499,9 @@ impl ErasureService {
     }
 }
 
-/// The entries of the event `started` without one of the event `ended` that names them, in the order of their numbers.
-fn unfinished<T: for<'de> Deserialize<'de>>(
-    store: &Store,
-    [started, ended]: [&str; 2],
-    seq_of: impl Fn(&T) -> u64,
-) -> Result<Vec<T>, StoreError> {
-    let started: Vec<T> = entries_of(store, started, 0)?;
-    let ended: Vec<EndedErasure> = entries_of(store, ended, 0)?;
-    let ended: BTreeSet<_> = ended.into_iter().map(|EndedErasure { started_seq }| started_seq).collect();
-    Ok(started.into_iter().filter(|entry| !ended.contains(&seq_of(entry))).collect())
+/// The erased sessions, with what was found of each.
+fn sessions_in(found: &Found) -> BTreeMap<SessionId, BTreeSet<ErasedData>> {
+    found.values().filter_map(|found| Some((found.session_id.clone()?, found.data.clone()))).collect()
 }
 
 /// The sessions to erase: each with the number of its `erasure_started` and the administrator, if both are known. A retention
@@ -686,7 +688,7 @@ fn due_data(handles: &ErasureHandles, days: RetentionDays, now: Timestamp) -> Re
 /// Counts the entries that are dropped, and sets the last one.
 fn count_dropped(store: &Store, kind: &mut DueKind) -> Result<(), StoreError> {
     // the end of a removal names its start
-    let started = StartedRemovals::read(store)?.first_seq().map_or(u64::MAX, |seq| seq - 1);
+    let started = StartedRemovals::read(store)?.seqs().min().map_or(u64::MAX, |seq| seq - 1);
     kind.last_seq = store.droppable_up_to(kind.last_seq.min(started))?;
     let first = store.first_seq()?;
     kind.count = (kind.last_seq + 1).saturating_sub(first);

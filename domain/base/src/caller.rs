@@ -53,6 +53,10 @@ pub struct RequestCaller {
     /// The socket of the request, if it is the one for reviewers; absent for the other two.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub socket: Option<CallerSocket>,
+    /// The host of the cluster on which the process runs; absent without a cluster.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub host: Option<String>,
     /// The application of the process; absent for a request on the control socket or the socket for reviewers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub application: Option<ApplicationName>,

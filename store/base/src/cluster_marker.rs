@@ -53,7 +53,12 @@ impl ClusterMarker {
     pub fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = Self::path(dir);
         let marker = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::from),
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
+                let fault = format!(
+                    "it is damaged ({error}); move the state directory away, and join again with a backup of another host"
+                );
+                io::Error::new(io::ErrorKind::InvalidData, fault)
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         };

@@ -97,8 +97,8 @@ pub struct ObjectBucket {
 }
 
 impl ObjectBucket {
-    /// Opens the objects at this address, with the credentials that the environment has. A folder is created. Nothing is sent to a bucket
-    /// yet.
+    /// Opens the objects at this address, with the credentials that the environment has. A folder must exist: a missing one may be that of
+    /// a disk that is not mounted. Nothing is sent to a bucket yet.
     ///
     /// # Errors
     /// The address, the credentials or the folder cannot be used.
@@ -109,7 +109,6 @@ impl ObjectBucket {
         let options = ClientOptions::new().with_timeout_disabled().with_read_timeout(IDLE);
         let store: Arc<dyn ObjectStore> = match place {
             ObjectAddress::Folder(folder) => {
-                std::fs::create_dir_all(folder)?;
                 Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true))
             }
             ObjectAddress::S3 => {
@@ -238,8 +237,11 @@ mod tests {
     #[test]
     fn object_is_read_as_it_was_written_and_replaces_an_earlier_one() {
         let dir = tempfile::tempdir().expect("a directory");
-        let folder = dir.path().join("not there yet");
-        write_and_read(folder.to_str().expect("UTF-8"));
+        let folder = dir.path().join("objects");
+        let address = folder.to_str().expect("UTF-8");
+        assert!(matches!(ObjectBucket::open(address), Err(AddressError::Unusable(_))), "it may be unmounted");
+        fs::create_dir(&folder).expect("it is created");
+        write_and_read(address);
         let names = fs::read_dir(folder.join("facts")).into_iter().flatten().flatten();
         assert_eq!(names.count(), 3);
     }

@@ -4,7 +4,7 @@ use crate::{PostgresSettings, refused};
 use postgres::{Error, Row};
 use store_log::SharedLogError;
 
-pub(crate) const NO_CLUSTER: &str = "it has no cluster; create it by `oraclectl cluster init`";
+pub(crate) const NO_CLUSTER: &str = "it has no cluster; create it by `oraclectl cluster init --reset`. If the last host was leaving it, remove the file `cluster` of its state directory instead, and `cluster.host`";
 
 /// The tables of a cluster. All times are those of the server.
 pub(crate) const TABLES: &str = "

@@ -108,7 +108,7 @@ impl Logger {
         }
         self.report_followed();
         if let Err(error @ StoreError::Diverged { .. }) = read {
-            self.abandon.send_replace(Some(error.to_string()));
+            self.end(&error);
         }
     }
 

@@ -22,6 +22,7 @@ fn caller(request_id: &str) -> RequestCaller {
     RequestCaller {
         peer: PeerCredentials { uid: 1, gid: 2, pid: Some(3) },
         socket: None,
+        host: None,
         application: None,
         request_id: request_id.into(),
         trace_id: None,

@@ -6,7 +6,7 @@
 //! after the end.
 
 use super::{
-    EndedErasure, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals, entries_of,
+    EndedErasure, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals, entries_of, sessions_in,
 };
 use actors_platform::clock::monotonic;
 use actors_platform::host_removals::{HostRemovals, OwnRemovals};
@@ -88,12 +88,6 @@ impl ErasureService {
         self.on_files(move || due_since(&store, own, &erased)).await
     }
 
-    /// The removals that have started after entry `after`, ended or not.
-    pub(super) async fn started_since(&self, after: u64) -> Result<StartedRemovals, ErasureError> {
-        let store = self.0.store.clone();
-        self.on_files(move || started_since(&store, after)).await
-    }
-
     /// Removes what is due from the files of this host, and logs the end of what all hosts have removed. If the removal was not begun here,
     /// waits until another host has done it: a retention removes its sessions by several commits.
     pub(super) async fn erase_on_this_host(
@@ -104,16 +98,16 @@ impl ErasureService {
         let own = hosts.own.borrow().up_to;
         let mut due = self.due(hosts).await?;
         let ended = std::mem::take(&mut due.ended);
-        if !is_begun_here && !hosts.turn.is_ours() && !hosts.is_done_on_one(due.started.last_seq()) {
+        if !is_begun_here && !hosts.turn.is_ours() && !hosts.is_done_on_one(due.started.seqs().max().unwrap_or_default()) {
             due = DueRemovals::default();
         }
         let mut report = ErasureReport::default();
         if !due.started.is_empty() || !due.late.is_empty() {
             let named = due.started.erasures.iter().filter_map(|started| started.session_id.clone());
             self.note_pending(named.chain(due.late.keys().cloned())).await?;
-            let (removed, unread_files) = self.remove_from_files(due.started, due.late).await?;
-            (report.sessions, report.unread_files) = (removed.sessions, unread_files);
-            self.0.found.lock().await.extend(removed.found);
+            let (found, unread_files) = self.remove_from_files(due.started, due.late).await?;
+            (report.sessions, report.unread_files) = (sessions_in(&found), unread_files);
+            self.0.found.lock().await.extend(found);
         }
         if due.last_seq > own {
             self.note_removed(hosts, due.last_seq).await?;
@@ -146,15 +140,9 @@ impl ErasureService {
     async fn unfinished(&self) -> Result<BTreeSet<u64>, ErasureError> {
         let (store, ended_up_to) = (self.0.store.clone(), self.0.ended_up_to.load(Ordering::Relaxed));
         let read = move || {
-            let started = started_since(&store, ended_up_to)?;
-            let last_seq = started.last_seq();
-            let mut seqs: BTreeSet<u64> = started.seqs().collect();
-            for event in ["session_erased", "retention_applied"] {
-                let ended: Vec<EndedErasure> = entries_of(&store, event, ended_up_to)?;
-                let ended: BTreeSet<u64> = ended.into_iter().map(|ended| ended.started_seq).collect();
-                seqs.retain(|seq| !ended.contains(seq));
-            }
-            Ok((seqs, last_seq))
+            let last_seq = store.last_seq();
+            let started = StartedRemovals::unfinished_since(&store, ended_up_to)?;
+            Ok((started.seqs().collect::<BTreeSet<_>>(), last_seq))
         };
         let (seqs, last_seq) = self.on_files(read).await?;
         // the next look begins here
@@ -181,14 +169,12 @@ impl ErasureService {
         let mut behind = Vec::new();
         for _ in 0..LOOKS {
             let unfinished = self.unfinished().await?;
-            let Some(found) = hosts.behind(unfinished.last().copied().unwrap_or_default()) else {
-                sleep(LOOK).await;
-                continue;
-            };
-            behind = found;
-            let all_away = !behind.is_empty() && behind.iter().all(|member| member.is_away);
-            if unfinished.is_empty() || all_away || self.0.is_stopped.load(Ordering::Relaxed) {
-                break;
+            if let Some(found) = hosts.behind(unfinished.last().copied().unwrap_or_default()) {
+                behind = found;
+                let all_away = !behind.is_empty() && behind.iter().all(|member| member.is_away);
+                if unfinished.is_empty() || all_away || self.0.is_stopped.load(Ordering::Relaxed) {
+                    break;
+                }
             }
             sleep(LOOK).await;
         }
@@ -196,30 +182,12 @@ impl ErasureService {
     }
 }
 
-impl StartedRemovals {
-    /// The entries with which they have started.
-    fn seqs(&self) -> impl Iterator<Item = u64> {
-        let erasures = self.erasures.iter().map(|started| started.seq);
-        erasures.chain(self.retentions.iter().map(|started| started.seq))
-    }
-
-    fn last_seq(&self) -> u64 {
-        self.seqs().max().unwrap_or_default()
-    }
-}
-
-fn started_since(store: &Store, after: u64) -> Result<StartedRemovals, StoreError> {
-    Ok(StartedRemovals {
-        erasures: entries_of(store, "erasure_started", after)?,
-        retentions: entries_of(store, "retention_started", after)?,
-    })
-}
-
 /// What a host that has done all removals up to entry `own` has to remove. `erased` are the sessions whose ids the log may have no longer, by
 /// the entries with which their erasures have started.
 fn due_since(store: &Store, own: u64, erased: &BTreeMap<u64, SessionId>) -> Result<DueRemovals, StoreError> {
-    let started = started_since(store, own)?;
-    let mut due = DueRemovals { last_seq: own.max(started.last_seq()), started, ..DueRemovals::default() };
+    let started = StartedRemovals::since(store, own)?;
+    let last_seq = started.seqs().max().unwrap_or(own);
+    let mut due = DueRemovals { last_seq, started, ..DueRemovals::default() };
     for EndedEntry { seq, session_id, end } in entries_of(store, "session_erased", own)? {
         due.last_seq = due.last_seq.max(seq);
         due.ended.insert(end.started_seq);

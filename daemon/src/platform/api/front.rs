@@ -45,6 +45,8 @@ pub(crate) fn new_request_id() -> String {
 pub struct SocketFrontend {
     router: Router,
     shared: Arc<RequestLimits>,
+    /// This host of a cluster.
+    host: Option<String>,
     /// The socket, if callers name it.
     socket: Option<CallerSocket>,
     /// `None` if callers belong to no application.
@@ -61,12 +63,17 @@ struct RequestLimits {
 }
 
 impl SocketFrontend {
-    /// The front before `router`.
+    /// The front before `router`. In a cluster, `host` is the name of this host.
     #[must_use]
-    pub fn new(router: Router, limits: &LimitsSection, access_log: Arc<AccessLog>) -> Self {
+    pub fn new(
+        router: Router,
+        limits: &LimitsSection,
+        host: Option<String>,
+        access_log: Arc<AccessLog>,
+    ) -> Self {
         let LimitsSection { headers, header_bytes, request_s, .. } = *limits;
         let shared = Arc::new(RequestLimits { headers, header_bytes, request_s });
-        Self { router, shared, socket: None, applications: None, is_unhurried: |_| false, access_log }
+        Self { router, shared, host, socket: None, applications: None, is_unhurried: |_| false, access_log }
     }
 
     /// The same, without a time limit for requests for which `is_unhurried` returns true.
@@ -119,6 +126,7 @@ impl SocketFrontend {
                 let caller = RequestCaller {
                     peer,
                     socket: self.socket,
+                    host: self.host.take(),
                     application,
                     request_id,
                     is_trace_sampled: trace.as_ref().is_some_and(|trace| trace.is_sampled),

@@ -8,6 +8,7 @@ use anyhow::Context;
 use secrecy::ExposeSecret;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +82,11 @@ impl Section for ClusterSection {
         "cluster"
     }
 
+    /// All hosts need the same objects, or some cannot fetch what the others make.
+    fn decisions(&self) -> Option<Value> {
+        Some(json!(self.objects))
+    }
+
     fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
         let Some(host) = &self.host else {
             let is_partial = *self != Self::default();
@@ -115,7 +121,7 @@ impl ClusterSection {
         None
     }
 
-    /// The objects that the hosts share; `None` if there are none. A folder is created. Nothing is sent to a bucket yet.
+    /// The objects that the hosts share; `None` if there are none. Nothing is sent to a bucket yet.
     ///
     /// # Errors
     /// The address, its credentials or the folder cannot be used.

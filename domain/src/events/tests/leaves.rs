@@ -99,6 +99,7 @@ fn entry_text_has_the_leaf_of_its_line() {
     let caller = RequestCaller {
         peer,
         socket: None,
+        host: None,
         application: None,
         request_id: "r1".into(),
         trace_id: None,

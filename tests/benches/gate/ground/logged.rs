@@ -65,6 +65,7 @@ pub(crate) fn measure(
 fn caller(number: usize) -> RequestCaller {
     RequestCaller {
         socket: None,
+        host: None,
         application: None,
         peer: PeerCredentials { uid: 1000, gid: 1000, pid: Some(4242) },
         request_id: format!("1092-{number:x}"),
