@@ -479,7 +479,11 @@ fn check_mails(log: &str, mailbox: &ModelServer, ordered: &[String]) {
     assert!(sent.is_subset(&received.keys().copied().collect()), "what is logged as sent was received");
     assert!(received.keys().all(|id| queued.contains(id)), "no other mail was received");
     let again: usize = received.values().map(|times| times - 1).sum();
-    println!("{} mails, {} logged as sent; {again} were sent again with their id", received.len(), sent.len());
+    println!(
+        "{} mails, {} logged as sent; {again} were sent again with their id",
+        received.len(),
+        sent.len()
+    );
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use crate::cluster::{assert_prefixes, start_cluster};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, submission};
 use postgres::{Client, NoTls};
-use std::{fs, thread};
 use std::time::Duration;
+use std::{fs, thread};
 use tokio::time::sleep;
 
 async fn submit(host: &DaemonProcess<'_>, session: &str) -> u16 {

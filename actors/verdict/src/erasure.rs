@@ -363,7 +363,12 @@ impl ErasureService {
         let (found, unread_files) = self.remove_from_files(started, BTreeMap::new()).await?;
         let removals = self.log_ends(&found).await?;
         self.clear_pending().await?;
-        Ok(ErasureReport { sessions: sessions_in(&found), unread_files, removals, ..ErasureReport::default() })
+        Ok(ErasureReport {
+            sessions: sessions_in(&found),
+            unread_files,
+            removals,
+            ..ErasureReport::default()
+        })
     }
 
     /// Removes the data of `started` from the files of this host, and those of the sessions `late`, each up to an entry.

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The largest file that is read, in bytes.
 const FILE_MAX_BYTES: u64 = 256 * 1024 * 1024;
@@ -101,6 +102,19 @@ pub fn progress_bar(length_bytes: Option<u64>, done: &str) -> ProgressBar {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
+}
+
+/// Shows on a terminal how long `work` has taken, until it completes.
+pub async fn with_spinner<T>(text: &'static str, work: impl Future<Output = T>) -> T {
+    let bar = ProgressBar::no_length().with_message(text);
+    let bar = match ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    };
+    bar.enable_steady_tick(Duration::from_millis(200));
+    let done = work.await;
+    bar.finish_and_clear();
+    done
 }
 
 /// The line has more bytes than [`LINE_MAX_BYTES`].

@@ -435,7 +435,7 @@ async fn check_cluster(options: &GlobalOptions) -> Result<Option<CheckResult>, C
     let away = away.collect::<Vec<_>>().join(", ");
     Ok(Some(match report.failure {
         Some(failure) => {
-            let remedy = "start the server of the shared log, or see \"What to expect\" in docs/cluster.md";
+            let remedy = "correct this cause, or start the server of the shared log; docs/cluster.md has a table of failures";
             CheckResult::fault("cluster", failure, remedy)
         }
         None if report.fetch_failure.is_some() => {

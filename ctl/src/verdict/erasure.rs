@@ -1,6 +1,7 @@
 //! Verbs for erasure and for the periods after which it happens.
 
 use crate::base::error::CtlError;
+use crate::base::input::with_spinner;
 use crate::base::options::{GlobalOptions, id_parser, problem_error};
 use crate::base::output::print_json;
 use domain_audit::event::DueKind;
@@ -47,7 +48,8 @@ impl EraseArgs {
             customer_email: self.subject.email.clone(),
             reason: self.reason.clone(),
         };
-        let answer = options.run_on_control("/v1/erasures", &request).await;
+        let erased = options.run_on_control("/v1/erasures", &request);
+        let answer = with_spinner("erasing the data from the files of all hosts", erased).await;
         let answer = match &self.subject.session {
             Some(session_id) => answer.map_err(|error| error.with_application_hint(session_id)),
             None => answer,

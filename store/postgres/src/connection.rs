@@ -93,6 +93,9 @@ fn error_of(error: &Error) -> SharedLogError {
             Some(cause) if cause.to_string().contains("close_notify") => {
                 failed("the server has ended the connection")
             }
+            Some(cause) if cause.to_string().contains("UnknownIssuer") => {
+                failed(format_args!("{error}: {cause}; name the file of its CA by `sslrootcert` in the URL"))
+            }
             Some(cause) => failed(format_args!("{error}: {cause}")),
             None => failed(error),
         };

@@ -6,7 +6,8 @@
 //! after the end.
 
 use super::{
-    EndedErasure, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals, entries_of, sessions_in,
+    EndedErasure, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals, entries_of,
+    sessions_in,
 };
 use actors_platform::clock::monotonic;
 use actors_platform::host_removals::{HostRemovals, OwnRemovals};
@@ -98,7 +99,10 @@ impl ErasureService {
         let own = hosts.own.borrow().up_to;
         let mut due = self.due(hosts).await?;
         let ended = std::mem::take(&mut due.ended);
-        if !is_begun_here && !hosts.turn.is_ours() && !hosts.is_done_on_one(due.started.seqs().max().unwrap_or_default()) {
+        if !is_begun_here
+            && !hosts.turn.is_ours()
+            && !hosts.is_done_on_one(due.started.seqs().max().unwrap_or_default())
+        {
             due = DueRemovals::default();
         }
         let mut report = ErasureReport::default();

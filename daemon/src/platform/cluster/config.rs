@@ -188,8 +188,8 @@ impl ClusterSecrets {
     #[cfg(feature = "cluster")]
     fn read(url: SecretString, keys: &SecretString, allow_cleartext: bool) -> Result<Self, ConfigError> {
         let (url_key, keys_key) = ("cluster.url_file", "cluster.keys_file");
-        let allowed =
-            "a file with a URL of PostgreSQL: postgres://USER:PASSWORD@HOST/DATABASE?sslmode=verify-full";
+        let allowed = "a file with a URL of PostgreSQL, postgres://USER:PASSWORD@HOST/DATABASE?sslmode=verify-full, with `#`, `@`, `/`, `%` and `:` of \
+             the password as %23, %40, %2F, %25 and %3A";
         let in_cleartext = store_postgres::crosses_network_in_cleartext(url.expose_secret());
         let in_cleartext = in_cleartext.map_err(|error| {
             not_allowed_error(url_key, format!("a file whose URL cannot be used ({error})"), allowed)
