@@ -214,6 +214,22 @@ fn notes_of(world: &DaemonWorld) -> String {
     notes.join("\n")
 }
 
+/// Starts a host. Like systemd, starts it again if it ends since the server does not answer for long.
+async fn start_host(world: &DaemonWorld) -> DaemonProcess<'_> {
+    let began = Instant::now();
+    loop {
+        let mut process = world.spawn();
+        while process.exit_status().is_none() {
+            if world.is_answering().await {
+                return process;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(process.exit_status().and_then(|ended| ended.code()), Some(1), "{}", notes_of(world));
+        assert!(began.elapsed() < 5 * PATIENCE, "{}", notes_of(world));
+    }
+}
+
 /// A time of at most `most_ms`.
 fn some_time(most_ms: u64, rng: &mut fastrand::Rng) -> Duration {
     Duration::from_millis(rng.u64(50..most_ms))
@@ -231,7 +247,7 @@ impl Hosts<'_> {
             0..3 => {
                 self.processes[host].take().expect("it runs").kill();
                 sleep(some_time(1500, rng)).await;
-                self.processes[host] = Some(self.worlds[host].serve().await);
+                self.processes[host] = Some(start_host(&self.worlds[host]).await);
                 "a host was killed"
             }
             3..5 => {
@@ -243,7 +259,7 @@ impl Hosts<'_> {
             5 => {
                 let stopped = self.processes[host].take().expect("it runs").stop();
                 assert!(stopped.success(), "{stopped:?}: {}", notes_of(&self.worlds[host]));
-                self.processes[host] = Some(self.worlds[host].serve().await);
+                self.processes[host] = Some(start_host(&self.worlds[host]).await);
                 "a host was restarted"
             }
             6 if self.can_be_filled => {
