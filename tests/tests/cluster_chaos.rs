@@ -491,7 +491,8 @@ fn check_mails(log: &str, mailbox: &ModelServer, ordered: &[String]) {
     };
     let (queued, sent) = (of("message_queued"), of("message_sent"));
     let of_orders: BTreeSet<_> = ordered.iter().map(|session| format!("verdict:{session}")).collect();
-    assert_eq!(queued, of_orders.iter().map(String::as_str).collect(), "one mail for each order");
+    // an order without an answer can have been accepted, too
+    assert!(of_orders.iter().all(|id| queued.contains(id.as_str())), "one mail for each order");
     assert!(sent.is_subset(&received.keys().copied().collect()), "what is logged as sent was received");
     assert!(received.keys().all(|id| queued.contains(id)), "no other mail was received");
     let again: usize = received.values().map(|times| times - 1).sum();
