@@ -73,7 +73,7 @@ pub enum ErasureError {
     Files(String),
 }
 
-/// What removals have found, by the entries with which they have started.
+/// The findings of removals, by the entries with which they have started.
 type Found = BTreeMap<u64, FoundData>;
 
 /// The result of an erasure.
@@ -210,12 +210,13 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
-        let store = self.0.store.clone();
-        let started = match self.removed_up_to() {
-            None => self.started().await?,
+        let (store, own) = (self.0.store.clone(), self.removed_up_to());
+        let read = move || match own {
+            None => StartedRemovals::read(&store),
             // other hosts may have to do it still
-            Some(own) => self.on_files(move || StartedRemovals::since(&store, own)).await?,
+            Some(own) => StartedRemovals::since(&store, own),
         };
+        let started = self.on_files(read).await?;
         if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
     }
 

@@ -42,7 +42,7 @@ enum ClusterVerb {
     Join {
         #[command(flatten)]
         restore: BackupRestore,
-        /// Join also if sections of the configuration that decide verdicts differ from those of the other hosts
+        /// Join also if the configuration differs from that of the other hosts in a section that all hosts need alike
         #[arg(long)]
         allow_different_config: bool,
     },

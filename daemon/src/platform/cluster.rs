@@ -75,7 +75,7 @@ pub(crate) struct ClusterDigests {
     pub(crate) log_key: String,
     /// The digest of the key of held verdicts.
     pub(crate) held_key: String,
-    /// The digests of the sections of the configuration that decide verdicts.
+    /// The digests of the sections of the configuration that all hosts need alike.
     pub(crate) config: ConfigDigests,
 }
 

@@ -43,7 +43,7 @@ pub trait Section: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Its values that decide verdicts, so that all hosts of a cluster need the same; `None` if it decides none.
+    /// Its values that all hosts of a cluster need alike, such as those that decide verdicts; `None` if there are none.
     fn decisions(&self) -> Option<Value> {
         None
     }
@@ -89,7 +89,7 @@ impl dyn Configuration + '_ {
         found.expect("a configuration lists each section")
     }
 
-    /// The digest of each section that decides verdicts, by its key.
+    /// The digest of each section that all hosts of a cluster need alike, by its key.
     #[must_use]
     pub fn decision_digests(&self) -> ConfigDigests {
         let sections = self.sections().into_iter();

@@ -22,7 +22,7 @@ pub enum ClusterMarker {
     },
     /// The next start joins the cluster, of which this store is a copy.
     Join {
-        /// Whether the configuration of this host may decide verdicts otherwise than that of the others.
+        /// Whether the configuration of this host may differ in a section that all hosts need alike.
         #[serde(default)]
         allow_different_config: bool,
         /// The entry of a removal of data up to which the store has none of them.
