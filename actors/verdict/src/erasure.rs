@@ -13,7 +13,9 @@
 mod sharing;
 
 use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError};
-use crate::notifier::{ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails};
+use crate::notifier::{
+    AwaitMessages, ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails,
+};
 use crate::regen::{AwaitGenerations, RegenActor};
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::{ActorCallError, ActorHandle};
@@ -321,6 +323,17 @@ impl ErasureService {
         }
         drop(order);
         Ok(regen.ask(AwaitGenerations(Some(session_id))).await?)
+    }
+
+    /// Waits until the work of these sessions that is in progress on this host has logged its outcome.
+    async fn await_work(&self, sessions: &BTreeSet<SessionId>) -> Result<(), ErasureError> {
+        let ErasureHandles { notifier, regen, orders_in_flight, .. } = &*self.0;
+        for session_id in sessions {
+            regen.ask(AwaitGenerations(Some(session_id.clone()))).await?;
+        }
+        orders_in_flight.wait_for_present(|session_id| sessions.contains(session_id)).await;
+        // a webhook does not name its session
+        Ok(notifier.ask(AwaitMessages).await?)
     }
 
     /// Removes the webhooks of a session without sending them: all, or those that were last written up to this entry.

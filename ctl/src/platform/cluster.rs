@@ -94,7 +94,7 @@ fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> R
             state_dir.display()
         )));
     }
-    mark(state_dir, &ClusterMarker::Init { resets })?;
+    mark(state_dir, &ClusterMarker::Init { resets, removed_up_to: None })?;
     if is_json {
         return print_json(out, &json!({"state_dir": state_dir}));
     }

@@ -43,6 +43,11 @@ pub trait Section: Any + Debug + Send + Sync {
         Vec::new()
     }
 
+    /// What is allowed and seldom wanted: each start logs it, and `oracled check-config` prints it.
+    fn warnings(&self, _all: &dyn Configuration) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Its values that all hosts of a cluster need alike, such as those that decide verdicts; `None` if there are none.
     fn decisions(&self) -> Option<Value> {
         None

@@ -60,11 +60,31 @@ impl Section for RetentionSection {
         is_refused.then(fault).into_iter().collect()
     }
 
+    fn warnings(&self, _: &dyn Configuration) -> Vec<String> {
+        let days = [
+            ("log_days", self.log_days),
+            ("log_values_days", self.log_values_days),
+            ("verifications_days", self.verifications_days),
+        ];
+        let is_short = |(_, days): &(_, Option<u32>)| days.is_some_and(|days| days < LOGS_KEPT_DAYS);
+        let short = days.into_iter().filter(is_short);
+        let warn = |(key, days): (&str, Option<u32>)| {
+            format!(
+                "`retention.{key}` is {} days; the EU AI Act wants logs of high-risk systems kept for six months ({LOGS_KEPT_DAYS} days)",
+                days.unwrap_or_default()
+            )
+        };
+        short.map(warn).collect()
+    }
+
     /// The age of a session is known from the log.
     fn check_limits(&self, _: &dyn Configuration) -> Vec<ConfigError> {
         self.check_log_days().err().into_iter().collect()
     }
 }
+
+/// How long the logs of a high-risk system have to be kept at least, by Articles 19 and 26(6) of the EU AI Act: six months.
+const LOGS_KEPT_DAYS: u32 = 184;
 
 impl RetentionSection {
     fn check_log_days(&self) -> Result<(), ConfigError> {
