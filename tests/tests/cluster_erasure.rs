@@ -106,7 +106,7 @@ async fn erasure_waits_for_a_mail_that_another_host_is_sending() {
     let Some(cluster) = start_cluster() else { return };
     let model = coherent_model(Duration::ZERO).await;
     let mailbox = ModelServer::start().await;
-    mailbox.set_default(ScriptedReply::bytes(200, "{}").after(Duration::from_secs(2)));
+    mailbox.set_default(ScriptedReply::bytes(200, "{}").after(Duration::from_secs(4)));
     let mail = format!("[mail]\ntransport = \"http\"\nbase_url = \"{}\"\n", mailbox.url());
     let worlds =
         ["a", "b"].map(|host| world_with_model(&model.url(), &format!("{}{mail}", cluster.config(host))));
