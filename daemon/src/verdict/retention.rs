@@ -21,7 +21,7 @@ const FIRST_AFTER: Duration = Duration::from_secs(5 * 60);
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// After how many days data are removed from all files of the state directory. Without a key, data of its kind are kept forever.
-/// The daemon removes due data once a day, and 5 minutes after a start. [Retention](../operations.md#retention) has the details.
+/// The daemon removes due data once a day, and 5 minutes after a start. [Retention](../privacy.md#retention) has the details.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionSection {
