@@ -196,6 +196,40 @@ async fn pages_of_orders_have_each_order_once() {
     assert_eq!((&shown["session_id"], &shown["state"]), (&json!("cs_3"), &json!("delivered")));
 }
 
+#[tokio::test]
+async fn orders_that_match_are_changed_by_one_command() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(UNUSABLE));
+    let world = model.create_world("[orders]\nat_limit = \"hold\"");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for n in 0..3 {
+        assert_eq!(request_verdict(routes, &format!("cs_{n}")).await.status, 202);
+    }
+    let change = async |arguments: &str, code: i32| {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        let output = world.ctl_in_thread(&[&["--json", "order"], &arguments[..]].concat()).await;
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default()
+    };
+    let all = "--state held --cause generations_used_up --since 1h";
+    assert_eq!(change(&format!("cancel {all} --dry-run"), 0).await.as_array().map(Vec::len), Some(3));
+    let none = change("cancel --state held --cause policy --reason over", 0).await;
+    assert_eq!(none, json!({"matched": 0, "changed": [], "failed": []}));
+    // only what the policy holds can be released
+    let refused = change(&format!("release {all} --reason over"), 1).await;
+    assert_eq!(refused, json!({"matched": 3, "changed": [], "failed": ["cs_2", "cs_1", "cs_0"]}));
+    let done = change(&format!("cancel {all} --reason over"), 0).await;
+    assert_eq!(done, json!({"matched": 3, "changed": ["cs_2", "cs_1", "cs_0"], "failed": []}));
+    assert_eq!(change(&format!("cancel {all} --reason over"), 0).await["matched"], 0);
+    let entries = log(control, "event=order_cancelled&after=0").await;
+    assert_eq!((entries.len(), &entries[0]["reason"]), (3, &json!("over")));
+    for arguments in ["cancel --reason over", "cancel cs_1 --state held --reason over", "cancel --state held"]
+    {
+        change(arguments, 2).await;
+    }
+}
+
 /// The history of an order in the log: each attempt has one end, and the last entry agrees with the order.
 fn check_history(order: &Value, entries: &[Value]) {
     let named = |event: &str| entries.iter().filter(|entry| entry["event"] == event).count() as u64;

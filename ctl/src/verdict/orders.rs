@@ -1,18 +1,27 @@
 //! `oraclectl orders` and `oraclectl order`.
 
+use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
+use crate::base::input::with_style;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
-use crate::base::output::{format_pairs, format_table, format_user, print_json, warn_of_omitted_rows};
+use crate::base::output::{
+    format_pairs, format_table, format_user, print_json, print_note, warn_of_omitted_rows,
+};
 use crate::base::program::examples;
+use clap::ArgGroup;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::page::{ListPage, PageLimit};
-use domain_base::session_id::ApplicationName;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::text_form::visible_json;
-use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
+use domain_verdict::order::{
+    OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderStopCause, OrderWait,
+};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use hyper::Method;
+use indicatif::ProgressBar;
 use jiff::Timestamp;
+use serde::Serialize;
 use std::io::Write;
 use strum::VariantArray;
 
@@ -39,7 +48,15 @@ fn state_parser() -> impl TypedValueParser<Value = OrderState> {
     PossibleValuesParser::new(names).try_map(|name| name.parse::<OrderState>())
 }
 
-/// Show, retry, fail, cancel or release one order
+fn cause_parser() -> impl TypedValueParser<Value = OrderStopCause> {
+    let names = OrderStopCause::VARIANTS.iter().map(|cause| cause.into_str());
+    PossibleValuesParser::new(names).try_map(|name| {
+        let known = OrderStopCause::VARIANTS.iter().find(|cause| cause.into_str() == name);
+        known.copied().ok_or("an unknown cause")
+    })
+}
+
+/// Show, retry, fail, cancel or release one order, or all orders that match
 #[derive(Debug, clap::Args)]
 pub(crate) struct OrderArgs {
     #[command(subcommand)]
@@ -60,60 +77,59 @@ enum OrderVerb {
     },
     /// Release the verdict that the policy holds: it is delivered and mailed
     #[command(after_help = examples(&["oraclectl order release cs_1 --reason 'the conflict is explained'"]))]
-    Release {
-        /// Session id; shop/cs_1 for a session of the application `shop`
-        #[arg(value_parser = id_parser())]
-        session_id: String,
-        /// Reason, for the audit log
-        #[arg(long)]
-        reason: String,
-    },
+    Release(ChangeArgs),
     /// Retry an order: its limits of age and of rejected answers start again, and a held verdict is destroyed
-    #[command(after_help = examples(&["oraclectl order retry cs_1 --reason 'the model works again'"]))]
-    Retry {
-        /// Session id; shop/cs_1 for a session of the application `shop`
-        #[arg(value_parser = id_parser())]
-        session_id: String,
-        /// Reason, for the audit log
-        #[arg(long)]
-        reason: String,
-    },
+    #[command(after_help = examples(&["oraclectl order retry cs_1 --reason 'the model works again'", "oraclectl order retry --state held --cause expired --since 2d --dry-run", "oraclectl order retry --state held --cause expired --since 2d --reason 'the model works again'"]))]
+    Retry(ChangeArgs),
     /// Fail a queued or held order; a held verdict is destroyed
     #[command(after_help = examples(&["oraclectl order fail cs_1 --reason 'the model cannot answer this'"]))]
-    Fail {
-        /// Session id; shop/cs_1 for a session of the application `shop`
-        #[arg(value_parser = id_parser())]
-        session_id: String,
-        /// Reason, for the audit log
-        #[arg(long)]
-        reason: String,
-    },
+    Fail(ChangeArgs),
     /// Cancel a queued, generating or held order for good; its session gets no verdict, and a held verdict is destroyed
     #[command(after_help = examples(&["oraclectl order cancel cs_1 --reason 'the customer has cancelled'"]))]
-    Cancel {
-        /// Session id; shop/cs_1 for a session of the application `shop`
-        #[arg(value_parser = id_parser())]
-        session_id: String,
-        /// Reason, for the audit log
-        #[arg(long)]
-        reason: String,
-    },
+    Cancel(ChangeArgs),
+}
+
+/// The order to change, or the selection of all that are changed one after the other.
+#[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("orders").required(true).args(["session_id", "state"]))]
+struct ChangeArgs {
+    /// Session id; shop/cs_1 for a session of the application `shop`
+    #[arg(value_parser = id_parser())]
+    session_id: Option<String>,
+    /// In place of a session id: all orders in this state, to which the next options apply
+    #[arg(long, value_name = "STATE", value_parser = state_parser())]
+    state: Option<OrderState>,
+    /// Only orders that were stopped for this cause
+    #[arg(long, value_name = "CAUSE", value_parser = cause_parser(), requires = "state")]
+    cause: Option<OrderStopCause>,
+    /// Only orders of this application
+    #[arg(long, value_name = "NAME", requires = "state")]
+    application: Option<ApplicationName>,
+    /// Only orders that were placed since a time (2026-11-20T10:00:00Z) or a day (in UTC), or in the last period (90s, 15m, 2h, 7d)
+    #[arg(long, value_name = "TIME", requires = "state")]
+    since: Option<SinceTime>,
+    /// Show the orders, and change none
+    #[arg(long, requires = "state")]
+    dry_run: bool,
+    /// Reason, for the audit log
+    #[arg(long, required_unless_present = "dry_run")]
+    reason: Option<String>,
+}
+
+/// What a change of many orders has done.
+#[derive(Debug, Serialize)]
+struct ChangedOrders {
+    /// The number of orders that matched.
+    matched: usize,
+    changed: Vec<SessionId>,
+    failed: Vec<SessionId>,
 }
 
 impl OrdersArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let limit = self.limit.unwrap_or(*<PageLimit>::default());
-        let state = self.state.map(|state| format!("&state={}", state.into_str())).unwrap_or_default();
-        let after = self
-            .after
-            .as_deref()
-            .map(|after| format!("&after={}", encode_segment(after)))
-            .unwrap_or_default();
-        let application =
-            self.application.as_ref().map(|name| format!("&application={name}")).unwrap_or_default();
-        let path = format!("/v1/orders?limit={limit}{state}{application}{after}");
-        let page: ListPage<OrderReport> =
-            options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
+        let page =
+            read_orders(options, limit, self.state, self.application.as_ref(), self.after.as_deref()).await?;
         if options.json {
             return print_json(out, &page);
         }
@@ -132,24 +148,117 @@ impl OrderArgs {
                 let answer = options.call_for_reviewer(Method::GET, &order_path(session_id), None).await;
                 answer.map_err(|error| error.with_application_hint(session_id))?.json()?
             }
-            OrderVerb::Release { session_id, reason } => {
-                change(options, session_id, OrderAction::Release, reason, None).await?
-            }
-            OrderVerb::Retry { session_id, reason } => {
-                change(options, session_id, OrderAction::Retry, reason, None).await?
-            }
-            OrderVerb::Fail { session_id, reason } => {
-                change(options, session_id, OrderAction::Fail, reason, None).await?
-            }
-            OrderVerb::Cancel { session_id, reason } => {
-                change(options, session_id, OrderAction::Cancel, reason, None).await?
-            }
+            OrderVerb::Release(orders) => return orders.change(options, OrderAction::Release, out).await,
+            OrderVerb::Retry(orders) => return orders.change(options, OrderAction::Retry, out).await,
+            OrderVerb::Fail(orders) => return orders.change(options, OrderAction::Fail, out).await,
+            OrderVerb::Cancel(orders) => return orders.change(options, OrderAction::Cancel, out).await,
         };
-        if options.json {
-            return print_json(out, &report);
-        }
-        Ok(write!(out, "{}", format_report(&report))?)
+        show_report(options, &report, out)
     }
+}
+
+impl ChangeArgs {
+    async fn change(
+        &self,
+        options: &GlobalOptions,
+        action: OrderAction,
+        out: &mut dyn Write,
+    ) -> Result<(), CtlError> {
+        let reason = self.reason.as_deref().unwrap_or_default();
+        if let Some(session_id) = &self.session_id {
+            return show_report(options, &change(options, session_id, action, reason, None).await?, out);
+        }
+        let matching = self.matching(options).await?;
+        if self.dry_run && options.json {
+            return print_json(out, &matching);
+        }
+        if self.dry_run {
+            let matched = matching.len();
+            return Ok(writeln!(
+                out,
+                "{}\n{matched} orders match; none was changed",
+                format_orders(&matching)
+            )?);
+        }
+        change_all(options, &matching, (action, reason), out).await
+    }
+
+    /// The selected orders, the latest one first.
+    async fn matching(&self, options: &GlobalOptions) -> Result<Vec<OrderReport>, CtlError> {
+        let since = self.since.map(|since| since.to_timestamp());
+        let (mut matching, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let limit = <PageLimit>::MAX;
+            let page =
+                read_orders(options, limit, self.state, self.application.as_ref(), after.as_deref()).await?;
+            let is_selected = |order: &Order| {
+                self.cause.is_none_or(|cause| order.stop_cause == Some(cause))
+                    && since.is_none_or(|since| order.placed_at >= since)
+            };
+            matching.extend(page.items.into_iter().filter(|report| is_selected(&report.order)));
+            after = page.next;
+            if after.is_none() {
+                return Ok(matching);
+            }
+        }
+    }
+}
+
+/// Changes orders one after the other, each only if it is still as it was listed. An order that cannot be changed does not prevent the others;
+/// the command can be repeated for the rest.
+async fn change_all(
+    options: &GlobalOptions,
+    orders: &[OrderReport],
+    (action, reason): (OrderAction, &str),
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let mut done = ChangedOrders { matched: orders.len(), changed: Vec::new(), failed: Vec::new() };
+    let bar = with_style(ProgressBar::new(orders.len() as u64), "{bar:20} {pos} of {len}, {eta} left");
+    let mut first = None;
+    for OrderReport { session_id, order, .. } in orders {
+        match change(options, &session_id.to_string(), action, reason, Some(order.changed_at)).await {
+            Ok(_) => done.changed.push(session_id.clone()),
+            Err(error) => {
+                let is_disconnected = matches!(error, CtlError::Client(_));
+                done.failed.push(session_id.clone());
+                bar.suspend(|| print_note(&format!("{session_id}: {error}")));
+                first.get_or_insert(error);
+                if is_disconnected {
+                    break;
+                }
+            }
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if options.json {
+        print_json(out, &done)?;
+    } else {
+        let ChangedOrders { matched, changed, .. } = &done;
+        writeln!(out, "{}: {} of {matched} orders", action.into_str(), changed.len())?;
+    }
+    first.map_or(Ok(()), |error| Err(CtlError::Printed(Box::new(error))))
+}
+
+fn show_report(options: &GlobalOptions, report: &OrderReport, out: &mut dyn Write) -> Result<(), CtlError> {
+    if options.json {
+        return print_json(out, report);
+    }
+    Ok(write!(out, "{}", format_report(report))?)
+}
+
+async fn read_orders(
+    options: &GlobalOptions,
+    limit: usize,
+    state: Option<OrderState>,
+    application: Option<&ApplicationName>,
+    after: Option<&str>,
+) -> Result<ListPage<OrderReport>, CtlError> {
+    let state = state.map(|state| format!("&state={}", state.into_str())).unwrap_or_default();
+    let after = after.map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
+    let application = application.map(|name| format!("&application={name}")).unwrap_or_default();
+    let path = format!("/v1/orders?limit={limit}{state}{application}{after}");
+    Ok(options.call_for_reviewer(Method::GET, &path, None).await?.json()?)
 }
 
 /// An order with its session.
