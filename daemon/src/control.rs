@@ -44,7 +44,9 @@ use oracled_store::{Store, StoreError};
 use std::process;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -117,6 +119,9 @@ pub struct DaemonStart {
     pub clients: ReloadableClients,
 }
 
+/// How long a reload waits until the journal has recovered with new keys.
+const KEYS_TAKE_EFFECT: Duration = Duration::from_secs(10);
+
 problems!(ReloadProblems: STORE; INVALID_REQUEST);
 
 /// Reload the log level and the credentials, and reopen `oracle_log.jsonl`.
@@ -171,6 +176,11 @@ pub async fn reload(
     };
     let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
     let keys = keys.map(|keys| (keys.names(), keys.give_to(service)));
+    if keys.as_ref().is_ok_and(|(names, ())| !names.is_empty()) {
+        // the journal may have failed for lack of a key
+        let mut report = service.system.log.report();
+        drop(timeout(KEYS_TAKE_EFFECT, report.wait_for(|report| report.failure.is_none())).await);
+    }
     log_control_action(service, "reload", detail, peer).await?;
     service.log_level.set(&config.log_level).map_err(|error| Problem::new(INTERNAL_ERROR, error))?;
     reopened.map_err(|error| Problem::new(STORAGE_UNAVAILABLE, error))?;

@@ -480,6 +480,11 @@ async fn open_log(
              the daemon without `cluster.host` until `oraclectl backup` succeeds",
             config.state_dir.display()
         ),
+        Some(ClusterMarker::Init { .. }) if !journal.lost_rows().is_empty() => bail!(
+            "the store has lost rows, and the first host of a cluster has to be whole; remove the file `cluster` in {}, start the daemon \
+             without `cluster.host`, and erase the sessions or replace the rows that `oraclectl status` names",
+            config.state_dir.display()
+        ),
         Some(marker) => {
             let (log_key, held_key) = (log_signer.key().to_string(), held_key.digest()?.to_string());
             let digests = ClusterDigests { log_key, held_key, config: decision_digests(config) };

@@ -13,12 +13,13 @@ use indicatif::ProgressBar;
 use oracled_ctl::base::error::CtlError;
 use oracled_ctl::base::input::{InputLine, InputLineReader, display_name, json_error_text, open, with_style};
 use oracled_ctl::base::options::{GlobalOptions, call};
-use oracled_ctl::base::output::{format_table, print_json};
+use oracled_ctl::base::output::{format_table, print_json, shorten_line};
 use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
 use oracled_ctl::ground::apply::read_document;
 use oracled_ctl::ground::documents::find_document;
 use oracled_ctl::verdict::programs::PromptTryArgs;
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
@@ -33,6 +34,8 @@ use tokio::time::sleep;
 const CALLS_AT_ONCE: usize = 16;
 /// When to send a call again that the daemon's limits refused.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
+/// The longest part of a query in the table.
+const QUERY_SHOWN_CHARS: usize = 60;
 /// The longest wait for the limits of calls.
 const BUSY_MAX: Duration = Duration::from_secs(120);
 
@@ -52,11 +55,13 @@ async fn try_template(
 ) -> Result<(), CtlError> {
     let template = find_template(args, options).await?;
     let queries = read_queries(&args.queries, &template)?;
-    let [candidate, current] = run_all(&options.control_path()?, template, &queries).await?;
+    let [candidate, current] =
+        run_all(&options.control_path()?, template, &queries, args.repeat.into()).await?;
     let report = TrialReport {
         queries: queries.len(),
-        candidate: TemplateReport::of(&candidate),
-        current: TemplateReport::of(&current),
+        runs: args.repeat.into(),
+        candidate: TemplateReport::of(&candidate, args.repeat.into()),
+        current: TemplateReport::of(&current, args.repeat.into()),
     };
     if options.json {
         return print_json(out, &report);
@@ -65,9 +70,14 @@ async fn try_template(
         report.template.as_ref().map_or_else(|| what.to_owned(), |template| format!("{what}: {template}"))
     };
     let (candidate, current) = (name(&report.candidate, "candidate"), name(&report.current, "current"));
-    let heading = [format!("{} queries, {RUNS} runs", report.queries), candidate, current];
+    let heading = [format!("{} queries, {} runs", report.queries, report.runs), candidate, current];
     let [queries, candidate, current] = &heading;
-    Ok(writeln!(out, "{}", format_table([queries, candidate, current], report.rows()))?)
+    writeln!(out, "{}", format_table([queries, candidate, current], report.rows()))?;
+    let flips = report.flip_rows();
+    if flips.is_empty() {
+        return Ok(());
+    }
+    Ok(writeln!(out, "\n{}", format_table(["query with several labels", candidate, current], flips))?)
 }
 
 /// The template of a file, or the registered one.
@@ -91,22 +101,23 @@ async fn find_template(args: &PromptTryArgs, options: &GlobalOptions) -> Result<
     Ok(template.clone())
 }
 
-/// The results of a template: the tier of each query, and its runs.
-type TemplateRuns = Vec<(ProductTier, Vec<PromptTryResponse>)>;
+/// The results of a template: each query, and its runs.
+type TemplateRuns = Vec<(TrialQuery, Vec<PromptTryResponse>)>;
 
 /// Runs all queries with `template` and with the current template.
 async fn run_all(
     socket: &Path,
     template: PromptTemplate,
     queries: &[TrialQuery],
+    runs: usize,
 ) -> Result<[TemplateRuns; 2], CtlError> {
-    let none = || queries.iter().map(|query| (query.tier, Vec::new())).collect::<Vec<_>>();
+    let none = || queries.iter().map(|query| (query.clone(), Vec::new())).collect::<Vec<_>>();
     let (mut candidate, mut current) = (none(), none());
     let (template, room) = (Arc::new(template), Arc::new(Semaphore::new(CALLS_AT_ONCE)));
     let mut running = JoinSet::new();
     for (position, query) in queries.iter().enumerate() {
-        for call in 0..2 * RUNS {
-            let is_candidate = call < RUNS;
+        for call in 0..2 * runs {
+            let is_candidate = call < runs;
             let template = is_candidate.then(|| Arc::clone(&template));
             let (query, room, socket) = (query.clone(), Arc::clone(&room), socket.to_owned());
             running.spawn(async move {
@@ -147,7 +158,7 @@ async fn send(socket: &Path, request: &PromptTryRequest) -> Result<PromptTryResp
     }
 }
 
-/// Maximum number of queries of a trial. Each is sent to the model four times.
+/// Maximum number of queries of a trial.
 const QUERIES_MAX: usize = 500;
 
 /// A query to try.
@@ -204,13 +215,12 @@ fn parse_query(text: &[u8], template: &PromptTemplate) -> Result<TrialQuery, Str
     Ok(query)
 }
 
-/// Number of runs of each query with each template.
-const RUNS: usize = 2;
-
 /// The results of both templates.
 #[derive(Debug, Serialize)]
 struct TrialReport {
     queries: usize,
+    /// The number of runs of each query with each template.
+    runs: usize,
     candidate: TemplateReport,
     current: TemplateReport,
 }
@@ -227,7 +237,12 @@ struct TemplateReport {
     /// The number of runs with each flag.
     flags: BTreeMap<String, u64>,
     mean_coherence: Option<f64>,
+    /// How many queries got the same label in all runs.
     label_agreement: AgreementReport,
+    /// How many queries were approved in all runs: pass^K.
+    all_approved: AgreementReport,
+    /// The queries with several labels.
+    flips: Vec<LabelFlips>,
     usage: Option<ModelTokenUsage>,
     cost: Option<ModelCost>,
 }
@@ -239,20 +254,36 @@ struct ApprovalReport {
     approved: u64,
 }
 
-/// How many queries got the same label in both runs.
+/// How many queries had the same result in all runs.
 #[derive(Debug, Default, Serialize)]
 struct AgreementReport {
-    /// The queries of which both runs were judged.
+    /// The queries of which all runs were judged.
     compared: u64,
     agreed: u64,
 }
 
+/// A query that got several labels.
+#[derive(Debug, Serialize)]
+struct LabelFlips {
+    tier: ProductTier,
+    query: String,
+    /// How often it got each label.
+    labels: BTreeMap<&'static str, u64>,
+}
+
+impl AgreementReport {
+    fn add(&mut self, is_same: bool) {
+        self.compared += 1;
+        self.agreed += u64::from(is_same);
+    }
+}
+
 impl TemplateReport {
-    /// The report of the runs of all queries.
-    fn of(runs: &[(ProductTier, Vec<PromptTryResponse>)]) -> Self {
+    /// The report of all queries, each with `runs_of_each`.
+    fn of(runs: &[(TrialQuery, Vec<PromptTryResponse>)], runs_of_each: usize) -> Self {
         let mut report = Self::default();
         let (mut coherence, mut judged) = (0.0, 0u64);
-        for (tier, answers) in runs {
+        for (TrialQuery { tier, query }, answers) in runs {
             let approval = report.approval.entry(tier.into_str()).or_default();
             for answer in answers {
                 report.template.get_or_insert_with(|| answer.template.clone());
@@ -268,12 +299,19 @@ impl TemplateReport {
                     *report.flags.entry(flag.to_string()).or_default() += 1;
                 }
             }
-            let labels: Vec<_> =
-                answers.iter().filter_map(|answer| answer.decision.as_ref()?.verdict_label).collect();
-            if labels.len() == RUNS {
-                report.label_agreement.compared += 1;
-                report.label_agreement.agreed +=
-                    u64::from(labels.windows(2).all(|pair| pair.first() == pair.last()));
+            let decisions: Vec<_> = answers.iter().filter_map(|answer| answer.decision.as_ref()).collect();
+            if decisions.len() == runs_of_each {
+                report.all_approved.add(decisions.iter().all(|decision| decision.approved));
+            }
+            let mut labels = BTreeMap::new();
+            for label in decisions.iter().filter_map(|decision| decision.verdict_label) {
+                *labels.entry(label.into_str()).or_default() += 1;
+            }
+            if labels.values().sum::<u64>() == runs_of_each as u64 {
+                report.label_agreement.add(labels.len() == 1);
+            }
+            if labels.len() > 1 {
+                report.flips.push(LabelFlips { tier: *tier, query: query.clone(), labels });
             }
         }
         report.mean_coherence = (judged > 0).then(|| coherence / judged as f64);
@@ -309,8 +347,11 @@ impl TrialReport {
         add("mean coherence".into(), &|report| {
             report.mean_coherence.map_or_else(|| "none".into(), |mean| format!("{mean:.4}"))
         });
-        add("same label in both runs".into(), &|report| {
+        add("same label in all runs".into(), &|report| {
             share(report.label_agreement.agreed, report.label_agreement.compared)
+        });
+        add("approved in all runs".into(), &|report| {
+            share(report.all_approved.agreed, report.all_approved.compared)
         });
         let names = |of: fn(&TemplateReport) -> &BTreeMap<String, u64>| {
             both.iter().flat_map(|report| of(report).keys().cloned()).collect::<BTreeSet<_>>()
@@ -332,6 +373,35 @@ impl TrialReport {
             });
         }
         rows
+    }
+}
+
+impl LabelFlips {
+    /// The labels, the most frequent first.
+    fn describe(&self) -> String {
+        let mut labels: Vec<_> = self.labels.iter().collect();
+        labels.sort_by_key(|(_, times)| Reverse(**times));
+        let labels: Vec<_> = labels.into_iter().map(|(label, times)| format!("{label} {times}")).collect();
+        labels.join(", ")
+    }
+}
+
+impl TrialReport {
+    /// The rows of the queries with several labels: the query, and the labels by each template.
+    fn flip_rows(&self) -> Vec<[String; 3]> {
+        let mut rows = BTreeMap::<(&str, &str), [String; 2]>::new();
+        for (column, report) in [&self.candidate, &self.current].into_iter().enumerate() {
+            for flips in &report.flips {
+                let row = rows.entry((&flips.query, flips.tier.into_str())).or_default();
+                if let Some(cell) = row.get_mut(column) {
+                    *cell = flips.describe();
+                }
+            }
+        }
+        let row = |((query, tier), [candidate, current]): ((&str, &str), [String; 2])| {
+            [format!("{tier}: {}", shorten_line(query, QUERY_SHOWN_CHARS)), candidate, current]
+        };
+        rows.into_iter().map(row).collect()
     }
 }
 
@@ -404,16 +474,21 @@ mod tests {
                 cost: None,
                 ..good(VerdictLabel::Green)
             };
-            let report = TemplateReport::of(&[
-                (quick, vec![good(VerdictLabel::Green), good(VerdictLabel::Green)]),
-                (quick, vec![good(VerdictLabel::Green), good(VerdictLabel::Red)]),
-                (quick, vec![answer(quick, "{}"), failed]),
+            let query = |query: &str| TrialQuery { tier: quick, query: query.to_owned() };
+            let runs = [
+                (query("a"), vec![good(VerdictLabel::Green), good(VerdictLabel::Green)]),
+                (query("b"), vec![good(VerdictLabel::Green), good(VerdictLabel::Red)]),
+                (query("c"), vec![answer(quick, "{}"), failed]),
                 // answers without a label do not agree
-                (quick, vec![answer(quick, "{}"), answer(quick, "{}")]),
-            ]);
+                (query("d"), vec![answer(quick, "{}"), answer(quick, "{}")]),
+            ];
+            let report = TemplateReport::of(&runs, 2);
             let approval = report.approval.get("quick").expect("the tier was tried");
             assert_eq!((approval.runs, approval.approved), (8, 4));
             assert_eq!((report.label_agreement.compared, report.label_agreement.agreed), (2, 1));
+            assert_eq!((report.all_approved.compared, report.all_approved.agreed), (3, 2));
+            let flips: Vec<_> = report.flips.iter().map(|flips| (&*flips.query, flips.describe())).collect();
+            assert_eq!(flips, [("b", "GREEN 1, RED 1".to_owned())]);
             assert_eq!(report.failures.get("declined"), Some(&1));
             assert_eq!(report.flags.get("verdict_missing"), Some(&3), "{:?}", report.flags);
             assert!(report.mean_coherence.is_some_and(|mean| mean < 1.0));
@@ -422,8 +497,10 @@ mod tests {
                 (usage.prompt_tokens, usage.output_tokens, usage.total_tokens),
                 (Some(70), Some(14), None)
             );
-            let rows =
-                TrialReport { queries: 4, candidate: report, current: TemplateReport::default() }.rows();
+            let current = TemplateReport::default();
+            let report = TrialReport { queries: 4, runs: 2, candidate: report, current };
+            assert_eq!(report.flip_rows(), [["quick: b", "GREEN 1, RED 1", ""]]);
+            let rows = report.rows();
             assert!(
                 rows.contains(&["approved, quick".into(), "4 of 8 (50.0 %)".into(), String::new()]),
                 "{rows:?}"

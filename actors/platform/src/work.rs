@@ -575,9 +575,14 @@ impl<I: Eq + Hash + Clone> InFlight<I> {
 
     /// Waits until the items that are in flight now and for which `waits` returns true have ended.
     pub async fn wait_for_present(&self, waits: impl Fn(&I) -> bool) {
-        let present: Vec<I> = self.ids.borrow().iter().filter(|id| waits(id)).cloned().collect();
+        let mut present: Vec<I> = self.ids.borrow().iter().filter(|id| waits(id)).cloned().collect();
+        let has_ended = |ids: &HashSet<I>| {
+            // one that is in flight again later is not waited for
+            present.retain(|id| ids.contains(id));
+            present.is_empty()
+        };
         // the sender is in `self`, so the channel stays open
-        drop(self.ids.subscribe().wait_for(|ids| present.iter().all(|id| !ids.contains(id))).await);
+        drop(self.ids.subscribe().wait_for(has_ended).await);
     }
 
     pub async fn wait_until_empty(self) {

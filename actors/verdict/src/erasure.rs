@@ -212,14 +212,12 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
-        let (store, own) = (self.0.store.clone(), self.removed_up_to());
-        let read = move || match own {
-            None => StartedRemovals::read(&store),
-            // other hosts may have to do it still
-            Some(own) => StartedRemovals::since(&store, own),
+        let is_complete = match &self.0.hosts {
+            None => self.started().await?.is_empty(),
+            // what other hosts have logged meanwhile has to be removed, too
+            Some(hosts) => self.due(hosts).await?.last_seq <= hosts.own.borrow().up_to,
         };
-        let started = self.on_files(read).await?;
-        if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
+        if is_complete { Ok(turn) } else { Err(ErasureError::Incomplete) }
     }
 
     /// Waits until no other erasure and no backup is in progress, and prevents further ones until the result is dropped.

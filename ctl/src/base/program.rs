@@ -28,8 +28,13 @@ pub trait ProgramArgs: Args {
     /// The name under which it is started: `oraclectl-A-B` for the verb `A B`.
     const PROGRAM: &'static str;
 
-    /// The arguments, in their order.
+    /// The arguments without options, in their order.
     fn arguments(&self) -> Vec<&OsStr>;
+
+    /// The options, each with its value in one text.
+    fn options(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Starts the program in place of this one.
     ///
@@ -46,7 +51,8 @@ pub trait ProgramArgs: Args {
         if *json {
             command.arg("--json");
         }
-        Err(start_error(Self::PROGRAM, &command.arg("--").args(self.arguments()).exec()))
+        let command = command.args(self.options()).arg("--").args(self.arguments());
+        Err(start_error(Self::PROGRAM, &command.exec()))
     }
 }
 

@@ -88,13 +88,21 @@ fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> R
         )));
     }
     let marker = ClusterMarker::read(state_dir).map_err(|error| refused(error.to_string()))?;
+    // what is still to be removed from the files of this host
+    let removed_up_to = match marker {
+        Some(ClusterMarker::Member { removed_up_to, .. } | ClusterMarker::Join { removed_up_to, .. }) => {
+            Some(removed_up_to)
+        }
+        Some(ClusterMarker::Init { removed_up_to, .. }) => removed_up_to,
+        None | Some(ClusterMarker::Left) => None,
+    };
     if !resets && marker.is_some_and(|marker| !matches!(marker, ClusterMarker::Init { .. })) {
         return Err(refused(format!(
             "the store in {} belongs to a cluster already; `oraclectl cluster status` shows it. `--reset` replaces that cluster",
             state_dir.display()
         )));
     }
-    mark(state_dir, &ClusterMarker::Init { resets, removed_up_to: None })?;
+    mark(state_dir, &ClusterMarker::Init { resets, removed_up_to })?;
     if is_json {
         return print_json(out, &json!({"state_dir": state_dir}));
     }

@@ -5,6 +5,7 @@ use crate::base::options::{GlobalOptions, id_parser};
 use crate::base::output::print_json;
 use crate::base::program::{ProgramArgs, examples};
 use crate::ground::documents::{TaggedDocument, find_document, format_documents, list_documents, to_yaml};
+use clap::builder::RangedU64ValueParser;
 use domain_base::document::Document;
 use domain_verdict::prompt::PromptTemplate;
 use std::ffi::OsStr;
@@ -50,13 +51,13 @@ enum PromptVerb {
         #[arg(value_parser = id_parser())]
         template: String,
     },
-    #[command(after_help = examples(&["oraclectl prompt try ./house.yaml queries.ndjson"]))]
+    #[command(after_help = examples(&["oraclectl prompt try ./house.yaml queries.ndjson", "oraclectl prompt try ./house.yaml queries.ndjson --repeat 10"]))]
     Try(PromptTryArgs),
 }
 
 /// Run queries through the model with a prompt template and with the current one, and compare the results
 ///
-/// Each query is sent twice with each template. No verdict is stored or mailed. The model's calls are in the
+/// Each query is sent twice with each template, or as often as `--repeat` says. No verdict is stored or mailed. The model's calls are in the
 /// audit log with the path `try`. Orders and regenerations come first. Ctrl-C stops the trial; calls in flight
 /// end in the daemon.
 #[derive(Debug, clap::Args)]
@@ -67,6 +68,9 @@ pub struct PromptTryArgs {
     /// The queries, at most 500: one `{"tier", "query"}` object per line; `-` reads standard input
     #[arg(value_name = "QUERIES.ndjson")]
     pub queries: PathBuf,
+    /// How often each query is sent with each template, from 2 to 100
+    #[arg(long, value_name = "K", default_value = "2", value_parser = RangedU64ValueParser::<u8>::new().range(2..=100))]
+    pub repeat: u8,
 }
 
 impl ProgramArgs for PromptTryArgs {
@@ -74,6 +78,10 @@ impl ProgramArgs for PromptTryArgs {
 
     fn arguments(&self) -> Vec<&OsStr> {
         vec![self.template.as_ref(), self.queries.as_os_str()]
+    }
+
+    fn options(&self) -> Vec<String> {
+        vec![format!("--repeat={}", self.repeat)]
     }
 }
 

@@ -5,7 +5,7 @@ mod config;
 mod membership;
 mod metrics;
 
-use actors_audit::logger::JournalReport;
+use actors_audit::logger::{JournalReport, LogContact};
 use actors_platform::host_removals::HostRemovals;
 use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::{LeaseCall, WorkTurn};
@@ -67,8 +67,8 @@ pub struct ClusterMember {
     /// The limits of calls of models, over a connection of their own, so that they do not delay the heartbeat.
     pub(crate) shared_calls: SharedCalls,
     pub(crate) metrics: SharedLogMetrics,
-    /// The state of the journal, once its logger runs: a host that cannot write gives up its turn.
-    pub(crate) journal: Arc<OnceLock<watch::Receiver<JournalReport>>>,
+    /// The state of the journal and the contact with the shared log, once the logger runs: a host that cannot write gives up its turn.
+    pub(crate) journal: Arc<OnceLock<(watch::Receiver<JournalReport>, LogContact)>>,
 }
 
 /// What this host compares with the other hosts of its cluster.

@@ -90,8 +90,8 @@ pub enum StoreError {
     },
     /// An object that the hosts of a cluster share is damaged.
     #[error(
-        "the object {name} is damaged ({fault}); on a host that has the file, `oraclectl source rebuild` of its source uploads a file of facts \
-         again; copy a payload to the object by hand"
+        "the object {name} is damaged ({fault}); copy the file of this name from the folder `ground/facts` of a host that has it. For a payload, \
+         let this host join again with a backup of such a host"
     )]
     ObjectDamaged {
         /// The name of the object.

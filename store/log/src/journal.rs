@@ -303,6 +303,11 @@ impl Journal {
     pub fn sync_pending_work(&mut self) {
         // first of all: a damaged database must not be renewed
         self.repair_damage();
+        if self.failure.is_none()
+            && let Err(error) = self.check_lost_rows()
+        {
+            tracing::error!(%error, "this host accepts no writes");
+        }
         let is_idle = self.failure.is_none() && self.settled_at == self.mark.now.counts.entries;
         self.settled_at = self.mark.now.counts.entries;
         if is_idle {
@@ -601,7 +606,7 @@ impl Journal {
         });
         // the failure of a group that is read from the shared log replaces that of before
         self.failure = None;
-        if let Err(error) = mended.and_then(|()| self.follow()) {
+        if let Err(error) = mended.and_then(|()| self.follow()).and_then(|()| self.check_lost_rows()) {
             let condition = match self.shared {
                 // it is unknown which groups this host lacks
                 Some(_) => mend.max(RecoveryCondition::Following),

@@ -219,6 +219,15 @@ impl ClusterMembership {
         })
     }
 
+    /// The entry from which the shared log has groups; `None` if it has no start.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn first_entry(&mut self) -> Result<Option<u64>, SharedLogError> {
+        let row = self.call(|client| client.query_one("SELECT min(after) FROM oracled_group", &[]))?;
+        row.try_get::<_, Option<i64>>(0).map_err(failed)?.map(entry).transpose()
+    }
+
     /// The configurations of the other hosts, by name, as their last heartbeats had them.
     ///
     /// # Errors

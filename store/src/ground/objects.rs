@@ -198,8 +198,10 @@ impl Store {
             MissingContent::Sorted(file, kind) => {
                 let owner = FileOwner::new(&missing.oracle_id, *kind);
                 let fetched = self.files().fetch_sorted(file, &owner, |into| {
-                    let mut into = BoundedWriter { into, left: file.size_bytes };
-                    objects.get(&name, &mut into).map_err(|source| object_error(&name, source))
+                    let mut into = BoundedWriter { into, left: file.size_bytes, is_exceeded: false };
+                    objects.get(&name, &mut into).map_err(|source| {
+                        if into.is_exceeded { damaged(&name, TOO_LONG) } else { object_error(&name, source) }
+                    })
                 });
                 let (fetched, path) = fetched.map_err(|error| match error {
                     StoreError::SourceFile { fault, .. } => damaged(&name, fault),
@@ -226,14 +228,19 @@ impl Store {
             sha256: Sha256Stream::default(),
             fault: None,
         };
-        let into = BoundedWriter { into, left: missing.size_bytes };
-        let mut decoder =
+        let into = BoundedWriter { into, left: missing.size_bytes, is_exceeded: false };
+        let decoder =
             zstd::stream::write::Decoder::new(into).map_err(|source| object_error(&name, source))?;
+        let mut decoder = NotedWriter { into: decoder, fault: None };
         let read = objects.get(&name, &mut decoder).and_then(|()| decoder.flush());
+        let NotedWriter { into: decoder, fault: undecodable } = decoder;
         let BoundedWriter { into: FetchedPayload { archive, sha256: mut found, fault }, .. } =
             decoder.into_inner();
         if let Some(fault) = fault {
             return Err(fault);
+        }
+        if let Some(fault) = undecodable {
+            return Err(damaged(&name, fault));
         }
         read.map_err(|source| object_error(&name, source))?;
         let found = std::mem::take(&mut found).finish();
@@ -360,14 +367,46 @@ fn stem(path: &std::path::Path) -> Option<&str> {
 struct BoundedWriter<W> {
     into: W,
     left: u64,
+    /// Whether there were more bytes.
+    is_exceeded: bool,
+}
+
+/// The fault of an object with more bytes than the content has.
+const TOO_LONG: &str = "it is too long";
+
+/// Notes the first error of the content, apart from errors of its source.
+struct NotedWriter<W> {
+    into: W,
+    fault: Option<String>,
+}
+
+impl<W> NotedWriter<W> {
+    fn note<T>(&mut self, written: io::Result<T>) -> io::Result<T> {
+        written.inspect_err(|error| {
+            self.fault.get_or_insert_with(|| error.to_string());
+        })
+    }
+}
+
+impl<W: Write> Write for NotedWriter<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.into.write(bytes);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.into.flush();
+        self.note(flushed)
+    }
 }
 
 impl<W: Write> Write for BoundedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.left = self
-            .left
-            .checked_sub(bytes.len() as u64)
-            .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it is damaged: it is too long"))?;
+        let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
+            self.is_exceeded = true;
+            return Err(io::Error::new(ErrorKind::InvalidData, TOO_LONG));
+        };
+        self.left = left;
         self.into.write_all(bytes)?;
         Ok(bytes.len())
     }

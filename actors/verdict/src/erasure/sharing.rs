@@ -40,12 +40,12 @@ struct EndedEntry {
 
 /// What this host has to remove from its files.
 #[derive(Default)]
-struct DueRemovals {
+pub(super) struct DueRemovals {
     started: StartedRemovals,
     /// Sessions of removals that this host has done already, each with a later entry up to which it has data.
     late: BTreeMap<SessionId, u64>,
     /// The last entry of a removal.
-    last_seq: u64,
+    pub(super) last_seq: u64,
     /// The removals that have ended since then, by the entries with which they have started.
     ended: BTreeSet<u64>,
 }
@@ -80,7 +80,7 @@ impl ErasureService {
     }
 
     /// What this host has to remove.
-    async fn due(&self, hosts: &HostRemovals) -> Result<DueRemovals, ErasureError> {
+    pub(super) async fn due(&self, hosts: &HostRemovals) -> Result<DueRemovals, ErasureError> {
         let (store, own) = (self.0.store.clone(), hosts.own.borrow().up_to);
         let erased: BTreeMap<u64, SessionId> = {
             let found = self.0.found.lock().await;
@@ -110,10 +110,8 @@ impl ErasureService {
             let named = due.started.erasures.iter().filter_map(|started| started.session_id.clone());
             let named: BTreeSet<_> = named.collect();
             self.note_pending(named.iter().chain(due.late.keys()).cloned()).await?;
-            if !is_begun_here {
-                // otherwise its entries would come after the end of the erasure
-                self.await_work(&named).await?;
-            }
+            // otherwise its entries would come after the end of the erasure
+            self.await_work(&named).await?;
             let (found, unread_files) = self.remove_from_files(due.started, due.late).await?;
             (report.sessions, report.unread_files) = (sessions_in(&found), unread_files);
             self.0.found.lock().await.extend(found);

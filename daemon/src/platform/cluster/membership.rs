@@ -5,7 +5,7 @@ use super::{
     ClusterDigests, ClusterDurability, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
     MembershipCall,
 };
-use actors_audit::logger::JournalReport;
+use actors_audit::logger::{JournalReport, LogContact};
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::host_removals::{HostRemovals, MemberRemovals, OwnRemovals};
 use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
@@ -42,6 +42,8 @@ const BEAT: Duration = Duration::from_secs(2);
 const TURN: Duration = Duration::from_secs(5);
 /// The time between two removals of old groups.
 const TRIMMED_EVERY: Duration = Duration::from_secs(60);
+/// How long ago this host has read the shared log at most, to do that work.
+const CONTACT_MAX: Duration = Duration::from_secs(10);
 /// The lease of that work.
 const WORK: &str = "work";
 /// The difference to the clock of the server from which a host has no turn.
@@ -123,6 +125,7 @@ fn enter_now(
         offset_noted: false,
         is_stopping: false,
         journal: Arc::clone(&journal),
+        has_offered: false,
     };
     thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
     let (takes, taken) = channel();
@@ -169,6 +172,9 @@ fn catch_up(
         if matches!(marker, ClusterMarker::Join { allow_different_config: false, .. }) {
             compare_configs(membership, config)?;
         }
+        if matches!(marker, ClusterMarker::Join { .. }) {
+            compare_start(membership, journal.counts().entries)?;
+        }
         membership.enter(matches!(marker, ClusterMarker::Join { .. }))?;
         journal.share(Box::new(log()), ATTEMPTS);
         let entries = journal.counts().entries;
@@ -192,6 +198,17 @@ fn removed_up_to(marker: &ClusterMarker, journal: &Journal, store: &Store) -> Re
             Ok(entries)
         }
         ClusterMarker::Left => Ok(journal.counts().entries),
+    }
+}
+
+/// Checks that the store is not older than the shared log. A member that cannot follow would keep all its groups on the server.
+fn compare_start(membership: &mut ClusterMembership, entries: u64) -> anyhow::Result<()> {
+    match membership.first_entry()? {
+        Some(first) if entries < first => bail!(
+            "the backup ends at entry {entries}, and the shared log begins at entry {first}; move the state directory away, and join with a \
+             newer backup"
+        ),
+        _ => Ok(()),
     }
 }
 
@@ -264,7 +281,9 @@ struct MembershipThread {
     taken: HashMap<String, watch::Sender<bool>>,
     offset_noted: bool,
     is_stopping: bool,
-    journal: Arc<OnceLock<watch::Receiver<JournalReport>>>,
+    journal: Arc<OnceLock<(watch::Receiver<JournalReport>, LogContact)>>,
+    /// Whether no other host has taken the work since this one is low on space.
+    has_offered: bool,
 }
 
 impl MembershipThread {
@@ -298,8 +317,9 @@ impl MembershipThread {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let removed = self.removed.borrow().up_to;
         let config = self.config.clone();
+        let wants_work = self.wants_work();
         let taken = self.taken.keys().map(String::as_str);
-        let wanted: Vec<_> = taken.chain(self.can_work().then_some(WORK)).collect();
+        let wanted: Vec<_> = taken.chain(wants_work.then_some(WORK)).collect();
         // a new connection takes time, by which the clock would seem to be wrong
         let renewed = self.membership.connect().and_then(|()| {
             let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now(), config };
@@ -320,12 +340,28 @@ impl MembershipThread {
         }
     }
 
-    /// Whether this host can do the work that one host does at a time. Otherwise another one has to.
-    fn can_work(&self) -> bool {
-        let can_write = |report: &JournalReport| report.failure.is_none() && report.low_space.is_none();
-        !self.is_stopping
-            && self.view.borrow().clock_fault.is_none()
-            && self.journal.get().is_none_or(|report| can_write(&report.borrow()))
+    /// Whether this host wants to do the work that one host does at a time. If it cannot, another one has to.
+    fn wants_work(&mut self) -> bool {
+        let Some((report, contact)) = self.journal.get() else { return !self.is_stopping };
+        let report = report.borrow();
+        if self.is_stopping || self.view.borrow().clock_fault.is_some() {
+            return false;
+        }
+        // a disk that hangs reports nothing, and the log is not read either
+        if report.failure.is_some() || contact.age() > CONTACT_MAX {
+            return false;
+        }
+        if report.low_space.is_none() {
+            self.has_offered = false;
+            return true;
+        }
+        // it still can send what is queued, and does so if all hosts are low on space
+        let view = self.view.borrow();
+        let has_work = |host: &&ClusterHostReport| host.leases.iter().any(|lease| lease == WORK);
+        let holder = view.hosts.iter().find(has_work).map(|host| &host.host);
+        let was_offered = self.has_offered;
+        self.has_offered |= holder.is_none();
+        was_offered && holder.is_none_or(|holder| *holder == self.host)
     }
 
     /// Removes old groups from the server, if this host has the turn.

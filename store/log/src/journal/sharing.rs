@@ -325,10 +325,7 @@ impl Journal {
         if self.shared.is_none() {
             return Ok(SharedAppend::Appended);
         }
-        if self.engine.has_lost_rows() {
-            let cause = "this host has lost rows, and would remove them from all hosts; let it join the cluster again from a backup";
-            return Err(StoreError::Unavailable { cause: cause.to_owned() });
-        }
+        self.check_lost_rows()?;
         let (before, after) = (self.mark.now.counts.entries, group.counts.entries);
         let rows = prepared.rows().to_vec();
         let group = SharedGroup { before, after, root: group.hashes.tree.root(), rows };
@@ -358,6 +355,15 @@ impl Journal {
             }
             pause(PAUSE_MAX_MS);
         }
+    }
+
+    /// Rejects all writes of a host that has lost rows: a commit would remove them from all hosts.
+    pub(super) fn check_lost_rows(&mut self) -> Result<(), StoreError> {
+        if self.shared.is_none() || !self.engine.has_lost_rows() {
+            return Ok(());
+        }
+        let cause = "this host has lost rows, and would remove them from all hosts; let it join the cluster again from a backup";
+        Err(self.fail(StoreError::Unavailable { cause: cause.to_owned() }, RecoveryCondition::Following))
     }
 
     /// Lets another host append that waits for it. Without this, the host that has appended last has a start before all others, and they
