@@ -56,7 +56,7 @@ console:
 # write the reference and man pages that are generated from the types, and build the site where mdBook is installed
 docs:
     cargo run -p oracled-tests --bin docs
-    if command -v mdbook > /dev/null; then mdbook build; else echo "mdbook is not installed; no site is built"; fi
+    site/build.sh
 
 # write the generated modules of the Python client, then check and test it (needs Python and PyPI)
 client-python:

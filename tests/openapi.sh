@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Validates the OpenAPI documents of all sockets with an outside validator, and compiles a TypeScript client made from them.
+# Validates the OpenAPI documents of all sockets with an outside validator and a linter with its default rules, and compiles a TypeScript client made from them.
 # Usage: tests/openapi.sh [path of oracled]. Skips a check if this machine lacks Python or Node, or cannot reach its registry.
 set -euo pipefail
 # the path is relative to the caller's directory
@@ -9,6 +9,7 @@ oracled="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/release/oracled}")"
 validator=openapi-spec-validator==0.9.0
 generator=openapi-typescript@7.13.0
 compiler=typescript@5.9.3
+linter=@redocly/cli@2.77.0
 usage="$PWD/tests/data/openapi-usage.ts"
 
 work=$(mktemp -d)
@@ -43,4 +44,12 @@ else
     node_modules/.bin/tsc --strict --noEmit --target es2022 --module nodenext --moduleResolution nodenext \
         --skipLibCheck false routes.ts control.ts review.ts usage.ts
     echo "compiled: the TypeScript client of all sockets"
+    if node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; then
+        npm install --silent --no-audit --no-fund --prefix . "$linter" >&2
+        REDOCLY_TELEMETRY=off node_modules/.bin/redocly lint --format=summary routes.json control.json review.json >lint.log 2>&1 || { cat lint.log >&2; exit 1; }
+        if grep -q '^warning' lint.log; then cat lint.log >&2; exit 1; fi
+        echo "linted: the OpenAPI documents have no fault by Redocly's default rules"
+    else
+        echo "skipped: the linter of the OpenAPI documents (Node 20 or later is missing)"
+    fi
 fi

@@ -21,7 +21,7 @@ use utoipa_axum::router::OpenApiRouter;
         title = "oracled: routes",
         description = "The Unix socket for application routes: it judges a model's verdicts before delivery. Errors are `application/problem+json` with a stable `code`.",
     ),
-    servers((url = "http://localhost", description = "Over the Unix socket `oracled.sock`; the host name is ignored")),
+    servers((url = "http://oracled", description = "Over the Unix socket `oracled.sock`; the host name is ignored")),
     tags(
         (name = "verdict", description = "Verdicts, sessions and the cache"),
         (name = "rules", description = "Texts checked against facts"),

@@ -58,7 +58,7 @@ use utoipa_axum::routes;
         title = "oracled: administration",
         description = "The Unix socket for administrators: `oraclectl` uses it. Errors are `application/problem+json` with a stable `code`.",
     ),
-    servers((url = "http://localhost", description = "Over the Unix socket `control.sock`; the host name is ignored")),
+    servers((url = "http://oracled", description = "Over the Unix socket `control.sock`; the host name is ignored")),
     tags(
         (name = "platform", description = "The daemon itself"),
         (name = "audit", description = "The audit log"),

@@ -22,7 +22,7 @@ const PATHS: &str = "/openapi.json: this is the socket for reviewers, which has 
         title = "oracled: reviews",
         description = "The optional Unix socket for reviewers: reviews and held orders, and nothing else. Errors are `application/problem+json` with a stable `code`.",
     ),
-    servers((url = "http://localhost", description = "Over the Unix socket `review.sock`; the host name is ignored")),
+    servers((url = "http://oracled", description = "Over the Unix socket `review.sock`; the host name is ignored")),
     tags(
         (name = "platform", description = "This description"),
         (name = "verification", description = "Reviews"),

@@ -17,6 +17,16 @@ pub fn documents() -> &'static [Value; 3] {
     &DOCUMENTS
 }
 
+/// The object that `value`, a part of `document`, refers to, or is.
+///
+/// # Panics
+/// Panics if it refers to nothing.
+#[must_use]
+pub fn resolve<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
+    let place = value.get("$ref").and_then(Value::as_str).and_then(|place| place.strip_prefix('#'));
+    place.map_or(value, |place| document.pointer(place).expect("the reference is defined"))
+}
+
 /// Codes that no operation declares: they mean that the socket has no operation with this method and path.
 const WITHOUT_OPERATION: [&str; 2] = ["not_found", "method_not_allowed"];
 /// The route that only debug builds have.
@@ -47,14 +57,19 @@ pub fn check(method: &str, path: &str, answer: &DaemonResponse) {
     if path.starts_with(DEBUG_ONLY) || code.is_some_and(|code| WITHOUT_OPERATION.contains(&code)) {
         return;
     }
-    let paths = documents().iter().filter_map(|document| document.get("paths")?.as_object()).flatten();
-    let operations: Vec<_> = paths.filter_map(|(path, item)| Some((path, item.get(method)?))).collect();
-    let described = operations.iter().any(|(template, _)| is_of_template(template, path));
+    let paths = documents().iter().flat_map(|document| {
+        let paths = document.get("paths").and_then(Value::as_object).into_iter().flatten();
+        paths.map(move |(path, item)| (document, path, item))
+    });
+    let operations: Vec<_> =
+        paths.filter_map(|(document, path, item)| Some((document, path, item.get(method)?))).collect();
+    let described = operations.iter().any(|(_, template, _)| is_of_template(template, path));
     let is_called =
         |template: &str| if described { is_of_template(template, path) } else { template == SIGNALS };
-    let mut called = operations.into_iter().filter(|(template, _)| is_called(template));
-    let declares = |(_, operation): (&String, &Value)| {
+    let mut called = operations.into_iter().filter(|(_, template, _)| is_called(template));
+    let declares = |(document, _, operation): (&'static Value, &String, &'static Value)| {
         let response = operation.pointer(&format!("/responses/{status}"));
+        let response = response.map(|response| resolve(document, response));
         let problem = "/content/application~1problem+json/schema/allOf/1/properties/code/enum";
         match (response, code) {
             (Some(response), Some(code)) => {

@@ -114,3 +114,15 @@ fn links_of_all_pages_lead_to_files_and_headings() {
     assert!(texts.len() > 20, "{} pages", texts.len());
     assert!(broken.is_empty(), "{broken:#?}");
 }
+
+#[test]
+fn summary_of_the_book_lists_every_page() {
+    let docs = plain(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs"));
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).expect("the summary can be read");
+    let listed: BTreeSet<_> = targets(&summary).into_iter().map(|target| docs.join(target)).collect();
+    let mut found = Vec::new();
+    pages(&docs, &mut found);
+    let missing: Vec<_> =
+        found.iter().filter(|page| !listed.contains(*page) && !page.ends_with("SUMMARY.md")).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}

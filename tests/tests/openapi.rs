@@ -4,7 +4,7 @@ use crate::architecture::rust_files;
 use domain_base::problem::PROBLEM_MEDIA_TYPE;
 use hyper::Method;
 use oracled_domain::problems::problem_codes;
-use oracled_tests::described::{self, METHODS, documents};
+use oracled_tests::described::{self, METHODS, documents, resolve};
 use oracled_tests::{DaemonWorld, at, call, document, get, problem};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,10 +30,10 @@ fn operations(description: &Value) -> impl Iterator<Item = (&str, &str, &Value)>
     })
 }
 
-/// Status and description of each response.
-fn responses(operation: &Value) -> impl Iterator<Item = (&str, &Value)> {
+/// Status and description of each response of an operation.
+fn responses<'d>(description: &'d Value, operation: &'d Value) -> impl Iterator<Item = (&'d str, &'d Value)> {
     let responses = operation["responses"].as_object().expect("an operation has responses");
-    responses.iter().map(|(status, response)| (status.as_str(), response))
+    responses.iter().map(|(status, response)| (status.as_str(), resolve(description, response)))
 }
 
 /// All values within `value`, and itself, each with its JSON pointer.
@@ -164,12 +164,10 @@ fn operations_have_ids_summaries_tags_and_headers() {
             assert!(tags.contains(&&operation["tags"][0]), "{id}: {}", operation["tags"]);
             let request_id = &description["paths"][path]["parameters"][0]["$ref"];
             assert_eq!(request_id, "#/components/parameters/X-Request-Id", "{path}");
-            for (status, response) in responses(operation) {
+            for (status, response) in responses(description, operation) {
                 assert!(response["headers"]["X-Request-Id"].is_object(), "{method} {path} {status}");
                 for (name, header) in response["headers"].as_object().expect("headers") {
-                    let header = header["$ref"]
-                        .as_str()
-                        .map_or(header, |place| description.pointer(&place[1..]).unwrap());
+                    let header = resolve(description, header);
                     let is_always_sent = name != "Retry-After";
                     assert_eq!(
                         header["required"] == true,
@@ -192,7 +190,7 @@ fn operations_declare_their_problem_codes() {
     for description in documents() {
         for (path, method, operation) in operations(description) {
             let mut all = BTreeSet::new();
-            for (status, response) in responses(operation) {
+            for (status, response) in responses(description, operation) {
                 let schema = &response["content"][PROBLEM_MEDIA_TYPE]["schema"];
                 let codes = schema["allOf"][1]["properties"]["code"]["enum"].as_array();
                 assert!(status < "400" || codes.is_some(), "{method} {path} {status}");
@@ -275,7 +273,7 @@ fn examples_match_their_schemas() {
         for (path, method, operation) in operations(description) {
             let id = operation["operationId"].as_str().unwrap();
             let request = operation.get("requestBody").map(|body| ("request", body));
-            for (part, body) in request.into_iter().chain(responses(operation)) {
+            for (part, body) in request.into_iter().chain(responses(description, operation)) {
                 for (media_type, content) in body["content"].as_object().unwrap() {
                     let Some(example) = content.get("example") else {
                         if media_type == "application/json" {

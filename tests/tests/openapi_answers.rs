@@ -80,7 +80,7 @@ impl Described {
     fn check(&mut self, method: &Method, path: &str, answer: &DaemonResponse) {
         let (operation, status) = (self.operation(method, path).clone(), answer.status.as_u16());
         let name = format!("{method} {path} {status}");
-        let response = &operation["responses"][status.to_string()];
+        let response = self.resolve(&operation["responses"][status.to_string()]).clone();
         assert!(response.is_object(), "{name} is not described: {}", document(answer));
         let described = response["headers"].as_object().into_iter().flatten();
         let required: BTreeMap<_, _> = described

@@ -105,6 +105,9 @@ impl Modify for Complete {
             }
             components.parameters.insert(REQUEST_ID.to_owned(), request_id().into());
         }
+        share_problems(document);
+        // the permissions of the socket are the only ones
+        document.security = Some(Vec::new());
         remove_unused(document);
     }
 }
@@ -167,11 +170,37 @@ fn require(header: &mut Header) {
     header.extensions = Some(Extensions::from_iter([("required", true)]));
 }
 
+/// Moves the responses that are only a problem to the components: most of them are those of many operations.
+fn share_problems(document: &mut OpenApi) {
+    let mut shared = BTreeMap::new();
+    for operation in operations(document) {
+        for response in operation.responses.responses.values_mut() {
+            if let Some(name) = problem_name(response) {
+                let reference = Ref::new(format!("#/components/responses/{name}"));
+                shared.insert(name, mem::replace(response, RefOr::Ref(reference)));
+            }
+        }
+    }
+    if let Some(components) = &mut document.components {
+        components.responses = shared;
+    }
+}
+
+/// The name of a response that is only a problem: its codes, which determine it. They are the words before the meanings.
+fn problem_name(response: &RefOr<Response>) -> Option<String> {
+    let RefOr::T(response) = response else { return None };
+    let is_problem = response.content.len() == 1 && response.content.contains_key(PROBLEM_MEDIA_TYPE);
+    let meanings = response.description.split("\n\n").filter(|_| is_problem);
+    let codes: Vec<_> = meanings.filter_map(|meaning| meaning.strip_prefix('`')?.split('`').next()).collect();
+    (!codes.is_empty()).then(|| codes.join("."))
+}
+
 /// Removes the schemas that nothing refers to, for example those of flattened types.
 fn remove_unused(document: &mut OpenApi) {
     let text = |value: serde_json::Result<String>| value.unwrap_or_default();
     let mut open = vec![text(serde_json::to_string(&document.paths))];
     let Some(components) = &mut document.components else { return };
+    open.push(text(serde_json::to_string(&components.responses)));
     let mut used = BTreeSet::new();
     while let Some(referring) = open.pop() {
         for part in referring.split("\"#/components/schemas/").skip(1) {
@@ -335,7 +364,10 @@ fn form_name(form: &Object) -> Option<String> {
 /// Declares that a request has one of two members: at least one, or at most one.
 fn require_alternatives(schemas: &mut Schemas) {
     let any = |one: &str, other: &str| ("anyOf", json!([{"required": [one]}, {"required": [other]}]));
-    let not_both = |one: &str, other: &str| ("not", json!({"required": [one, other]}));
+    // a validator wants the members described where they are required
+    let not_both = |one: &str, other: &str| {
+        ("not", json!({"properties": {one: {}, other: {}}, "required": [one, other]}))
+    };
     for (name, conditions) in [
         ("CrosscheckRequest", vec![any("verdict", "raw"), not_both("verdict", "raw")]),
         ("SubmitVerdictRequest", vec![not_both("verdict", "raw")]),

@@ -2,7 +2,7 @@
 
 use super::markdown::{anchor, code, codes, table};
 use super::types::{SchemaTypes, text};
-use crate::described::METHODS;
+use crate::described::{METHODS, resolve};
 use domain_base::problem::{PROBLEM_MEDIA_TYPE, ProblemCode};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +29,8 @@ route states otherwise. An unknown query parameter is an error, except on `/v1/s
 /// The page for these documents, each with the name of its socket.
 pub(super) fn page(documents: &[(&str, &Value)]) -> String {
     let schemas = schemas(documents);
+    let documents: Vec<_> =
+        documents.iter().map(|(socket, document)| (*socket, with_responses(document))).collect();
     let types = SchemaTypes::new(&schemas, "");
     let all = documents.iter().flat_map(|(_, document)| operations(document));
     let problems = all.map(|(_, operation)| operation_problems(types, operation));
@@ -37,7 +39,7 @@ pub(super) fn page(documents: &[(&str, &Value)]) -> String {
     if !common.is_empty() {
         out += &format!("\nEvery route can return {}.\n", codes(&common));
     }
-    for (socket, document) in documents {
+    for (socket, document) in &documents {
         let description = document.pointer("/info/description").and_then(Value::as_str).unwrap_or_default();
         out += &format!("\n## {socket}\n\n{description}\n\n");
         for (title, operation) in operations(document) {
@@ -54,6 +56,20 @@ pub(super) fn page(documents: &[(&str, &Value)]) -> String {
         };
     }
     out.trim_end().to_owned() + "\n"
+}
+
+/// The document with each response in place of a reference to it.
+fn with_responses(document: &Value) -> Value {
+    let mut whole = document.clone();
+    let paths = whole.get_mut("paths").and_then(Value::as_object_mut).into_iter().flatten();
+    let operations = paths.flat_map(|(_, item)| item.as_object_mut().into_iter().flatten());
+    for (_, operation) in operations {
+        let responses = operation.get_mut("responses").and_then(Value::as_object_mut);
+        for (_, response) in responses.into_iter().flatten() {
+            *response = resolve(document, response).clone();
+        }
+    }
+    whole
 }
 
 /// The operations of a document, each with its method and path.
