@@ -9,5 +9,6 @@ pub mod listen;
 pub(crate) mod openapi;
 pub mod problem;
 pub(crate) mod schema_check;
+pub(crate) mod series;
 pub mod service;
 pub mod telemetry;

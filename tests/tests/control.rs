@@ -19,13 +19,14 @@ use std::{fs, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 66] = [
+const PATHS: [(&str, &[&str]); 67] = [
     ("/v1/cluster", &["GET"]),
     ("/v1/cluster/hosts/app-2", &["DELETE"]),
     ("/v1/cluster/leave", &["POST"]),
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
+    ("/v1/series", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
     ("/v1/health/oracles/model", &["POST"]),
     ("/v1/log", &["GET"]),

@@ -165,6 +165,7 @@ async fn answers_of_all_sockets_match_their_descriptions() {
     for path in [
         "/v1/status",
         "/v1/actors",
+        "/v1/series?range=day",
         "/v1/health/oracles",
         "/v1/log?limit=10000",
         "/v1/log/checkpoint",

@@ -4,8 +4,8 @@ mod runner;
 
 use crate::cache::VerdictCacheError;
 use crate::crosscheck::{GateError, JudgeTrial};
-pub use crate::generation::runner::GenerationMetrics;
 use crate::generation::runner::{GenerationJob, ModelCallPermits, ModelRequest};
+pub use crate::generation::runner::{GenerationMetrics, SERIES};
 use crate::rate_limiter::{CallLimitError, CallPermitError, RegenPermit, RequestRegen, RequestTrialCall};
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actors_audit::logger::CommitError;

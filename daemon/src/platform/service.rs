@@ -14,6 +14,7 @@ use domain_audit::checkpoint::LogSigner;
 use domain_base::caller::PeerCredentials;
 use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
+use domain_base::series::SeriesHistory;
 use domain_base::session_id::ApplicationName;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
@@ -101,6 +102,8 @@ pub struct DaemonService {
     pub request_metrics: RequestMetrics,
     /// The metric of the size of the state directory.
     pub state_size: StateSizeMetrics,
+    /// The metrics over time.
+    pub series: Arc<StdMutex<SeriesHistory>>,
     /// Number of connections to the routes' socket.
     pub connections: Arc<AtomicUsize>,
     /// Number of connections to the control socket.
@@ -161,6 +164,7 @@ impl DaemonService {
             registry,
             request_metrics,
             state_size,
+            series: Arc::default(),
             connections: Arc::default(),
             control_connections: Arc::default(),
             slots,
