@@ -15,9 +15,9 @@ trap 'rm -rf "$work"' EXIT
 umask 022
 packaging/stage.sh "$programs" "$work/staged" package
 rm -rf "$image"
-mkdir -p "$image"/usr/bin "$image"/usr/libexec "$image"/usr/share/doc "$image"/etc/ssl/certs "$image"/var/lib/oracled "$image"/run/oracled
+mkdir -p "$image"/usr/bin "$image"/usr/libexec/oracled "$image"/usr/share/doc "$image"/etc/ssl/certs "$image"/var/lib/oracled "$image"/run/oracled
 cp -P "$work"/staged/usr/bin/* "$image/usr/bin"
-cp -r "$work/staged/usr/libexec/oracled" "$image/usr/libexec"
+cp "$work/staged/usr/libexec/oracled/oraclectl-tools" "$image/usr/libexec/oracled"
 cp -r "$work/staged/usr/share/doc/oracled" "$image/usr/share/doc"
 cp -r "$work/staged/etc/oracled" "$image/etc"
 cat >"$image/etc/passwd" <<'END'

@@ -19,7 +19,9 @@ oraclectl completions bash >"$generated/bash/oraclectl"
 oraclectl completions zsh >"$generated/zsh/_oraclectl"
 oraclectl completions fish >"$generated/fish/oraclectl.fish"
 # the units in the repository name the programs of `just install`
-sed "s|/usr/local/bin/|$prefix/bin/|" systemd/oracled.service >"$generated/oracled.service"
+for unit in oracled.service oracled-backup.service; do
+    sed "s|/usr/local/bin/oracled-backup|$libexec/oracled-backup|; s|/usr/local/bin/oracled |$prefix/bin/oracled |" "systemd/$unit" >"$generated/$unit"
+done
 
 put() {
     local kind=$1 pattern=$2 destination=$3 mode=0644 file name
@@ -36,7 +38,7 @@ put() {
         return
     fi
     if [[ $kind == program ]]; then mode=0755; fi
-    if [[ $pattern == systemd/oracled.service ]]; then pattern="$generated/oracled.service"; fi
+    if [[ $pattern == systemd/*.service ]]; then pattern="$generated/${pattern##*/}"; fi
     for file in $pattern; do
         name=$destination
         if [[ $name == *'*'* ]]; then name="${destination%/*}/${file##*/}"; fi

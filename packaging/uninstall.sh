@@ -12,7 +12,7 @@ set_layout local
 live=false
 if [[ -z $dest && -d /run/systemd/system ]]; then live=true; fi
 if $live && [[ -e $units/oracled.service ]]; then
-    "${as_root[@]}" systemctl disable --now oracled.service oracled.socket oracled-control.socket oracled-review.socket
+    "${as_root[@]}" systemctl disable --now oracled-backup.timer oracled.service oracled.socket oracled-control.socket oracled-review.socket
 fi
 remove() {
     if [[ $1 == config ]]; then return; fi

@@ -125,7 +125,23 @@ start_daemon
 echo '{"verdict":"GREEN","summary":"A sound and simple plan."}' >"$work/verdict.json"
 oraclectl submit cs_1 "$work/verdict.json" --tier quick --query 'Sell honey?' >"$work/submitted"
 log_key=$(sha256sum <"$state/log.key")
+expect 'program of the backup' 'ExecStart=/usr/libexec/oracled/oracled-backup' \
+    "$(grep ^ExecStart= "$root/usr/lib/systemd/system/oracled-backup.service")"
+back_up() {
+    PATH="$root/usr/bin:$PATH" BACKUPS="$work/backups" KEEP="$1" "$root/usr/libexec/oracled/oracled-backup" >"$work/backup.log" 2>&1
+}
+# an interrupted run, two complete ones in different seconds, and a failed one
+mkdir -p "$work/backups/incomplete/segments"
+back_up 2 || { cat "$work/backup.log" >&2; fail 'the first backup failed'; }
+first=$(cd "$work/backups" && echo *)
+sleep 1
+back_up 1 || { cat "$work/backup.log" >&2; fail 'the second backup failed'; }
+second=$(cd "$work/backups" && echo *)
+if [[ $first != oracled-20*Z || $second != oracled-20*Z || $first == "$second" ]]; then fail "the backups are $first and $second"; fi
+if back_up 0; then fail 'a run that keeps no backup succeeded'; fi
 stop_daemon
+if back_up 1; then fail 'a backup without a daemon succeeded'; fi
+expect 'backup after a failed one' "$second" "$(cd "$work/backups" && echo *)"
 
 # --- upgrade: changes of the configuration, a removed configuration file, a disabled unit and the state stay
 echo 'contact = "support@example.org"' >>"$root/etc/oracled/oracled.toml"

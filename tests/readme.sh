@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# runs the programs in README.md and in those of the clients against `oracled dev`
+# runs the programs in README.md, in docs/http.md and in the READMEs of the clients against `oracled dev`
 # Usage: tests/readme.sh [path of oracled]. Skips a language whose tools are missing, and a client whose registry cannot be reached.
 set -euo pipefail
 oracled="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/oracled}")"
@@ -50,18 +50,25 @@ check() {
     echo "$name delivers a verdict"
 }
 
+# README.md has the examples of the clients' READMEs
+for example in node:ts python:python; do
+    extract README.md "${example#*:}" "$work/readme"
+    extract "clients/${example%:*}/README.md" "${example#*:}" "$work/own"
+    cmp "$work/readme" "$work/own"
+done
+
 has_node() { command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; }
 if has_node; then
-    extract README.md js "$work/readme.mjs"
-    check "README.md in JavaScript" node "$work/readme.mjs"
+    extract docs/http.md js "$work/raw.mjs"
+    check "docs/http.md in JavaScript" node "$work/raw.mjs"
 else
-    echo "skipped: README.md in JavaScript (Node 20 or later is missing)"
+    echo "skipped: docs/http.md in JavaScript (Node 20 or later is missing)"
 fi
 if command -v python3 >/dev/null; then
-    extract README.md python "$work/readme.py"
-    check "README.md in Python" python3 "$work/readme.py"
+    extract docs/http.md python "$work/raw.py"
+    check "docs/http.md in Python" python3 "$work/raw.py"
 else
-    echo "skipped: README.md in Python (python3 is missing)"
+    echo "skipped: docs/http.md in Python (python3 is missing)"
 fi
 
 if has_node && npm view typescript name >/dev/null 2>&1; then

@@ -4,7 +4,6 @@ use crate::config::DaemonConfig;
 use crate::platform::config::{DaemonFlags, redact_url};
 use crate::platform::telemetry;
 use crate::upstreams::UpstreamClients;
-use crate::verdict::config::applications::unused_mail_headings;
 use crate::{api, control, dev, review, run};
 use actors_platform::clock::Clock;
 use clap::{Command, CommandFactory, Parser, Subcommand};
@@ -129,8 +128,8 @@ fn serve(mut flags: DaemonFlags) -> anyhow::Result<ExitCode> {
             "environment variables ignored: not configuration keys"
         );
     }
-    for key in unused_mail_headings(&config.applications, &config.mail) {
-        tracing::warn!(key, "the key has no effect without `mail.transport = \"smtp\"`");
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
     }
     run::serve(config, flags, log_level)?;
     Ok(ExitCode::SUCCESS)
@@ -157,8 +156,8 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     for fault in &upstreams.cleartext {
         print_note(&format!("warning: {fault}"));
     }
-    for key in unused_mail_headings(&config.applications, &config.mail) {
-        print_note(&format!("warning: `{key}` has no effect without `mail.transport = \"smtp\"`"));
+    for warning in config.warnings() {
+        print_note(&format!("warning: {warning}"));
     }
     let ignored = DaemonConfig::ignored_variables();
     if !ignored.is_empty() {

@@ -262,6 +262,12 @@ impl Configuration for DaemonConfig {
 }
 
 impl DaemonConfig {
+    /// What is allowed and seldom wanted.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.sections().iter().flat_map(|section| section.warnings(self)).collect()
+    }
+
     /// Builds the configuration from all its sources and checks it.
     ///
     /// # Errors

@@ -129,6 +129,7 @@ problems!(ReloadProblems: STORE; INVALID_REQUEST);
     path = "/v1/reload",
     operation_id = "reload_configuration",
     tag = "platform",
+    extensions(("x-unwaiting" = json!(true))),
     responses(
         ReloadProblems,
         (status = 200, description = "The log level in force, the changed keys that need a restart, and the changed credentials", body = ReloadResponse),

@@ -348,7 +348,8 @@ impl RunningDaemon {
             }
         });
         let is_finished = finished.await.is_ok();
-        if let Some(member) = &service.cluster {
+        // another host would do again what is in progress here
+        if is_finished && let Some(member) = &service.cluster {
             member.release().await;
         }
         if !is_finished {

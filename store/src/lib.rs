@@ -20,11 +20,12 @@ pub use store_base::disk::{FileIdentity, boot_id};
 pub use store_base::error::{SourceFileKind, StoreError};
 pub use store_log::{
     CommitReceipt, CommittedRows, ComparedRows, EntryContent, Erasure, ErasureOutcome, ErasureStep,
-    GroupsEnd, Journal, JournalRecord, LogLine, LogPage, LogQuery, LogState, MirrorFault, MirrorSnapshot,
-    PREVIEW_REVISION, RESTORING_FILE, RecordCallers, RecordRejectedError, RemovableEntries, RemovalPlan,
-    RowComparison, RowDifference, RowExpectation, RowName, RowWrite, SCHEMA, SegmentEntry, SegmentHealing,
-    SegmentLog, SegmentRemains, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail,
-    StoreBackup, StoreBackupFile, StoreCounts, StoreOptions, TableReader, is_mirror_line, is_panic_caught,
+    FollowedChanges, GroupsEnd, Journal, JournalRecord, LogLine, LogPage, LogQuery, LogState, MirrorFault,
+    MirrorSnapshot, PREVIEW_REVISION, RESTORING_FILE, RecordCallers, RecordRejectedError, RemovableEntries,
+    RemovalPlan, RowComparison, RowDifference, RowExpectation, RowName, RowWrite, SCHEMA, SegmentEntry,
+    SegmentHealing, SegmentLog, SegmentRemains, SharedAppend, SharedEnd, SharedGroup, SharedLog,
+    SharedLogError, SharedTail, StoreBackup, StoreBackupFile, StoreCounts, StoreOptions, TableReader,
+    is_mirror_line, is_panic_caught,
 };
 pub use verdict::{OrderQuery, RejectingCheckSize, SessionRows, SessionsWithAddress, committed_verdict};
 pub use verification::{CachedAnswerPage, ReviewQuery};

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::cluster::TestCluster;
+use oracled_tests::disk;
 use oracled_tests::generation::{
     coherent_answer, generation_request, purge_verdict, read_metric, read_order, read_verdict,
     register_session, request_order, request_verdict, retry_after_s, x_cache,
@@ -41,7 +42,7 @@ pub(crate) fn assert_prefixes(worlds: &[&DaemonWorld]) {
 }
 
 /// A model that answers each request with a coherent verdict after a delay.
-async fn coherent_model(delay: Duration) -> ModelServer {
+pub(crate) async fn coherent_model(delay: Duration) -> ModelServer {
     let model = ModelServer::start().await;
     let text = coherent_answer(ProductTier::Quick, VerdictLabel::Green);
     model.set_default(ScriptedReply::json(200, &gemini_answer(&text)).after(delay));
@@ -125,6 +126,26 @@ async fn reload_reads_the_keys_so_that_they_are_rotated_without_a_restart() {
             }
         }
     }
+    assert!(first.stop().success() && second.stop().success());
+    assert_prefixes(&[&a, &b]);
+}
+
+#[tokio::test]
+async fn reload_gives_a_host_the_key_that_it_lacks() {
+    let Some(cluster) = start_cluster() else { return };
+    let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    cluster.set_keys(&format!("2026-12 {}\n{}", BASE64_STANDARD.encode([8; 32]), cluster.keys()));
+    assert!(a.ctl_in_thread(&["reload"]).await.status.success());
+    assert_eq!(post(&mut first.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let mut routes = second.routes().await;
+    eventually("the other host lacks the key", async || get(&mut routes, "/readyz").await.status == 503)
+        .await;
+    let reloaded = b.ctl_in_thread(&["reload"]).await;
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    eventually("it has the verdict", async || get(&mut routes, "/v1/verdicts/cs_1").await.status == 200)
+        .await;
     assert!(first.stop().success() && second.stop().success());
     assert_prefixes(&[&a, &b]);
 }
@@ -336,6 +357,34 @@ async fn host_without_the_server_serves_hits_and_refuses_all_else_until_it_is_ba
     eventually("the host is ready again", async || get(&mut routes, "/readyz").await.status == 200).await;
     assert_eq!(post(&mut routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
     assert!(first.stop().success());
+}
+
+#[tokio::test]
+async fn host_that_cannot_write_gives_the_work_to_another() {
+    let Some(cluster) = start_cluster() else { return };
+    let (mut a, b) = (world(&cluster, "a"), world(&cluster, "b"));
+    assert!(disk::can_be_filled(&mut a));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    let works = async |number: usize| {
+        let leases = status(&b).await["hosts"][number]["leases"].clone();
+        leases.as_array().is_some_and(|leases| leases.contains(&json!("work")))
+    };
+    eventually("the first host has the work", async || works(0).await).await;
+    disk::fill(&first, &a.state());
+    let large = json!({"verdict": "GREEN", "summary": "large ".repeat(80_000)});
+    let (mut routes, mut number) = (first.routes().await, 0);
+    eventually("the disk is full", async || {
+        number += 1;
+        let path = format!("/v1/verdicts/large_{number}");
+        post(&mut routes, &path, &submission(&large.to_string())).await.status == 503
+    })
+    .await;
+    eventually("the other host has the work", async || works(1).await).await;
+    disk::empty(&first);
+    eventually("the host is ready again", async || get(&mut routes, "/readyz").await.status == 200).await;
+    assert!(first.stop().success() && second.stop().success());
+    assert_prefixes(&[&a, &b]);
 }
 
 #[tokio::test]

@@ -1,7 +1,9 @@
 //! Erasures in a cluster: afterwards no file of any host has the data.
 
-use crate::cluster::{assert_prefixes, start_cluster};
+use crate::cluster::{assert_prefixes, coherent_model, start_cluster};
 use crate::erasure::{deliver, files_with};
+use oracled_tests::generation::{request_order, world_with_model};
+use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::old_state::register_days_ago;
 use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log};
 use serde_json::{Value, json};
@@ -95,6 +97,32 @@ async fn host_that_was_away_erases_when_it_is_back_and_the_end_is_logged_then() 
     assert!(files_with(&backup, "ada-7421").is_empty());
     let b = worlds[1].serve().await;
     eventually("the end is logged", async || !events(&a, "session_erased").await.is_empty()).await;
+    assert_eq!(found(&worlds, "ada-7421"), Vec::<PathBuf>::new());
+    stop_and_check(vec![a, b], &worlds).await;
+}
+
+#[tokio::test]
+async fn erasure_waits_for_a_mail_that_another_host_is_sending() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    let mailbox = ModelServer::start().await;
+    mailbox.set_default(ScriptedReply::bytes(200, "{}").after(Duration::from_secs(4)));
+    let mail = format!("[mail]\ntransport = \"http\"\nbase_url = \"{}\"\n", mailbox.url());
+    let worlds =
+        ["a", "b"].map(|host| world_with_model(&model.url(), &format!("{}{mail}", cluster.config(host))));
+    let a = cluster.init(&worlds[0]).await;
+    let b = cluster.join(&worlds[1], &worlds[0]).await;
+    let order =
+        json!({"tier": "quick", "query": "Is it ada-7421?", "customer_email": "ada-7421@example.org"});
+    let ordered = request_order(&worlds[0].socket(), "ada", &order).await;
+    assert_eq!(ordered.status, 202, "{}", document(&ordered));
+    eventually("the mail is being sent", async || !mailbox.requests().is_empty()).await;
+    let erased = erase(&worlds[1], "ada").await;
+    assert_eq!(erased["waiting_hosts"], json!([]));
+    let seq =
+        |entries: Vec<Value>| entries.first().and_then(|entry| entry["seq"].as_u64()).expect("an entry");
+    let (sent, ended) = (seq(events(&a, "message_sent").await), seq(events(&a, "session_erased").await));
+    assert!(sent < ended, "{sent} and {ended}");
     assert_eq!(found(&worlds, "ada-7421"), Vec::<PathBuf>::new());
     stop_and_check(vec![a, b], &worlds).await;
 }

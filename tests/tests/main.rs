@@ -57,6 +57,7 @@ mod kill;
 mod kill_delivery;
 mod layout;
 mod lifecycle;
+mod links;
 mod log_proofs;
 mod lookup;
 mod mail;

@@ -36,6 +36,11 @@ fn rules() -> Vec<Value> {
     list(&document, "groups").iter().flat_map(|group| list(group, "rules")).collect()
 }
 
+fn monitor_page() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/monitor.md");
+    fs::read_to_string(page).expect("the page exists")
+}
+
 fn dashboard() -> Value {
     serde_json::from_str(&file("grafana-dashboard.json")).expect("valid JSON")
 }
@@ -206,7 +211,7 @@ async fn served_samples() -> (ServedSamples, BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn alerts_panels_and_operations_page_match_served_metrics() {
+async fn alerts_panels_and_page_match_served_metrics() {
     let (served, families) = served_samples().await;
     for rule in rules() {
         check(rule["expr"].as_str().expect("a rule has an expression"), &served);
@@ -222,10 +227,9 @@ async fn alerts_panels_and_operations_page_match_served_metrics() {
         }
     }
     let shown: BTreeSet<_> = shown.iter().flat_map(|expression| metrics_in(expression)).collect();
-    let operations = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md"));
-    let operations = operations.expect("the page of operations exists");
+    let page = monitor_page();
     for family in families {
-        assert!(operations.contains(&format!("`{family}")), "docs/operations.md does not name {family}");
+        assert!(page.contains(&format!("`{family}")), "docs/monitor.md does not name {family}");
         let of_it = |name: &str| name.strip_prefix(&family).is_some_and(|rest| SUFFIXES.contains(&rest));
         assert!(shown.iter().any(|(name, _)| of_it(name)), "no panel shows {family}");
     }
@@ -288,12 +292,23 @@ fn each_alert_has_description_severity_and_delay() {
             let text = rule["annotations"][field].as_str().unwrap_or_default();
             assert!(!text.trim().is_empty(), "{name} has no {field}");
         }
+        assert_eq!(rule["annotations"]["runbook_url"], format!("monitor.md#{name}"));
         let severity = rule["labels"]["severity"].as_str();
         assert!(matches!(severity, Some("critical" | "warning")), "{name}: {severity:?}");
         let expression = rule["expr"].as_str().expect("an alert has an expression");
         let over_a_range = expression.contains("increase(");
         assert!(over_a_range || rule["for"].is_string(), "{name} does not wait");
     }
+}
+
+#[test]
+fn every_alert_has_an_anchor_in_the_page_and_no_other_exists() {
+    let page = monitor_page();
+    let anchors: BTreeSet<_> =
+        page.split("<a id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let rules = rules();
+    let alerts: BTreeSet<_> = rules.iter().filter_map(|rule| rule["alert"].as_str()).collect();
+    assert_eq!(anchors, alerts);
 }
 
 #[test]

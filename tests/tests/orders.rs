@@ -279,7 +279,7 @@ async fn orders_survive_an_outage_and_kills() {
 }
 
 #[tokio::test]
-#[ignore = "takes several minutes; see docs/operations.md"]
+#[ignore = "takes several minutes; `just torture` runs it"]
 async fn two_hundred_orders_survive_an_outage_and_ten_kills() {
     check_outage(200, 10, Duration::from_secs(120)).await;
 }

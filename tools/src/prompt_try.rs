@@ -9,9 +9,9 @@ use domain_verdict::label::ProductTier;
 use domain_verdict::prompt::{PromptTemplate, TemplateName, TemplateRef};
 use domain_verdict::wire::{PromptTryRequest, PromptTryResponse};
 use hyper::Method;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use oracled_ctl::base::error::CtlError;
-use oracled_ctl::base::input::{InputLine, InputLineReader, display_name, json_error_text, open};
+use oracled_ctl::base::input::{InputLine, InputLineReader, display_name, json_error_text, open, with_style};
 use oracled_ctl::base::options::{GlobalOptions, call};
 use oracled_ctl::base::output::{format_table, print_json};
 use oracled_ctl::base::program::{ProgramArgs, block_on, run_program};
@@ -118,8 +118,7 @@ async fn run_all(
         }
     }
     let bar = ProgressBar::new(running.len() as u64);
-    let style = ProgressStyle::with_template("trying {bar:20} {pos} of {len} calls, {eta} left");
-    let bar = style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style));
+    let bar = with_style(bar, "trying {bar:20} {pos} of {len} calls, {eta} left");
     // an error drops the other calls
     while let Some(ended) = running.join_next().await {
         let (position, is_candidate, answer) = ended.map_err(io::Error::other)?;

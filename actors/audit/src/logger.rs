@@ -171,14 +171,14 @@ struct CloseJournal;
 impl Logger {
     /// The logger of this journal. In a cluster, `followed` receives the changes by other hosts.
     pub fn new(
-        journal: Journal,
+        mut journal: Journal,
         followed: mpsc::UnboundedSender<Vec<RowWrite>>,
         report: watch::Sender<JournalReport>,
         abandon: watch::Sender<Option<EndReason>>,
         clock: Clock,
         metrics: LoggerMetrics,
     ) -> Self {
-        let cluster = journal.is_shared().then(|| LoggerInCluster::new(LogContact::begin(), followed));
+        let cluster = LoggerInCluster::of(&mut journal, followed);
         Self {
             journal: Some(journal),
             cluster,
@@ -203,7 +203,6 @@ impl Logger {
                 group = self.commit(group);
             }
         }
-        self.report_followed();
         self.publish();
     }
 
@@ -280,7 +279,6 @@ impl Logger {
                 self.note_failure(&StoreError::Unavailable { cause });
             }
         }
-        self.report_followed();
         self.publish();
     }
 

@@ -573,6 +573,13 @@ impl<I: Eq + Hash + Clone> InFlight<I> {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
+    /// Waits until the items that are in flight now and for which `waits` returns true have ended.
+    pub async fn wait_for_present(&self, waits: impl Fn(&I) -> bool) {
+        let present: Vec<I> = self.ids.borrow().iter().filter(|id| waits(id)).cloned().collect();
+        // the sender is in `self`, so the channel stays open
+        drop(self.ids.subscribe().wait_for(|ids| present.iter().all(|id| !ids.contains(id))).await);
+    }
+
     pub async fn wait_until_empty(self) {
         // the sender is in `self`, so the channel stays open
         drop(self.ids.subscribe().wait_for(HashSet::is_empty).await);

@@ -13,7 +13,9 @@
 mod sharing;
 
 use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError};
-use crate::notifier::{ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails};
+use crate::notifier::{
+    AwaitMessages, ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails,
+};
 use crate::regen::{AwaitGenerations, RegenActor};
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::{ActorCallError, ActorHandle};
@@ -73,7 +75,7 @@ pub enum ErasureError {
     Files(String),
 }
 
-/// What removals have found, by the entries with which they have started.
+/// The findings of removals, by the entries with which they have started.
 type Found = BTreeMap<u64, FoundData>;
 
 /// The result of an erasure.
@@ -210,12 +212,13 @@ impl ErasureService {
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
-        let store = self.0.store.clone();
-        let started = match self.removed_up_to() {
-            None => self.started().await?,
+        let (store, own) = (self.0.store.clone(), self.removed_up_to());
+        let read = move || match own {
+            None => StartedRemovals::read(&store),
             // other hosts may have to do it still
-            Some(own) => self.on_files(move || StartedRemovals::since(&store, own)).await?,
+            Some(own) => StartedRemovals::since(&store, own),
         };
+        let started = self.on_files(read).await?;
         if started.is_empty() { Ok(turn) } else { Err(ErasureError::Incomplete) }
     }
 
@@ -320,6 +323,17 @@ impl ErasureService {
         }
         drop(order);
         Ok(regen.ask(AwaitGenerations(Some(session_id))).await?)
+    }
+
+    /// Waits until the work of these sessions that is in progress on this host has logged its outcome.
+    async fn await_work(&self, sessions: &BTreeSet<SessionId>) -> Result<(), ErasureError> {
+        let ErasureHandles { notifier, regen, orders_in_flight, .. } = &*self.0;
+        for session_id in sessions {
+            regen.ask(AwaitGenerations(Some(session_id.clone()))).await?;
+        }
+        orders_in_flight.wait_for_present(|session_id| sessions.contains(session_id)).await;
+        // a webhook does not name its session
+        Ok(notifier.ask(AwaitMessages).await?)
     }
 
     /// Removes the webhooks of a session without sending them: all, or those that were last written up to this entry.

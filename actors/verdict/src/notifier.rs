@@ -36,7 +36,8 @@ use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use jiff::{SignedDuration, Timestamp};
 use metrics::OutboxOutcome;
 pub use metrics::{OutboxMetrics, SERIES};
-use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowWrite, Store, StoreError};
+use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,9 +119,9 @@ impl OutboxWork {
             Some(_) => {}
         }
         let sent = match (&message, &self.mails) {
-            (OutboxMessage::Mail(mail), Some(sender)) => sender.send(mail).await,
+            (OutboxMessage::Mail(mail), Some(sender)) => sender.send(mail, &self.turn).await,
             (OutboxMessage::Mail(_), None) => SendOutcome::Paused,
-            (OutboxMessage::Webhook(webhook), _) => self.webhooks.send(webhook).await,
+            (OutboxMessage::Webhook(webhook), _) => self.webhooks.send(webhook, &self.turn).await,
         };
         let entry = state.entry();
         let (event, write, at, (counted, outcome)): (EventKind, _, _, _) = match sent {
@@ -155,6 +156,23 @@ impl OutboxWork {
         if is_current { outcome } else { WorkOutcome::Due(at) }
     }
 
+    /// Whether the log has this outcome of an attempt already: in a cluster, the answer of its first commit can be lost.
+    fn is_logged(&self, id: &MessageId, revision: u64, event: &AuditEvent) -> bool {
+        let query = LogQuery {
+            session: event.session_id.clone(),
+            event: Some(event.kind.name().to_owned()),
+            after: revision,
+            limit: usize::MAX,
+            ..LogQuery::default()
+        };
+        let is_same = |entry: LoggedAttempt| {
+            entry.message_id == *id && entry.timestamp.as_microsecond() == event.timestamp.as_microsecond()
+        };
+        let lines =
+            self.store.log(&query).inspect_err(|error| tracing::error!(%error, "the log cannot be read"));
+        lines.unwrap_or_default().iter().any(|line| self.store.parse_entry(line).is_ok_and(is_same))
+    }
+
     /// Commits the outcome of an attempt. Retries until the log accepts the record. Until then the message stays in flight. Only a
     /// restart of the daemon could send it again. Returns false if another message has replaced this one meanwhile: the new one is
     /// checked next, and this attempt is still logged.
@@ -174,10 +192,20 @@ impl OutboxWork {
         if self.log.commit_with_retries(record).await.is_ok() {
             return true;
         }
+        if self.is_logged(id, revision, &event) {
+            return true;
+        }
         let logged = self.log.commit_with_retries(event.into()).await;
         logged.expect("a record that depends on no row is not stale");
         false
     }
+}
+
+/// An entry about an attempt.
+#[derive(Deserialize)]
+struct LoggedAttempt {
+    message_id: MessageId,
+    timestamp: Timestamp,
 }
 
 /// Wakes the notifier for messages that are committed, for as long as the daemon runs. If a report is lost, the next survey finds the
@@ -351,7 +379,7 @@ impl MailSender {
     }
 
     /// Sends a mail that is due.
-    async fn send(&self, mail: &OutboxMail) -> SendOutcome {
+    async fn send(&self, mail: &OutboxMail, turn: &WorkTurn) -> SendOutcome {
         let now = self.clock.now();
         // a clock that was set ahead makes no mail older
         let max_age = self.max_age.saturating_add(self.clock.steps_since(mail.state.tries.tried_since));
@@ -364,8 +392,13 @@ impl MailSender {
             lease.report(outcome_of_probe(self.service.probe().await));
             return SendOutcome::Paused;
         }
+        let rendered = self.render(mail).await;
+        // the last moment: after a stall, another host may have the turn, and send it
+        if !turn.is_ours() {
+            return SendOutcome::Paused;
+        }
         let began = monotonic();
-        let sent = match self.render(mail).await {
+        let sent = match rendered {
             Ok(content) => run_in_trace(mail.trace.clone(), self.service.send(mail, content.as_ref())).await,
             Err(failure) => Err(failure),
         };
@@ -454,7 +487,11 @@ impl WebhookSender {
     }
 
     /// Sends a webhook that is due.
-    async fn send(&self, webhook: &OutboxWebhook) -> SendOutcome {
+    async fn send(&self, webhook: &OutboxWebhook, turn: &WorkTurn) -> SendOutcome {
+        // as for mails
+        if !turn.is_ours() {
+            return SendOutcome::Paused;
+        }
         let client = self.client.get();
         match run_in_trace(webhook.trace.clone(), client.send(webhook)).await {
             Ok(_) => SendOutcome::Sent,
@@ -524,6 +561,11 @@ pub struct ChangeMessage {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<HeldMessages, OutboxError>")]
 pub struct HoldMessages(pub Vec<MessageId>);
+
+/// Waits until the attempts that are in progress now have ended.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct AwaitMessages;
 
 /// Messages that are not sent until this is dropped.
 #[derive(Debug)]
@@ -688,6 +730,15 @@ impl Handler<HoldMessages> for Notifier {
     fn handle(&mut self, HoldMessages(ids): HoldMessages, ctx: &mut Context<Self>) -> Self::Result {
         let claims = ids.into_iter().map(|id| self.work.claim(id)).collect::<Result<_, _>>()?;
         Ok(HeldMessages { claims, work: self.work.clone(), notifier: ctx.address() })
+    }
+}
+
+impl Handler<AwaitMessages> for Notifier {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, AwaitMessages: AwaitMessages, _: &mut Context<Self>) -> Self::Result {
+        let in_flight = self.work.in_flight.clone();
+        Box::pin(async move { in_flight.wait_for_present(|_| true).await })
     }
 }
 

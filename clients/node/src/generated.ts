@@ -272,7 +272,7 @@ export interface components {
          * @enum {string}
          */
         ConflictStrategy: "higher_tier_wins" | "most_recent" | "require_human" | "use_conservative" | "weighted_average" | "dispute_summary";
-        /** @description The seed's "Cross-Check Decision", field for field. */
+        /** @description The decision of the crosscheck. */
         CrosscheckDecision: {
             /** @description True for the reason `pass` only. */
             approved: boolean;
@@ -388,7 +388,7 @@ export interface components {
             workflow_sha256: components["schemas"]["Sha256Hex"];
         };
         /**
-         * @description The kind of an axis or an envelope, in the words of the RFC and the decisions, in ascending order of gravity.
+         * @description The kind of an axis or an envelope, in ascending order of gravity.
          * @enum {string}
          */
         EnvelopeKind: "authoritative" | "dispute_summary" | "narrative_only" | "blocked" | "requires_specification" | "provisional" | "human_review";
@@ -581,7 +581,7 @@ export interface components {
          * @enum {string}
          */
         GenerationOutcome: "delivered" | "regenerated" | "replayed" | "rejected" | "refused_by_rules" | "refused_by_policy" | "held" | "session_mismatch" | "session_unknown" | "delivered_already" | "no_model" | "prompt_unavailable" | "held_key_unusable" | "rate_limited" | "model_busy" | "budget_used_up" | "circuit_open" | "quota_wait" | "request_refused" | "model_unavailable" | "model_timeout" | "prompt_blocked" | "stopped_early" | "declined" | "empty_answer" | "unreadable_answer" | "storage_failed" | "cancelled" | "interrupted" | "failed";
-        /** @description Generation settings, under the seed's names. A setting that the model does not take is missing, and is not sent. */
+        /** @description Generation settings. A setting that the model does not take is missing, and is not sent. */
         GenerationSettings: {
             /**
              * Format: int32
@@ -762,11 +762,11 @@ export interface components {
             user_name?: string | null;
         };
         /**
-         * @description The status of an oracle, in the seed's words.
+         * @description The status of an oracle.
          * @enum {string}
          */
         OracleHealthLevel: "healthy" | "degraded" | "unhealthy" | "circuit_open" | "refusing";
-        /** @description The health of an oracle: the seed's fields, then fields for operators. */
+        /** @description The health of an oracle. */
         OracleHealthStatus: {
             /**
              * Format: date-time
@@ -1356,7 +1356,7 @@ export interface components {
          */
         RecordVerificationStatus: "unverified" | "auto_verified";
         /**
-         * @description The reason for a regeneration; there is only one (seed: invariant 6).
+         * @description The reason for a regeneration; there is only one.
          * @enum {string}
          */
         RegenReason: "cache_miss";
@@ -1434,7 +1434,7 @@ export interface components {
             reasons: components["schemas"]["AxisReason"][];
         };
         /**
-         * @description How a rule checks, in the seed's terms.
+         * @description How a rule checks.
          * @enum {string}
          */
         RuleCheckType: "count_threshold" | "must_find" | "must_not_find" | "pattern_match" | "contradiction_check";
@@ -1462,7 +1462,7 @@ export interface components {
          */
         RuleId: "RULE-PREC-001" | "RULE-PREC-002" | "RULE-PREC-003" | "RULE-PREC-004" | "RULE-PREC-013" | "RULE-CONT-001" | "RULE-CONT-002" | "RULE-CONT-003";
         /**
-         * @description The invariant that a rule enforces (seed: "Rule Index").
+         * @description The invariant that a rule enforces.
          * @enum {string}
          */
         RuleInvariant: "Q-INV-01" | "Q-INV-03";

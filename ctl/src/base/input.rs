@@ -98,7 +98,12 @@ pub fn progress_bar(length_bytes: Option<u64>, done: &str) -> ProgressBar {
         Some(length) => (ProgressBar::new(length), "{bar:20} {percent:>3}%, {eta} left{wide_msg}"),
         None => (ProgressBar::no_length(), "{spinner} {bytes}{wide_msg}"),
     };
-    match ProgressStyle::with_template(&format!("{done} {template}")) {
+    with_style(bar, &format!("{done} {template}"))
+}
+
+/// The bar with this template of indicatif.
+pub fn with_style(bar: ProgressBar, template: &str) -> ProgressBar {
+    match ProgressStyle::with_template(template) {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }
@@ -106,11 +111,7 @@ pub fn progress_bar(length_bytes: Option<u64>, done: &str) -> ProgressBar {
 
 /// Shows on a terminal how long `work` has taken, until it completes.
 pub async fn with_spinner<T>(text: &'static str, work: impl Future<Output = T>) -> T {
-    let bar = ProgressBar::no_length().with_message(text);
-    let bar = match ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    };
+    let bar = with_style(ProgressBar::no_length().with_message(text), "{spinner} {elapsed} {wide_msg}");
     bar.enable_steady_tick(Duration::from_millis(200));
     let done = work.await;
     bar.finish_and_clear();

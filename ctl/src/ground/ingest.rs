@@ -24,7 +24,7 @@ use domain_ground::run::{
 use domain_ground::timeline::VersionChangeKind;
 use domain_ground::wire::{PullResponse, ReasonRequest, RunChangeReport, RunReport, UploadResponse};
 use hyper::Method;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use jiff::Timestamp;
 use oracled_api::client::{ClientError, DaemonClient, DaemonResponse, PATIENCE};
 use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
@@ -284,9 +284,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// # Errors
 /// `Detached` if the user interrupts the wait, `RunLost` if the daemon does not answer.
 async fn wait_for_end(options: &GlobalOptions, run_id: &Sha256Hex) -> Result<RunReport, CtlError> {
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}");
-    let bar = style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style));
+    let bar = input::with_style(ProgressBar::new(0), "{bar:20} {percent:>3}% {wide_msg}");
     let mut interrupted = pin!(ctrl_c());
     loop {
         let seen = read_run(options, run_id.as_str()).await.map_err(|error| lost_error(error, run_id))?;

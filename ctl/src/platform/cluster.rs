@@ -42,7 +42,7 @@ enum ClusterVerb {
     Join {
         #[command(flatten)]
         restore: BackupRestore,
-        /// Join also if sections of the configuration that decide verdicts differ from those of the other hosts
+        /// Join also if the configuration differs from that of the other hosts in a section that all hosts need alike
         #[arg(long)]
         allow_different_config: bool,
     },
@@ -94,7 +94,7 @@ fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> R
             state_dir.display()
         )));
     }
-    mark(state_dir, &ClusterMarker::Init { resets })?;
+    mark(state_dir, &ClusterMarker::Init { resets, removed_up_to: None })?;
     if is_json {
         return print_json(out, &json!({"state_dir": state_dir}));
     }

@@ -476,7 +476,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
         CheckResult::pass("daemon", format!("{name} accepts verdicts"))
     } else {
         let value = format!("{name} accepts no verdicts: {}", status.reasons.join("; "));
-        CheckResult::fault("daemon", value, "see \"After a failure\" in docs/operations.md")
+        CheckResult::fault("daemon", value, "see docs/recover.md")
     };
     let own = env!("CARGO_PKG_VERSION");
     let version = (status.version != own).then(|| {

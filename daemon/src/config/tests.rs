@@ -1,5 +1,4 @@
 use super::*;
-use crate::verdict::config::applications::unused_mail_headings;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -29,10 +28,21 @@ fn sender_and_subject_without_smtp_are_reported() {
              mail_subject = \"Shop\""
         );
         let config = load(&file, &[], &DaemonFlags::default()).expect("a valid configuration");
-        unused_mail_headings(&config.applications, &config.mail)
+        let warnings = config.warnings();
+        let keys = warnings.iter().map(|warning| warning.split('`').nth(1).expect("a key").to_owned());
+        keys.collect::<Vec<_>>()
     };
     assert_eq!(unused("transport = \"http\""), ["mail.from", "applications.shop.mail_subject"]);
     assert!(unused("transport = \"smtp\"\nsmtp_host = \"127.0.0.1\"").is_empty());
+}
+
+#[test]
+fn retention_of_logs_under_six_months_is_reported() {
+    let warnings = |days: u32| {
+        let file = format!("[retention]\nlog_days = {days}\nlog_values_days = 184\nverifications_days = 183");
+        load(&file, &[], &DaemonFlags::default()).expect("a valid configuration").warnings().len()
+    };
+    assert_eq!((warnings(183), warnings(184)), (2, 1));
 }
 
 #[test]

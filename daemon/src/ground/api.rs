@@ -137,7 +137,7 @@ problems!(ProvenanceProblems: RECORD STORE; SOURCE_SILENT);
     params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
     responses(
         ProvenanceProblems,
-        (status = 200, description = "The RFC's provenance record, and the location of the raw record", body = ProvenanceRecord),
+        (status = 200, description = "The provenance record, and the location of the raw record", body = ProvenanceRecord),
     ),
 )]
 pub async fn read_provenance(
@@ -159,7 +159,7 @@ problems!(RecordedProblems: RECORD STORE);
     params(("record_id" = String, Path, pattern = "^[0-9a-f]{16}-[0-9]+$", description = "The id of the record, as a query returns it")),
     responses(
         RecordedProblems,
-        (status = 200, description = "The RFC's provenance record, and the location and the text of the raw record", body = ProvenanceReport),
+        (status = 200, description = "The provenance record, and the location and the text of the raw record", body = ProvenanceReport),
     ),
 )]
 pub async fn read_recorded_provenance(

@@ -5,6 +5,7 @@ mod config;
 mod membership;
 mod metrics;
 
+use actors_audit::logger::JournalReport;
 use actors_platform::host_removals::HostRemovals;
 use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::{LeaseCall, WorkTurn};
@@ -16,6 +17,7 @@ use oracled_store::ClusterMarker;
 use secrecy::SecretString;
 use std::path::Path;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
@@ -65,6 +67,8 @@ pub struct ClusterMember {
     /// The limits of calls of models, over a connection of their own, so that they do not delay the heartbeat.
     pub(crate) shared_calls: SharedCalls,
     pub(crate) metrics: SharedLogMetrics,
+    /// The state of the journal, once its logger runs: a host that cannot write gives up its turn.
+    pub(crate) journal: Arc<OnceLock<watch::Receiver<JournalReport>>>,
 }
 
 /// What this host compares with the other hosts of its cluster.
@@ -75,7 +79,7 @@ pub(crate) struct ClusterDigests {
     pub(crate) log_key: String,
     /// The digest of the key of held verdicts.
     pub(crate) held_key: String,
-    /// The digests of the sections of the configuration that decide verdicts.
+    /// The digests of the sections of the configuration that all hosts need alike.
     pub(crate) config: ConfigDigests,
 }
 

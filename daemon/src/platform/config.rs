@@ -43,7 +43,12 @@ pub trait Section: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Its values that decide verdicts, so that all hosts of a cluster need the same; `None` if it decides none.
+    /// What is allowed and seldom wanted: each start logs it, and `oracled check-config` prints it.
+    fn warnings(&self, _all: &dyn Configuration) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Its values that all hosts of a cluster need alike, such as those that decide verdicts; `None` if there are none.
     fn decisions(&self) -> Option<Value> {
         None
     }
@@ -89,7 +94,7 @@ impl dyn Configuration + '_ {
         found.expect("a configuration lists each section")
     }
 
-    /// The digest of each section that decides verdicts, by its key.
+    /// The digest of each section that all hosts of a cluster need alike, by its key.
     #[must_use]
     pub fn decision_digests(&self) -> ConfigDigests {
         let sections = self.sections().into_iter();

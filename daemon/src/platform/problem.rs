@@ -173,9 +173,10 @@ impl Problem {
 impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let code = match error {
-            StoreError::Unavailable { .. } | StoreError::Io { .. } | StoreError::Object { .. } => {
-                STORAGE_UNAVAILABLE
-            }
+            StoreError::Unavailable { .. }
+            | StoreError::Io { .. }
+            | StoreError::Object { .. }
+            | StoreError::ObjectDamaged { .. } => STORAGE_UNAVAILABLE,
             StoreError::Stopped => return Self::draining(),
             StoreError::SourceFile { .. } => SOURCE_DAMAGED,
             StoreError::FactsNotHere { .. } => FACTS_NOT_HERE,

@@ -141,6 +141,8 @@ impl DaemonService {
         state_size.register(&mut registry);
         if let Some(member) = &cluster {
             member.metrics.register(&mut registry);
+            // it is set once
+            drop(member.journal.set(system.log.report()));
         }
         let limits = config.section::<LimitsSection>().clone();
         let slots = Arc::new(Semaphore::new(limits.in_flight));

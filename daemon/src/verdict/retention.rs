@@ -21,7 +21,7 @@ const FIRST_AFTER: Duration = Duration::from_secs(5 * 60);
 const EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// After how many days data are removed from all files of the state directory. Without a key, data of its kind are kept forever.
-/// The daemon removes due data once a day, and 5 minutes after a start. [Retention](../operations.md#retention) has the details.
+/// The daemon removes due data once a day, and 5 minutes after a start. [Retention](../privacy.md#retention) has the details.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetentionSection {
@@ -60,11 +60,31 @@ impl Section for RetentionSection {
         is_refused.then(fault).into_iter().collect()
     }
 
+    fn warnings(&self, _: &dyn Configuration) -> Vec<String> {
+        let days = [
+            ("log_days", self.log_days),
+            ("log_values_days", self.log_values_days),
+            ("verifications_days", self.verifications_days),
+        ];
+        let is_short = |(_, days): &(_, Option<u32>)| days.is_some_and(|days| days < LOGS_KEPT_DAYS);
+        let short = days.into_iter().filter(is_short);
+        let warn = |(key, days): (&str, Option<u32>)| {
+            format!(
+                "`retention.{key}` is {} days; the EU AI Act wants logs of high-risk systems kept for six months ({LOGS_KEPT_DAYS} days)",
+                days.unwrap_or_default()
+            )
+        };
+        short.map(warn).collect()
+    }
+
     /// The age of a session is known from the log.
     fn check_limits(&self, _: &dyn Configuration) -> Vec<ConfigError> {
         self.check_log_days().err().into_iter().collect()
     }
 }
+
+/// How long the logs of a high-risk system have to be kept at least, by Articles 19 and 26(6) of the EU AI Act: six months.
+const LOGS_KEPT_DAYS: u32 = 184;
 
 impl RetentionSection {
     fn check_log_days(&self) -> Result<(), ConfigError> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The digests of the sections of a configuration that decide verdicts, by their keys.
+/// The digests of the sections of a configuration that all hosts need alike, by their keys.
 pub type ConfigDigests = BTreeMap<String, String>;
 
 /// The sections in which the configuration of another host decides otherwise.
@@ -47,7 +47,7 @@ pub struct ClusterReport {
     pub contact_ms: u64,
     /// Why the shared log cannot be read or written now.
     pub failure: Option<String>,
-    /// The live hosts whose configuration decides verdicts otherwise than that of this host.
+    /// The live hosts whose configuration differs from that of this host in a section that all hosts need alike.
     pub config_differences: Vec<ConfigDifference>,
     /// The number of files of sources that other hosts have made, and that this host still fetches. Queries of these sources wait or get
     /// `facts_not_here`.
@@ -83,12 +83,12 @@ pub struct ClusterHostReport {
     pub seen_ms: u64,
     /// The work that it alone does now.
     pub leases: Vec<String>,
-    /// The digests of the sections of its configuration that decide verdicts.
+    /// The digests of the sections of its configuration that all hosts need alike.
     pub config: BTreeMap<String, String>,
 }
 
 impl ClusterReport {
-    /// The live hosts whose configuration decides verdicts otherwise than that of this host.
+    /// The live hosts whose configuration differs from that of this host in a section that all hosts need alike.
     #[must_use]
     pub fn find_config_differences(&self) -> Vec<ConfigDifference> {
         let own = self.hosts.iter().find(|host| host.host == self.host && !host.config.is_empty());

@@ -68,7 +68,7 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
     }
 }
 
-/// The severity of an event, where the specification requires one.
+/// The severity of an event, if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EventSeverity {

@@ -57,7 +57,7 @@ pub enum RuleId {
     Cont003,
 }
 
-/// The invariant that a rule enforces (seed: "Rule Index").
+/// The invariant that a rule enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub enum RuleInvariant {
     /// Every claim has a source.
@@ -68,7 +68,7 @@ pub enum RuleInvariant {
     NoContradiction,
 }
 
-/// How a rule checks, in the seed's terms.
+/// How a rule checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RuleCheckType {

@@ -666,7 +666,7 @@ fn seconds(seconds: NonZeroU32) -> SignedDuration {
     SignedDuration::from_secs(seconds.get().into())
 }
 
-/// The status of an oracle, in the seed's words.
+/// The status of an oracle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
@@ -696,7 +696,7 @@ impl OracleHealthLevel {
     }
 }
 
-/// The health of an oracle: the seed's fields, then fields for operators.
+/// The health of an oracle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OracleHealthStatus {
     /// The oracle.

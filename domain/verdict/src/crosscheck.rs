@@ -51,7 +51,7 @@ pub enum CrosscheckReason {
     UnexpectedField,
 }
 
-/// The seed's "Cross-Check Decision", field for field.
+/// The decision of the crosscheck.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CrosscheckDecision {
     /// True for the reason `pass` only.

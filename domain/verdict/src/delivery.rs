@@ -74,7 +74,7 @@ impl RegenNotes {
     }
 }
 
-/// The reason for a regeneration; there is only one (seed: invariant 6).
+/// The reason for a regeneration; there is only one.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum RegenReason {

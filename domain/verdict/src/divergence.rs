@@ -193,7 +193,7 @@ impl DivergenceCheck {
     }
 }
 
-/// The health of the model's infrastructure, by the latest regenerations with a known original (seed: REGEN-GAP-06).
+/// The health of the model's infrastructure, by the latest regenerations with a known original.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RegenVariance {
     /// The number of regenerations compared.

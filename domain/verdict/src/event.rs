@@ -609,7 +609,7 @@ impl Event for OrderCancelled {
     }
 }
 
-/// One request was sent to the model. The entry has the RFC's fields, and further details of the call.
+/// One request was sent to the model. The entry has details of the call.
 ///
 /// The entries of a call are committed when the call ends, after its retries, so they can be older than the entries before
 /// them. A kill loses those of calls in progress; `order_attempted` and `regen_attempted` are committed before.

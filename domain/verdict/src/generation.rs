@@ -14,7 +14,7 @@ const LOCKED_TEMPERATURE: f64 = 0.0;
 const LOCKED_TOP_P: f64 = 1.0;
 const LOCKED_TOP_K: u32 = 1;
 
-/// Generation settings, under the seed's names. A setting that the model does not take is missing, and is not sent.
+/// Generation settings. A setting that the model does not take is missing, and is not sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GenerationSettings {
@@ -82,7 +82,7 @@ impl GenerationSettings {
     }
 }
 
-/// How a verdict was generated, if oracled requested it (seed: REGEN-GAP-01 and REGEN-GAP-02).
+/// How a verdict was generated, if oracled requested it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct VerdictGeneration {
     /// The template of the prompt; absent for a prompt that a caller submitted with the first verdict.

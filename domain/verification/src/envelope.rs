@@ -83,7 +83,7 @@ pub struct Envelope {
     pub sha256: Sha256Hex,
 }
 
-/// The kind of an axis or an envelope, in the words of the RFC and the decisions, in ascending order of gravity.
+/// The kind of an axis or an envelope, in ascending order of gravity.
 #[derive(
     Debug,
     Clone,

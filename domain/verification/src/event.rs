@@ -258,7 +258,7 @@ impl SourceCallEntry {
     }
 }
 
-/// A source was queried for a verification. The entry has the fields of the RFC's `OracleInteractionLog`.
+/// A source was queried for a verification.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
 pub struct SourceAsked(pub SourceCallEntry);

@@ -19,10 +19,14 @@ pub enum ClusterMarker {
     Init {
         /// Whether it replaces a cluster that the server has.
         resets: bool,
+        /// The entry of a removal of data up to which the store has none of them. A start sets it: a later one may find further
+        /// removals, of other hosts.
+        #[serde(default)]
+        removed_up_to: Option<u64>,
     },
     /// The next start joins the cluster, of which this store is a copy.
     Join {
-        /// Whether the configuration of this host may decide verdicts otherwise than that of the others.
+        /// Whether the configuration of this host may differ in a section that all hosts need alike.
         #[serde(default)]
         allow_different_config: bool,
         /// The entry of a removal of data up to which the store has none of them.
@@ -94,7 +98,7 @@ mod tests {
         assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
         let member = ClusterMarker::Member { host: "app-1".to_owned(), removed_up_to: 7 };
         for marker in [
-            ClusterMarker::Init { resets: true },
+            ClusterMarker::Init { resets: true, removed_up_to: Some(3) },
             ClusterMarker::Join { allow_different_config: true, removed_up_to: 5 },
             member,
             ClusterMarker::Left,

@@ -88,6 +88,17 @@ pub enum StoreError {
         /// The error of the service, or the fault of the content.
         source: io::Error,
     },
+    /// An object that the hosts of a cluster share is damaged.
+    #[error(
+        "the object {name} is damaged ({fault}); on a host that has the file, `oraclectl source rebuild` of its source uploads a file of facts \
+         again; copy a payload to the object by hand"
+    )]
+    ObjectDamaged {
+        /// The name of the object.
+        name: String,
+        /// The fault of its content.
+        fault: String,
+    },
     /// A row is lost: its segment and the database were damaged.
     #[error(
         "{row} is lost: entry {entry} of the log has set it, and every copy of it was damaged; restore a backup, or erase the session \

@@ -400,6 +400,7 @@ pub(crate) mod healing;
 pub(crate) mod opening;
 mod salvage;
 mod sharing;
+pub use sharing::FollowedChanges;
 pub(crate) mod staged;
 mod upgrade;
 

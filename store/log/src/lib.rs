@@ -30,12 +30,12 @@ pub use base::rows;
 pub use base::rows::CollectedRows;
 pub use base::schema::SCHEMA;
 pub use base::watermark::StoreCounts;
-pub use journal::StateFiles;
+
 pub use journal::backup::{StoreBackup, StoreBackupFile, is_journal_file};
 pub use journal::erasure::{Erasure, ErasureOutcome, ErasureStep};
 pub use journal::healing::SegmentHealing;
 pub use journal::opening::RESTORING_FILE;
-pub use journal::{CommitReceipt, Journal, JournalRecord, RecordRejectedError};
+pub use journal::{CommitReceipt, FollowedChanges, Journal, JournalRecord, RecordRejectedError, StateFiles};
 pub use segments::visit_rows;
 pub use shared_log::{
     GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail,

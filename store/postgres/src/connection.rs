@@ -19,13 +19,20 @@ use store_log::SharedLogError;
 /// How long a silent server is waited for before it is asked, and between two questions.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
+/// The settings of a session. A host that ends within a transaction, or whose network does, must not keep the locks of its rows, for which
+/// the others wait.
+const SESSION: &str = "
+SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s';
+SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3";
+
 type Job = Box<dyn FnOnce(&mut Client) + Send>;
 
 /// The thread of a connection. It ends with the last sender, after its statement.
 #[derive(Debug)]
 pub(crate) struct Connection {
     jobs: Sender<Job>,
-    answer_within: Duration,
+    /// The longest wait for an answer.
+    pub(crate) answer_within: Duration,
     /// The warning of the server about the present statement.
     warning: Arc<Mutex<Option<String>>>,
 }
@@ -159,7 +166,7 @@ pub(crate) fn connect(
     }
     let connection = Connection { jobs, answer_within, warning };
     let (standbys, connected) = connection.call(|client| {
-        client.batch_execute("SET synchronous_commit = on")?;
+        client.batch_execute(SESSION)?;
         let row = client.query_typed_one(
             "SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication)",
             &[],

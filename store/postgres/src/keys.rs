@@ -88,11 +88,6 @@ impl ClusterKeys {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the hosts compare of the key that encrypts.
-    pub(crate) fn first(&self) -> KeyCheck {
-        self.read().first.clone()
-    }
-
     /// Whether these are other keys than `other`.
     #[must_use]
     pub fn differ_from(&self, other: &Self) -> bool {
@@ -106,8 +101,12 @@ impl ClusterKeys {
         std::mem::swap(&mut *own, &mut *other);
     }
 
-    /// Compresses and encrypts the rows of a group.
-    pub(crate) fn seal(&self, store_id: u64, group: &SharedGroup) -> Result<SealedRows, SharedLogError> {
+    /// Compresses and encrypts the rows of a group. Also returns what the hosts compare of the key.
+    pub(crate) fn seal(
+        &self,
+        store_id: u64,
+        group: &SharedGroup,
+    ) -> Result<(SealedRows, KeyCheck), SharedLogError> {
         let list = self.read();
         let (key_id, key) = list.keys.first().ok_or_else(|| failed("there is no key"))?;
         let mut nonce = [0; NONCE_LEN];
@@ -116,7 +115,8 @@ impl ClusterKeys {
         let aad = Aad::from(place_of(store_id, group));
         let sealed = key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut rows);
         sealed.map_err(|_| failed("the rows of a group are too long to be encrypted"))?;
-        Ok(SealedRows { key_id: key_id.clone(), bytes: [&nonce[..], &rows].concat() })
+        let sealed = SealedRows { key_id: key_id.clone(), bytes: [&nonce[..], &rows].concat() };
+        Ok((sealed, list.first.clone()))
     }
 
     /// The rows of `group`, which has none yet.
@@ -181,11 +181,11 @@ mod tests {
     #[test]
     fn rows_are_opened_only_in_their_place_and_under_their_key() {
         let keys = ClusterKeys::parse(&line("2026-11", 1)).expect("a key");
-        let sealed = keys.seal(5, &group()).expect("it is sealed");
+        let (sealed, _) = keys.seal(5, &group()).expect("it is sealed");
         assert!(!sealed.bytes.windows(4).any(|bytes| bytes == b"rows"));
         let both = ClusterKeys::parse(&(line("2026-12", 2) + &line("2026-11", 1))).expect("keys");
         assert_eq!(both.open(5, &group(), &sealed).expect("the key is there"), group().rows);
-        assert_eq!(both.seal(5, &group()).expect("it is sealed").key_id, "2026-12");
+        assert_eq!(both.seal(5, &group()).expect("it is sealed").0.key_id, "2026-12");
         for (store_id, other) in [
             (6, group()),
             (5, SharedGroup { before: 8, ..group() }),

@@ -28,6 +28,8 @@ use std::fmt::{self, Debug};
 use std::time::Duration;
 use store_log::{GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail};
 
+/// The longest wait for a read of groups.
+const READ_WITHIN_MAX: Duration = Duration::from_secs(60);
 /// The `before` of the row from which the log starts. It has no group.
 const START: i64 = -1;
 
@@ -116,6 +118,8 @@ pub struct PostgresLog {
     threads: ConnectionThreads,
     /// The key that was compared with that of the other hosts, on the present connection.
     compared_key: Option<KeyCheck>,
+    /// How long a read of groups waits. A slow connection needs longer for a large one than any other statement does.
+    read_within: Duration,
 }
 
 fn failed(cause: impl fmt::Display) -> SharedLogError {
@@ -136,7 +140,8 @@ impl PostgresLog {
     /// The shared log with these settings. It connects on demand.
     #[must_use]
     pub fn new(settings: PostgresSettings) -> Self {
-        Self { settings, connection: None, threads: ConnectionThreads::default(), compared_key: None }
+        let (threads, read_within) = (ConnectionThreads::default(), settings.answer_within);
+        Self { settings, connection: None, threads, compared_key: None, read_within }
     }
 
     /// Creates the tables of a cluster, whose log continues after the groups of this host. The host is its first member. If this process has
@@ -179,9 +184,8 @@ impl PostgresLog {
         call(&mut self.connection, run)
     }
 
-    /// Compares the key that encrypts with the key of this id of the other hosts, which could not read the group otherwise.
-    fn compare_key(&mut self) -> Result<(), SharedLogError> {
-        let key = self.settings.keys.first();
+    /// Compares a key that has encrypted with the key of this id of the other hosts, which could not read the group otherwise.
+    fn compare_key(&mut self, key: KeyCheck) -> Result<(), SharedLogError> {
         if self.compared_key.as_ref() == Some(&key) {
             return Ok(());
         }
@@ -261,8 +265,10 @@ impl SharedLog for PostgresLog {
     }
 
     fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
-        self.compare_key()?;
-        let SealedRows { key_id, bytes } = self.settings.keys.seal(self.settings.store_id, group)?;
+        let (sealed, key) = self.settings.keys.seal(self.settings.store_id, group)?;
+        // a reload can have changed the keys just now
+        self.compare_key(key)?;
+        let SealedRows { key_id, bytes } = sealed;
         let (before, after) = (number(group.before)?, number(group.after)?);
         let (root, before_root) = (group.root, own.root);
         let PostgresSettings { host, instance, .. } = self.settings.clone();
@@ -300,9 +306,20 @@ impl SharedLog for PostgresLog {
 
     fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError> {
         let (after, max_bytes) = (number(after)?, i64::try_from(max_bytes).unwrap_or(i64::MAX));
-        let rows = self.call(move |client| {
-            client.query_typed(READ, &[(&after, Type::INT8), (&max_bytes, Type::INT8)])
-        })?;
+        if let Some(connection) = &mut self.connection {
+            connection.answer_within = self.read_within;
+        }
+        let rows = self
+            .call(move |client| client.query_typed(READ, &[(&after, Type::INT8), (&max_bytes, Type::INT8)]));
+        self.read_within = match (&rows, &mut self.connection) {
+            (Ok(_), Some(connection)) => {
+                connection.answer_within = self.settings.answer_within;
+                self.settings.answer_within
+            }
+            // the group may be large
+            _ => (self.read_within * 2).min(READ_WITHIN_MAX),
+        };
+        let rows = rows?;
         let PostgresSettings { keys, store_id, .. } = &self.settings;
         let own_schema = self.settings.schema()?;
         let read = |row: &Row| {

@@ -345,16 +345,25 @@ impl ClusterMembership {
         })
     }
 
-    /// Calls the server, over a new connection if there is none.
-    fn call<T: Send + 'static>(
-        &mut self,
-        run: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, SharedLogError> {
+    /// Connects, if there is no connection.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn connect(&mut self) -> Result<(), SharedLogError> {
         if self.connection.is_none() {
             self.connection = Some(connect(&self.settings, &self.threads)?);
             let durability = self.settings.durability;
             call(&mut self.connection, move |client| note_epoch(client, durability))?;
         }
+        Ok(())
+    }
+
+    /// Calls the server, over a new connection if there is none.
+    fn call<T: Send + 'static>(
+        &mut self,
+        run: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, SharedLogError> {
+        self.connect()?;
         call(&mut self.connection, run)
     }
 

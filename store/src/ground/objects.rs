@@ -102,7 +102,7 @@ fn object_error(name: &ObjectName, source: io::Error) -> StoreError {
 }
 
 fn damaged(name: &ObjectName, fault: impl Into<String>) -> StoreError {
-    object_error(name, io::Error::new(ErrorKind::InvalidData, fault.into()))
+    StoreError::ObjectDamaged { name: name.to_string(), fault: fault.into() }
 }
 
 /// The pruned payloads of sources, read on demand.
@@ -185,7 +185,7 @@ impl Store {
     /// Fetches a missing file, and compares it with its digest.
     ///
     /// # Errors
-    /// `Object` if the object is missing, damaged, or cannot be read now; `Unavailable` if the disk is full; `Io` if it cannot be
+    /// `Object` if the object is missing, or cannot be read now; `ObjectDamaged`; `Unavailable` if the disk is full; `Io` if it cannot be
     /// written.
     pub fn fetch_file(
         &self,
@@ -238,7 +238,7 @@ impl Store {
         read.map_err(|source| object_error(&name, source))?;
         let found = std::mem::take(&mut found).finish();
         if found != *sha256 {
-            return Err(damaged(&name, format!("it is damaged: its content has SHA-256 {found}")));
+            return Err(damaged(&name, format!("its content has SHA-256 {found}")));
         }
         Ok(archive)
     }

@@ -4,7 +4,7 @@ use super::Logger;
 use actix::ActorFutureExt;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture, WrapFuture};
 use actors_platform::clock::monotonic;
-use oracled_store::{RowWrite, StoreError};
+use oracled_store::{FollowedChanges, Journal, RowWrite, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -57,8 +57,6 @@ impl LogContact {
 #[derive(Debug)]
 pub(super) struct LoggerInCluster {
     pub(super) contact: LogContact,
-    /// Receives the changes by other hosts.
-    pub(super) followed: mpsc::UnboundedSender<Vec<RowWrite>>,
     /// After a failed call of the shared log, when the next one is made: a call can take seconds, in which the logger answers nothing.
     rests_until: Option<Instant>,
     /// The requests that wait for all groups of the shared log.
@@ -71,8 +69,12 @@ pub(super) struct LoggerInCluster {
 pub(super) struct FollowSharedLog;
 
 impl LoggerInCluster {
-    pub(super) const fn new(contact: LogContact, followed: mpsc::UnboundedSender<Vec<RowWrite>>) -> Self {
-        Self { contact, followed, rests_until: None, waiting: Vec::new() }
+    /// The part of a logger that owns `journal`, whose changes by other hosts `followed` receives; `None` if this is the only host.
+    pub(super) fn of(journal: &mut Journal, followed: mpsc::UnboundedSender<Vec<RowWrite>>) -> Option<Self> {
+        // without a receiver, the daemon is stopping
+        journal.report_followed(FollowedChanges(Box::new(move |changes| drop(followed.send(changes)))));
+        let contact = LogContact::begin();
+        journal.is_shared().then(|| Self { contact, rests_until: None, waiting: Vec::new() })
     }
 
     /// Whether the shared log is not called for now.
@@ -106,18 +108,8 @@ impl Logger {
             // the caller may no longer wait
             drop(waiting.send(answer.clone()));
         }
-        self.report_followed();
         if let Err(error @ StoreError::Diverged { .. }) = read {
             self.end(&error);
-        }
-    }
-
-    /// Reports the changes by other hosts that were applied.
-    pub(super) fn report_followed(&mut self) {
-        let (Some(cluster), Some(journal)) = (&self.cluster, &mut self.journal) else { return };
-        let changes = journal.take_followed();
-        if !changes.is_empty() && cluster.followed.send(changes).is_err() {
-            tracing::debug!("the receiver of other hosts' changes has ended");
         }
     }
 }

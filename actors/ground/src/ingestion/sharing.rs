@@ -284,6 +284,7 @@ impl IngestContext {
 
     /// Whether a file of this source is on its way to this host.
     pub(super) fn lacks_files(error: &IngestionError) -> bool {
-        matches!(error, IngestionError::Store(StoreError::FactsNotHere { .. } | StoreError::Object { .. }))
+        use StoreError::{FactsNotHere, Object, ObjectDamaged};
+        matches!(error, IngestionError::Store(FactsNotHere { .. } | Object { .. } | ObjectDamaged { .. }))
     }
 }

@@ -108,7 +108,12 @@ impl ErasureService {
         let mut report = ErasureReport::default();
         if !due.started.is_empty() || !due.late.is_empty() {
             let named = due.started.erasures.iter().filter_map(|started| started.session_id.clone());
-            self.note_pending(named.chain(due.late.keys().cloned())).await?;
+            let named: BTreeSet<_> = named.collect();
+            self.note_pending(named.iter().chain(due.late.keys()).cloned()).await?;
+            if !is_begun_here {
+                // otherwise its entries would come after the end of the erasure
+                self.await_work(&named).await?;
+            }
             let (found, unread_files) = self.remove_from_files(due.started, due.late).await?;
             (report.sessions, report.unread_files) = (sessions_in(&found), unread_files);
             self.0.found.lock().await.extend(found);

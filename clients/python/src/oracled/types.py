@@ -265,7 +265,7 @@ ConflictStrategy: TypeAlias = Literal["higher_tier_wins", "most_recent", "requir
 
 
 class CrosscheckDecision(TypedDict):
-    """The seed's "Cross-Check Decision", field for field."""
+    """The decision of the crosscheck."""
 
     approved: bool
     """True for the reason `pass` only."""
@@ -367,7 +367,7 @@ class Envelope(TypedDict):
 
 
 EnvelopeKind: TypeAlias = Literal["authoritative", "dispute_summary", "narrative_only", "blocked", "requires_specification", "provisional", "human_review"]
-"""The kind of an axis or an envelope, in the words of the RFC and the decisions, in ascending order of gravity."""
+"""The kind of an axis or an envelope, in ascending order of gravity."""
 
 
 EnvelopeVerificationStatus: TypeAlias = Literal["verified", "unverified"]
@@ -562,8 +562,7 @@ GenerationOutcome: TypeAlias = Literal["delivered", "regenerated", "replayed", "
 
 
 class GenerationSettings(TypedDict):
-    """Generation settings, under the seed's names. A setting that the model does not take is missing, and is not
-    sent."""
+    """Generation settings. A setting that the model does not take is missing, and is not sent."""
 
     candidateCount: int
     """The number of answers to generate."""
@@ -713,11 +712,11 @@ class OperatorAction(TypedDict):
 
 
 OracleHealthLevel: TypeAlias = Literal["healthy", "degraded", "unhealthy", "circuit_open", "refusing"]
-"""The status of an oracle, in the seed's words."""
+"""The status of an oracle."""
 
 
 class OracleHealthStatus(TypedDict):
-    """The health of an oracle: the seed's fields, then fields for operators."""
+    """The health of an oracle."""
 
     circuit_opened_at: NotRequired[str | None]
     """The time at which its circuit was opened, if it is open or half open, or since which it rejects every call."""
@@ -1228,7 +1227,7 @@ RecordVerificationStatus: TypeAlias = Literal["unverified", "auto_verified"]
 
 
 RegenReason: TypeAlias = Literal["cache_miss"]
-"""The reason for a regeneration; there is only one (seed: invariant 6)."""
+"""The reason for a regeneration; there is only one."""
 
 
 class RegisterSessionRequest(TypedDict):
@@ -1315,7 +1314,7 @@ class Reverification(TypedDict):
 
 
 RuleCheckType: TypeAlias = Literal["count_threshold", "must_find", "must_not_find", "pattern_match", "contradiction_check"]
-"""How a rule checks, in the seed's terms."""
+"""How a rule checks."""
 
 
 class RuleEvidence(TypedDict):
@@ -1340,7 +1339,7 @@ RuleId: TypeAlias = Literal["RULE-PREC-001", "RULE-PREC-002", "RULE-PREC-003", "
 
 
 RuleInvariant: TypeAlias = Literal["Q-INV-01", "Q-INV-03"]
-"""The invariant that a rule enforces (seed: "Rule Index")."""
+"""The invariant that a rule enforces."""
 
 
 class RuleResult(TypedDict):

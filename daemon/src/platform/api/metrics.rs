@@ -165,7 +165,7 @@ fn write_cluster_gauges(text: &mut MetricsText, report: &ClusterReport, entries:
     text.gauge("cluster_lag_entries", lag, last.saturating_sub(entries));
     let contact = "time since this host had all entries of the shared log";
     text.gauge("cluster_contact_age_seconds", contact, seconds(report.contact_ms as f64));
-    let different = "live hosts whose configuration decides verdicts otherwise than that of this host";
+    let different = "live hosts whose configuration differs in a section that all hosts need alike";
     text.gauge("cluster_config_differences", different, report.config_differences.len());
     let offset = own.map_or(0.0, |own| own.clock_offset_ms as f64);
     let ahead = "how far the clock of this host is ahead of the clock of the server";

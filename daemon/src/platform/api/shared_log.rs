@@ -16,6 +16,8 @@ use utoipa::openapi::path::Operation;
 /// The member of an operation whose handler answers by the store as it was at the last contact, and waits for the shared log by itself
 /// before it answers that something is missing.
 const RECENT: &str = "x-recent";
+/// The member of an operation that does not wait: it can give this host the key without which it cannot read the shared log.
+const UNWAITING: &str = "x-unwaiting";
 
 /// How recent the store must be for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +40,10 @@ pub(crate) fn after_shared_log(routes: Routes, service: &Arc<DaemonService>) -> 
 }
 
 fn age_of(operation: &Operation) -> Option<StoreAge> {
-    let is_recent = operation.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(RECENT));
+    let has = |name| operation.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(name));
     match () {
-        () if is_recent => Some(StoreAge::Recent),
+        () if has(UNWAITING) => None,
+        () if has(RECENT) => Some(StoreAge::Recent),
         () if has_store_problems(operation) => Some(StoreAge::CaughtUp),
         () => None,
     }

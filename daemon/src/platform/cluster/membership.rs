@@ -5,6 +5,7 @@ use super::{
     ClusterDigests, ClusterDurability, ClusterMember, ClusterSecrets, ClusterSection, ClusterView,
     MembershipCall,
 };
+use actors_audit::logger::JournalReport;
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::host_removals::{HostRemovals, MemberRemovals, OwnRemovals};
 use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
@@ -18,8 +19,8 @@ use oracled_store::{
 use secrecy::ExposeSecret;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fs, io, mem, thread};
 use store_postgres::{
@@ -81,7 +82,7 @@ fn enter_now(
     let url = secrets.url.clone();
     let settings = settings(section, &host, secrets, ClusterIdentity { log_key, held_key }, store)?;
     let mut membership = ClusterMembership::new(settings.clone());
-    let entries = journal.counts().entries;
+    let removed_up_to = removed_up_to(&marker, journal, store)?;
     let metrics = SharedLogMetrics::default();
     let log = || MeasuredLog { log: PostgresLog::new(settings.clone()), metrics: metrics.clone() };
     let began = monotonic();
@@ -98,19 +99,13 @@ fn enter_now(
         }
         thread::sleep(ENTRY_PAUSE);
     }
-    let removed_up_to = match marker {
-        ClusterMarker::Member { removed_up_to, .. } | ClusterMarker::Join { removed_up_to, .. } => {
-            removed_up_to
-        }
-        // the first host has completed all removals before
-        _ => entries,
-    };
     ClusterMarker::write(Some(&ClusterMarker::Member { host: host.clone(), removed_up_to }), store.dir())?;
     let ((until, turn), (view, seen), (calls, called)) =
         (watch::channel(None), watch::channel(ClusterView::default()), channel());
     let own = watch::Sender::new(OwnRemovals { up_to: removed_up_to, at: began });
     let (members, known) = watch::channel((None, Vec::new()));
     let (live, live_hosts) = watch::channel(1);
+    let journal = Arc::default();
     let thread = MembershipThread {
         host: host.clone(),
         membership,
@@ -127,6 +122,7 @@ fn enter_now(
         taken: HashMap::new(),
         offset_noted: false,
         is_stopping: false,
+        journal: Arc::clone(&journal),
     };
     thread::Builder::new().name("membership".to_owned()).spawn(move || thread.run())?;
     let (takes, taken) = channel();
@@ -138,7 +134,7 @@ fn enter_now(
     let leases = LeaseCalls(Arc::new(move |call| for_leases.send(MembershipCall::Lease(call)).is_ok()));
     let turn = WorkTurn::Shared { host: host.as_str().into(), until: turn, leases };
     let removals = HostRemovals { turn: turn.clone(), own, members: known };
-    Ok(ClusterMember { host, turn, view: seen, calls, removals, url, keys, shared_calls, metrics })
+    Ok(ClusterMember { host, turn, view: seen, calls, removals, url, keys, shared_calls, metrics, journal })
 }
 
 /// Answers requests for calls, until no one can send any.
@@ -167,7 +163,7 @@ fn catch_up(
     journal: &mut Journal,
 ) -> anyhow::Result<()> {
     if !journal.is_shared() {
-        if let ClusterMarker::Init { resets } = *marker {
+        if let ClusterMarker::Init { resets, .. } = *marker {
             log().log.create(journal.groups_end(), resets)?;
         }
         if matches!(marker, ClusterMarker::Join { allow_different_config: false, .. }) {
@@ -179,6 +175,24 @@ fn catch_up(
         tracing::info!(entries, "the store is brought up to date with the shared log");
     }
     Ok(journal.follow()?)
+}
+
+/// The entry up to which the store has no data of removals.
+fn removed_up_to(marker: &ClusterMarker, journal: &Journal, store: &Store) -> Result<u64, StoreError> {
+    match *marker {
+        ClusterMarker::Member { removed_up_to, .. } | ClusterMarker::Join { removed_up_to, .. } => {
+            Ok(removed_up_to)
+        }
+        ClusterMarker::Init { removed_up_to: Some(removed_up_to), .. } => Ok(removed_up_to),
+        // the first host has completed all removals before; a start that is interrupted must not take those of other hosts for such
+        ClusterMarker::Init { resets, removed_up_to: None } => {
+            let entries = journal.counts().entries;
+            let noted = ClusterMarker::Init { resets, removed_up_to: Some(entries) };
+            ClusterMarker::write(Some(&noted), store.dir())?;
+            Ok(entries)
+        }
+        ClusterMarker::Left => Ok(journal.counts().entries),
+    }
 }
 
 /// Compares the configuration of this host with those of the others.
@@ -250,6 +264,7 @@ struct MembershipThread {
     taken: HashMap<String, watch::Sender<bool>>,
     offset_noted: bool,
     is_stopping: bool,
+    journal: Arc<OnceLock<watch::Receiver<JournalReport>>>,
 }
 
 impl MembershipThread {
@@ -283,10 +298,14 @@ impl MembershipThread {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let removed = self.removed.borrow().up_to;
         let config = self.config.clone();
-        let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now(), config };
         let taken = self.taken.keys().map(String::as_str);
-        let wanted: Vec<_> = taken.chain((!self.is_stopping).then_some(WORK)).collect();
-        match self.membership.renew(&heartbeat, &wanted) {
+        let wanted: Vec<_> = taken.chain(self.can_work().then_some(WORK)).collect();
+        // a new connection takes time, by which the clock would seem to be wrong
+        let renewed = self.membership.connect().and_then(|()| {
+            let heartbeat = Heartbeat { version, applied, root, removed, clock: clock.now(), config };
+            self.membership.renew(&heartbeat, &wanted)
+        });
+        match renewed {
             Ok(Renewal { hosts, .. }) if hosts.iter().all(|host| host.host != self.host) => {
                 self.enter_again();
             }
@@ -299,6 +318,14 @@ impl MembershipThread {
                 self.view.send_modify(|view| view.fault = Some(fault));
             }
         }
+    }
+
+    /// Whether this host can do the work that one host does at a time. Otherwise another one has to.
+    fn can_work(&self) -> bool {
+        let can_write = |report: &JournalReport| report.failure.is_none() && report.low_space.is_none();
+        !self.is_stopping
+            && self.view.borrow().clock_fault.is_none()
+            && self.journal.get().is_none_or(|report| can_write(&report.borrow()))
     }
 
     /// Removes old groups from the server, if this host has the turn.

@@ -98,6 +98,12 @@ impl Section for ApplicationSections {
     fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
         check_applications(self)
     }
+
+    fn warnings(&self, all: &dyn Configuration) -> Vec<String> {
+        let unused = unused_mail_headings(self, all.section());
+        let warn = |key| format!("`{key}` has no effect without `mail.transport = \"smtp\"`");
+        unused.into_iter().map(warn).collect()
+    }
 }
 
 /// The processes of each application.
@@ -129,7 +135,7 @@ pub(crate) fn mail_templates(
 }
 
 /// The senders and subjects of mails that have no effect, because only the transport `smtp` uses them: their keys.
-pub(crate) fn unused_mail_headings(applications: &ApplicationSections, mail: &MailSection) -> Vec<String> {
+fn unused_mail_headings(applications: &ApplicationSections, mail: &MailSection) -> Vec<String> {
     if mail.transport == MailTransport::Smtp {
         return Vec::new();
     }

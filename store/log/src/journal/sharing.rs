@@ -19,6 +19,7 @@ use crate::shared_log::{
 };
 use domain_audit::leaf::leaf_of;
 use oracled_domain::tables;
+use std::fmt;
 use std::mem;
 use std::thread::sleep;
 use std::time::Duration;
@@ -43,10 +44,19 @@ pub(super) struct SharedJournal {
     is_waiting: bool,
     /// Whether another host goes first.
     yields: bool,
-    /// The changes by groups of the shared log, since [`Journal::take_followed`].
-    followed: Vec<RowWrite>,
+    /// Receives the changes by groups of the shared log.
+    followed: Option<FollowedChanges>,
     /// The most bytes of rows that are read at once. A slow connection has no answer in time for many.
     read_bytes: usize,
+}
+
+/// Receives the changes by a group of the shared log, after they were applied.
+pub struct FollowedChanges(pub Box<dyn Fn(Vec<RowWrite>) + Send>);
+
+impl fmt::Debug for FollowedChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FollowedChanges")
+    }
 }
 
 /// Why a call of the shared log has no result.
@@ -244,7 +254,7 @@ impl Journal {
             attempts,
             is_waiting: false,
             yields: false,
-            followed: Vec::new(),
+            followed: None,
             read_bytes: READ_BYTES,
         });
     }
@@ -282,10 +292,12 @@ impl Journal {
         Ok(())
     }
 
-    /// The changes by groups of the shared log since the last call: by [`Journal::follow`], and by commits, which follow the
-    /// other hosts before they are staged again. A group of this host is among them if its answer was lost.
-    pub fn take_followed(&mut self) -> Vec<RowWrite> {
-        self.shared.as_mut().map(|shared| mem::take(&mut shared.followed)).unwrap_or_default()
+    /// From now on, reports the changes by groups of the shared log: by [`Journal::follow`], and by commits, which follow the other hosts
+    /// before they are staged again. A group of this host is among them if its answer was lost.
+    pub fn report_followed(&mut self, followed: FollowedChanges) {
+        if let Some(shared) = &mut self.shared {
+            shared.followed = Some(followed);
+        }
     }
 
     /// Whether other hosts write the log, too.
@@ -394,8 +406,10 @@ impl Journal {
         let prepared = self.segments.prepare(ready.counts.entries, &ready.rows);
         let prepared = prepared.map_err(|error| self.fail(error, RecoveryCondition::Following))?;
         self.append(ready, prepared, &writes.iter().collect::<Vec<_>>())?;
-        if let Some(shared) = &mut self.shared {
-            shared.followed.extend(writes);
+        if let Some(FollowedChanges(report)) =
+            self.shared.as_ref().and_then(|shared| shared.followed.as_ref())
+        {
+            report(writes);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::base::row_write::{RowExpectation, RowWrite};
 use crate::journal::tests::{
     assert_mirror_is_whole, at as at_second, copy_dir, delivered, fill, id, open, whole_log,
 };
-use crate::journal::{Journal, JournalRecord, RecordRejectedError};
+use crate::journal::{FollowedChanges, Journal, JournalRecord, RecordRejectedError};
 use crate::segments::visit_rows;
 use crate::shared_log::{
     GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail,
@@ -21,6 +21,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use store_base::error::StoreError;
 use tempfile::TempDir;
@@ -222,6 +223,8 @@ struct Host {
     open: Option<(Journal, TableReader)>,
     /// The sessions that it knows to be delivered: it did that, or the row was reported to it.
     known: BTreeSet<String>,
+    /// The changes that its present journal reports.
+    followed: Receiver<Vec<RowWrite>>,
 }
 
 impl Host {
@@ -240,8 +243,13 @@ impl Host {
         // some hosts give up at once, and some try again
         let attempts = engine.lock().expect("no test panicked").random.u32(1..4);
         journal.share(Box::new(connection), attempts);
+        let (report, followed) = channel();
+        journal.report_followed(FollowedChanges(Box::new(move |writes| {
+            report.send(writes).expect("it is read");
+        })));
+        self.followed = followed;
         self.open = Some((journal, store));
-        // `take_followed` does not report again what it applied before
+        // what was applied before is not reported again
         let entries = self.store().log_head().0;
         self.known.extend(delivered_in(&whole_log(self.store())).into_keys());
         assert_eq!(entries, self.journal().counts().entries);
@@ -260,8 +268,8 @@ impl Host {
 
     fn follow(&mut self) -> Result<(), StoreError> {
         let followed = if self.recover() { self.journal().follow() } else { Ok(()) };
-        let of_verdicts =
-            self.journal().take_followed().into_iter().filter_map(|write| write.row.key::<VerdictDelivery>());
+        let followed_writes = self.followed.try_iter().flatten();
+        let of_verdicts = followed_writes.filter_map(|write| write.row.key::<VerdictDelivery>());
         self.known.extend(of_verdicts.map(|id| id.to_string()));
         followed
     }
@@ -329,7 +337,7 @@ impl Cluster {
         for number in 0..HOSTS {
             let dir = tempfile::tempdir().expect("a directory");
             copy_dir(first.path(), dir.path());
-            let mut host = Host { number, dir, open: None, known: BTreeSet::new() };
+            let mut host = Host { number, dir, open: None, known: BTreeSet::new(), followed: channel().1 };
             host.start(&cluster.engine);
             cluster.hosts.push(host);
         }
