@@ -5,6 +5,7 @@ pub mod api;
 pub mod cluster;
 pub mod config;
 pub mod control;
+pub(crate) mod inbox;
 pub mod listen;
 pub(crate) mod openapi;
 pub mod problem;

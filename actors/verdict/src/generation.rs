@@ -319,6 +319,14 @@ impl ConfiguredModels {
         self.own_orders.get(application).unwrap_or(&self.order)
     }
 
+    /// The ids of the models for first verdicts, of all applications and of those with an order of their own.
+    pub fn orders(&self) -> Vec<(Option<ApplicationName>, Vec<UpstreamId>)> {
+        let own = self.own_orders.iter().map(|(name, order)| (Some(name.clone()), order));
+        let ids =
+            |order: &[Arc<ConfiguredModel>]| order.iter().map(|model| model.oracle_id().clone()).collect();
+        [(None, &self.order)].into_iter().chain(own).map(|(name, order)| (name, ids(order))).collect()
+    }
+
     /// The models that make first verdicts of any application, each once.
     pub fn for_first_verdicts(&self) -> Vec<UpstreamId> {
         let mut ids = Vec::new();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -24,6 +24,8 @@ const FILE: &str = "series.json";
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(20);
 /// The number of samples after which the file is written: 10 minutes.
 const SAMPLES_PER_WRITE: u32 = 30;
+/// Maximum time of the write at the stop: a hanging disk must not block the stop.
+const STOP_MAX: Duration = Duration::from_secs(1);
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
@@ -77,7 +79,9 @@ impl SeriesTask {
     pub(crate) async fn stop(self) {
         self.task.abort();
         drop(self.task.await);
-        write(self.series, self.file).await;
+        if timeout(STOP_MAX, write(self.series, self.file)).await.is_err() {
+            tracing::warn!(file = FILE, "the last values of the series of metrics are not written");
+        }
     }
 }
 

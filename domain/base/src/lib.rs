@@ -7,6 +7,7 @@ pub mod digest;
 pub mod document;
 pub mod event;
 pub mod gate_path;
+pub mod inbox;
 pub mod metric_samples;
 pub mod moment;
 pub mod number_notation;
