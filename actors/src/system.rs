@@ -125,6 +125,8 @@ pub struct ActorSystem {
     pub crosscheck: ActorHandle<CrosscheckActor>,
     /// The models that make first verdicts, in the order in which they are tried.
     pub models: Vec<UpstreamId>,
+    /// The same of all applications, and of those with an order of their own.
+    pub model_orders: Vec<(Option<ApplicationName>, Vec<UpstreamId>)>,
     pub budgets: CostBudgets,
     /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,
@@ -332,6 +334,7 @@ impl ActorSystem {
             starter.start("crosscheck", &here, queue, make)
         };
 
+        let model_orders = models.orders();
         let model_ids = models.for_first_verdicts();
         let generation = Arc::new(GenerationRunner {
             models,
@@ -390,6 +393,7 @@ impl ActorSystem {
             erasure,
             crosscheck,
             models: model_ids,
+            model_orders,
             budgets,
             regen,
             lookup,

@@ -2,6 +2,7 @@
 
 pub(crate) mod cluster;
 pub(crate) mod doctor;
+pub(crate) mod inbox;
 pub(crate) mod status;
 
 use crate::base::error::CtlError;
@@ -17,6 +18,7 @@ pub(crate) enum PlatformVerb {
     /// Show the state of the daemon
     Status,
     Doctor(doctor::DoctorArgs),
+    Inbox(inbox::InboxArgs),
     /// Show the state of each actor
     Actors,
     /// Reject new work and pause scheduled pulls, for example before a restart
@@ -35,6 +37,7 @@ impl PlatformVerb {
         match self {
             Self::Status => block_on(status::run(options, out)),
             Self::Doctor(verb) => block_on(verb.run(options, out)),
+            Self::Inbox(verb) => block_on(verb.run(options, out)),
             Self::Actors => block_on(status::list_actors(options, out)),
             Self::Drain(verb) => block_on(verb.run(options, out)),
             Self::Reload => block_on(reload(options, out)),

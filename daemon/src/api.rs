@@ -1,6 +1,6 @@
 //! The routes' socket. Each feature declares its routes.
 
-use crate::platform::api::metrics::{MetricsReader, ScrapedMetrics};
+use crate::platform::api::metrics::{FeatureMetrics, ScrapedMetrics};
 use crate::platform::api::request::{PATHS, require_application};
 use crate::platform::api::request_check::RequestCheck;
 use crate::platform::api::{reject_params, serve_routes};
@@ -67,18 +67,14 @@ pub fn document() -> &'static str {
     &DOCUMENT
 }
 
-/// The readers of the metrics of each feature.
-const METRICS: [(&str, MetricsReader); 4] = [
-    ("upstream", |service| Box::pin(upstream::read_metrics(service))),
-    ("ground", |service| Box::pin(ground::read_metrics(service))),
-    ("verification", |service| Box::pin(verification::read_metrics(service))),
-    ("verdict", |service| Box::pin(verdict::read_metrics(service))),
-];
+/// The metrics of each feature.
+pub(crate) const METRICS: &[FeatureMetrics] =
+    &[upstream::METRICS, ground::METRICS, verification::METRICS, verdict::METRICS];
 
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
     serve_routes(routes(), &service, document, PATHS)
-        .layer(Extension(ScrapedMetrics(&METRICS)))
+        .layer(Extension(ScrapedMetrics(METRICS)))
         .fallback(ground::api::handle_other_path)
         .with_state(service)
 }

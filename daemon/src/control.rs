@@ -12,6 +12,7 @@ use crate::platform::api::{reject_params, serve_routes};
 use crate::platform::cluster::{ClusterMember, ClusterSecrets};
 use crate::platform::config::{ConfigError, DaemonFlags};
 use crate::platform::control::{PATHS, log_control_action};
+use crate::platform::inbox::{self, InboxKind};
 use crate::platform::openapi::{CommonProblems, Routes, STORE, describe, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
@@ -71,12 +72,21 @@ use utoipa_axum::routes;
 )]
 struct ControlOpenApi;
 
+/// The kinds of items in the inbox.
+const INBOX: &[&[InboxKind]] = &[
+    verification::control::inbox::INBOX,
+    verdict::control::inbox::REVIEW_INBOX,
+    verdict::control::inbox::INBOX,
+    ground::control::inbox::INBOX,
+];
+
 /// Every route of the control socket.
 fn routes() -> Routes {
     let routes = OpenApiRouter::new()
         .routes(routes!(read_status))
         .routes(routes!(reload_configuration))
         .merge(platform::control::routes())
+        .merge(inbox::routes(INBOX))
         .merge(control::routes())
         .merge(upstream::control_routes())
         .merge(documents::routes())
@@ -296,6 +306,7 @@ pub async fn read_status(
 ) -> Result<Json<StatusReport>, Problem> {
     let journal = service.journal_report();
     let reasons = service.unready_reasons();
+    let degraded = service.degraded_reasons().await;
     let variance = service.system.regen.ask(ReadVariance).await?;
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let oracles = statuses.iter().map(|health| {
@@ -324,6 +335,7 @@ pub async fn read_status(
         uptime_s: service.system.clock.now().duration_since(service.started_at).as_secs(),
         ready: reasons.is_empty(),
         reasons,
+        degraded,
         config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,

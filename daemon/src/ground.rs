@@ -4,7 +4,7 @@ pub mod api;
 pub mod config;
 pub mod control;
 
-use crate::platform::api::metrics::MetricsText;
+use crate::platform::api::metrics::{FeatureMetrics, MetricsText};
 use crate::platform::problem::{Problem, ProblemCode};
 use crate::platform::service::{DaemonService, run_blocking};
 use actors_ground::ingestion::IngestionError;
@@ -160,9 +160,13 @@ struct SourceFiles {
     last_check: Option<SourceCheck>,
 }
 
+/// The metrics of the feature.
+pub(crate) const METRICS: FeatureMetrics =
+    FeatureMetrics { name: "ground", read: |service| Box::pin(read_metrics(service)), series: &[] };
+
 /// Reads for each source: when it was last ingested and released (if ever), its held runs, its missing files, and the result of
 /// its last check.
-pub(crate) async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
+async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let store = service.system.store.clone();
     let sources = run_blocking(move || {
         let with_files = |state: SourceState| {

@@ -2,6 +2,7 @@
 
 use crate::platform::api;
 use crate::platform::api::{reject_params, serve_routes};
+use crate::platform::inbox::{self, InboxKind};
 use crate::platform::openapi::{Routes, describe};
 use crate::platform::service::DaemonService;
 use crate::{verdict, verification};
@@ -32,9 +33,14 @@ const PATHS: &str = "/openapi.json: this is the socket for reviewers, which has 
 )]
 struct ReviewOpenApi;
 
+/// The kinds of items in the inbox of reviewers.
+const INBOX: &[&[InboxKind]] = &[verification::control::inbox::INBOX, verdict::control::inbox::REVIEW_INBOX];
+
 /// Every route of the socket for reviewers.
 fn routes() -> Routes {
-    let routes = verification::control::review_routes().merge(verdict::control::review_routes());
+    let routes = verification::control::review_routes()
+        .merge(verdict::control::review_routes())
+        .merge(inbox::routes(INBOX));
     reject_params(routes.routes(routes!(api::read_document)))
 }
 

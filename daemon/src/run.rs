@@ -5,6 +5,7 @@ mod store_check;
 use self::store_check::StoreCheckTask;
 use super::control::{DaemonStart, reload};
 use super::platform::config::credentials::find_credential;
+use super::platform::series::SeriesTask;
 use super::platform::service::StateSizeTask;
 use crate::audit::checkpoints::{self, CheckpointTask};
 use crate::config::DaemonConfig;
@@ -81,6 +82,7 @@ pub struct RunningDaemon {
     checkpoints: CheckpointTask,
     retention: RetentionTask,
     state_size: StateSizeTask,
+    series: SeriesTask,
     signals: ProcessSignals,
 }
 
@@ -247,9 +249,21 @@ impl RunningDaemon {
         let checking = StoreCheckTask::start(&service);
         let (checkpoints, retention) = (CheckpointTask::start(&service), RetentionTask::start(&service));
         let state_size = StateSizeTask::start(&start.config.state_dir, &service.state_size);
+        let series = SeriesTask::start(&service, &start.config.state_dir, api::METRICS);
         warn_of_missing_parts(&service, &start.config);
         log_serving(&service, &start.config, files);
-        Ok(Self { service, start, servers, bound, checking, checkpoints, retention, state_size, signals })
+        Ok(Self {
+            service,
+            start,
+            servers,
+            bound,
+            checking,
+            checkpoints,
+            retention,
+            state_size,
+            series,
+            signals,
+        })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -295,11 +309,13 @@ impl RunningDaemon {
             checkpoints,
             retention,
             state_size,
+            series,
             ..
         } = self;
         let bound_s = Duration::from_secs(service.limits.shutdown_s);
         retention.stop();
         state_size.stop();
+        series.stop().await;
         service.system.erasure.stop();
         checking.stop().await;
         for socket in bound {

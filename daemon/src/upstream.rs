@@ -3,7 +3,7 @@
 //! `/v1/health/oracles` is a path of both sockets. Only the control socket shows the last error, which can name a
 //! session of any application.
 
-use crate::platform::api::metrics::MetricsText;
+use crate::platform::api::metrics::{FeatureMetrics, MetricsText};
 use crate::platform::api::request::JsonBody;
 use crate::platform::control::parse_name;
 use crate::platform::openapi::{CommonProblems, JSON_BODY, Routes, STORE, problems};
@@ -15,6 +15,7 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::problem::INVALID_REQUEST;
+use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_upstream::health::{CircuitAction, OracleHealthLevel, OracleHealthStatus};
 use domain_upstream::problem::ORACLE_UNKNOWN;
 use domain_upstream::upstream_id::UpstreamId;
@@ -133,8 +134,25 @@ async fn full_id(service: &DaemonService, oracle_id: UpstreamId) -> Result<Upstr
     Ok(of_source.filter(|_| !is_known(&oracle_id)).unwrap_or(oracle_id))
 }
 
+/// The series of the health of oracles.
+const SERIES: &[MetricSeries] = &[MetricSeries {
+    name: "oracle_unavailable",
+    title: "Part of the time in which the circuit was open",
+    unit: SeriesUnit::Ratio,
+    metric: "oracle_circuit_state",
+    filter: |labels| OPEN_STATES.iter().any(|state| labels.is("status", state.into_str())),
+    by: Some("oracle"),
+    measure: SeriesMeasure::Mean,
+}];
+/// The states in which an oracle gets no calls for first verdicts.
+const OPEN_STATES: [OracleHealthLevel; 2] = [OracleHealthLevel::CircuitOpen, OracleHealthLevel::Refusing];
+
+/// The metrics of the feature.
+pub(crate) const METRICS: FeatureMetrics =
+    FeatureMetrics { name: "upstream", read: |service| Box::pin(read_metrics(service)), series: &[SERIES] };
+
 /// Reads the health of each oracle.
-pub(crate) async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
+async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let oracles = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let mut text = MetricsText::default();
     write_oracle_gauges(&mut text, &oracles);

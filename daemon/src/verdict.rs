@@ -6,16 +6,17 @@ pub mod config;
 pub mod control;
 pub mod retention;
 
-use crate::platform::api::metrics::MetricsText;
+use crate::platform::api::metrics::{FeatureMetrics, MetricsText};
 use crate::platform::problem::{Problem, ProblemCode, by_value};
 use crate::platform::service::{DaemonService, run_blocking};
 use actors_verdict::cache::VerdictCacheError;
-use actors_verdict::crosscheck::GateError;
+use actors_verdict::crosscheck::{self, GateError};
 use actors_verdict::erasure::ErasureError;
-use actors_verdict::generation::{GenerationError, PromptError};
+use actors_verdict::generation::{self, GenerationError, PromptError};
 use actors_verdict::held_key::HeldKeyError;
 use actors_verdict::lookup::LookupError;
-use actors_verdict::notifier::OutboxError;
+use actors_verdict::notifier::{self, OutboxError};
+use actors_verdict::order_metrics;
 use actors_verdict::orders::OrderChangeError;
 use actors_verdict::rate_limiter::CallLimitError;
 use actors_verdict::regen::ReadVariance;
@@ -316,8 +317,15 @@ impl From<OutboxError> for Problem {
 
 by_value!(VerdictCacheError, GateError);
 
+/// The metrics of the feature.
+pub(crate) const METRICS: FeatureMetrics = FeatureMetrics {
+    name: "verdict",
+    read: |service| Box::pin(read_metrics(service)),
+    series: &[crosscheck::SERIES, order_metrics::SERIES, generation::SERIES, notifier::SERIES],
+};
+
 /// Reads the number of verdicts and sessions, whether regenerated verdicts differ too often, and the daily budgets. The budget of all calls has no label.
-pub(crate) async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
+async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let mut text = MetricsText::default();
     let counts = service.journal_report().counts;
     text.gauge("cached_verdicts", "verdicts in the store", counts.of(VerdictDelivery::TABLE.name));

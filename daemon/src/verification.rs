@@ -3,7 +3,7 @@
 pub mod api;
 pub mod control;
 
-use crate::platform::api::metrics::MetricsText;
+use crate::platform::api::metrics::{FeatureMetrics, MetricsText};
 use crate::platform::config::credentials::{
     ClientSetup, ConfiguredCredential, CredentialKeys, cleartext_faults,
 };
@@ -14,6 +14,7 @@ use actors_upstream::Reloadable;
 use actors_upstream::oracle::{HttpLiveOracle, LiveOracle};
 use actors_verification::{ReviewError, VerifyError};
 use domain_base::problem::{DRAINING, FACTS_NOT_HERE, INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE};
+use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED, TIME_IN_FUTURE};
 use domain_verification::event::AlteredEntryError;
@@ -159,8 +160,37 @@ impl From<AlteredEntryError> for Problem {
     }
 }
 
+/// The series of reviews.
+const SERIES: &[MetricSeries] = &[
+    MetricSeries {
+        name: "reviews_open",
+        title: "Open reviews",
+        unit: SeriesUnit::Items,
+        metric: "reviews_open",
+        filter: |_| true,
+        by: None,
+        measure: SeriesMeasure::Highest,
+    },
+    MetricSeries {
+        name: "review_age",
+        title: "Age of the oldest open review",
+        unit: SeriesUnit::Seconds,
+        metric: "review_oldest_open_timestamp_seconds",
+        filter: |_| true,
+        by: None,
+        measure: SeriesMeasure::Age,
+    },
+];
+
+/// The metrics of the feature.
+pub(crate) const METRICS: FeatureMetrics = FeatureMetrics {
+    name: "verification",
+    read: |service| Box::pin(read_metrics(service)),
+    series: &[SERIES],
+};
+
 /// Reads the open reviews, in total and of each workflow, and when the oldest was opened.
-pub(crate) async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
+async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let store = service.system.store.clone();
     let read = run_blocking(move || {
         let of = |workflow_id: WorkflowId| {

@@ -43,6 +43,8 @@ pub struct StatusReport {
     pub ready: bool,
     /// Why it does not.
     pub reasons: Vec<String>,
+    /// What does not work although it accepts verdicts, such as `models_unavailable`: no model can answer, so orders wait.
+    pub degraded: Vec<String>,
     /// The configuration file that it was started with; null if it has none.
     pub config_file: Option<String>,
     /// The state directory.

@@ -323,19 +323,46 @@ impl Store {
             let Some(last) = positions.last() else { break };
             before = Some(last.clone());
             for position in &positions {
-                let session = match self.session(&position.session_id) {
-                    // one damaged session must not hide the others
-                    Err(StoreError::Corrupt { .. }) => None,
-                    read => read?.map(|(session, _)| session),
-                };
-                let matches = |session: &SessionRecord| {
-                    session.order.as_ref().is_some_and(|order| states.contains(&order.state))
-                };
-                // the facts of a session can take a megabyte
-                found.extend(session.filter(matches).map(|session| SessionRecord { check: None, ..session }));
+                found.extend(self.session_in_state(position, states)?);
             }
         }
         Ok(found)
+    }
+
+    /// The sessions whose orders are in `state`, without their checks: of each application the orders placed first, at most `limit`.
+    ///
+    /// # Errors
+    /// A session cannot be read.
+    pub fn oldest_orders(&self, state: OrderState, limit: usize) -> Result<Vec<SessionRecord>, StoreError> {
+        let mut found = Vec::new();
+        for application in self.applications_with_orders()? {
+            let prefix = orders_prefix(&application, state);
+            for name in self.names(with_prefix(ORDERS.name, &prefix), .., limit)? {
+                let position = name.strip_prefix(&prefix);
+                let position = position.and_then(|name| OrderPosition::parse_name(name, &application));
+                let Some(position) = position else { continue };
+                found.extend(self.session_in_state(&position, &[state])?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The session at a position, without its check, if its order is still in one of `states`.
+    fn session_in_state(
+        &self,
+        position: &OrderPosition,
+        states: &[OrderState],
+    ) -> Result<Option<SessionRecord>, StoreError> {
+        let session = match self.session(&position.session_id) {
+            // one damaged session must not hide the others
+            Err(StoreError::Corrupt { .. }) => None,
+            read => read?.map(|(session, _)| session),
+        };
+        let matches = |session: &SessionRecord| {
+            session.order.as_ref().is_some_and(|order| states.contains(&order.state))
+        };
+        // the facts of a session can take a megabyte
+        Ok(session.filter(matches).map(|session| SessionRecord { check: None, ..session }))
     }
 
     /// The applications that have orders.

@@ -54,6 +54,19 @@ impl Store {
         Ok(first.map(|(state, _)| state.review.opened_at))
     }
 
+    /// The oldest open reviews, at most `limit`, the oldest first.
+    ///
+    /// # Errors
+    /// A review cannot be read.
+    pub fn oldest_open_reviews(&self, limit: usize) -> Result<Vec<ReviewState>, StoreError> {
+        let mut found = Vec::new();
+        for name in self.names_after(OPEN_REVIEWS.name, None, limit)? {
+            let state = skip_lost(self.review(&name))?.map(|(state, _)| state);
+            found.extend(state.filter(ReviewState::is_open));
+        }
+        Ok(found)
+    }
+
     /// The number of open reviews of a workflow.
     ///
     /// # Errors

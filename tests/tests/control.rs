@@ -19,13 +19,15 @@ use std::{fs, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 66] = [
+const PATHS: [(&str, &[&str]); 68] = [
     ("/v1/cluster", &["GET"]),
     ("/v1/cluster/hosts/app-2", &["DELETE"]),
     ("/v1/cluster/leave", &["POST"]),
     ("/openapi.json", &["GET"]),
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
+    ("/v1/series", &["GET"]),
+    ("/v1/inbox", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
     ("/v1/health/oracles/model", &["POST"]),
     ("/v1/log", &["GET"]),
@@ -221,7 +223,7 @@ async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
 
     let not_ready = get(routes, "/readyz").await;
     assert_eq!(not_ready.status, 503);
-    assert_eq!(document(&not_ready), json!({"ready": false, "reasons": ["draining"]}));
+    assert_eq!(document(&not_ready), json!({"ready": false, "reasons": ["draining"], "degraded": []}));
     assert_eq!(get(routes, "/healthz").await.status, 200);
     let check = json!({"session_id": "cs_2", "tier": "quick", "query": "?", "raw": GOOD});
     for (path, body) in [

@@ -318,6 +318,8 @@ async fn dead_letters_can_be_listed_requeued_and_dropped() {
         assert!(shown.contains(message), "{message} in {shown}");
     }
     assert!(!shown.contains('\u{1b}'), "{shown}");
+    let inbox = printed(&world.ctl(&["inbox", "--kind", "dead_mail"]), 0);
+    assert!(inbox.contains("3 dead_mail") && inbox.contains("Verdict mail, session cs_1"), "{inbox}");
     let page = printed(&world.ctl(&["outbox", "-n", "2", "--json"]), 0);
     let page: Value = serde_json::from_str(&page).expect("valid JSON");
     assert_eq!((page["items"].as_array().unwrap().len(), &page["next"]), (2, &json!("verdict:cs_2")));

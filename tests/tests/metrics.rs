@@ -1,10 +1,12 @@
 //! `/metrics`: OpenMetrics text and its counters.
 
+use domain_base::digest::Sha256Hex;
 use oracled_api::client::DaemonClient;
 use oracled_tests::verification::{register, register_offices, workflow};
-use oracled_tests::{DaemonWorld, GOOD, get, post, submission};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, submission};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 /// All samples, by name with labels.
 type MetricSamples = BTreeMap<String, f64>;
@@ -132,6 +134,34 @@ async fn metrics_are_valid_openmetrics_and_count_requests() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn series_have_the_values_from_before_a_restart() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let read = async |daemon: &DaemonProcess<'_>| {
+        let answer = document(&get(&mut daemon.control().await, "/v1/series?range=week").await);
+        let series = answer["series"].as_array().expect("a list").clone();
+        let found = series.into_iter().find(|series| series["name"] == "orders_waiting");
+        found.map(|series| series["values"].as_array().expect("a list").clone())
+    };
+    // the first sample follows the start at once
+    eventually("there is a sample", async || read(&daemon).await.is_some()).await;
+    let values = read(&daemon).await.expect("there is a sample");
+    assert_eq!((values.len(), values.last()), (168, Some(&json!(0.0))));
+    assert!(daemon.stop().success());
+    let file = world.state().join("series.json");
+    let kept = fs::read_to_string(&file).expect("the stop has written the file");
+    // values that no sample of the next process has
+    let added = r#""orders_waiting":{"kept":[null,null,null,7.0],"#;
+    let json = kept[64..].replace(r#""orders_waiting":{"#, added);
+    fs::write(&file, format!("{}{json}", Sha256Hex::of(json.as_bytes()))).expect("the file is written");
+    let daemon = world.serve().await;
+    let answer = document(&get(&mut daemon.control().await, "/v1/series?range=week").await);
+    assert!(answer.to_string().contains(r#""labels":{"state":"kept"}"#), "{answer}");
+    let bad = get(&mut daemon.control().await, "/v1/series?range=year").await;
+    assert_eq!(bad.status, 400);
 }
 
 #[tokio::test]

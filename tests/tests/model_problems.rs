@@ -519,6 +519,11 @@ async fn model_that_refuses_every_call_is_shown_as_such() {
     assert_eq!((&oracle["status"], &oracle["consecutive_failures"]), (&json!("refusing"), &json!(1)));
     let status = at(&get(control, "/v1/status").await, "/oracles/0");
     insta::assert_snapshot!("status_of_a_model_that_refuses_calls", stable(&world, status.as_str().unwrap()));
+    let ready = get(routes, "/readyz").await;
+    let degraded = at(&ready, "/degraded/0");
+    assert_eq!((ready.status.as_u16(), at(&ready, "/ready")), (200, json!(true)));
+    assert!(degraded.as_str().is_some_and(|it| it.starts_with("models_unavailable since ")), "{degraded}");
+    assert_eq!(at(&get(control, "/v1/status").await, "/degraded/0"), degraded);
     let waits = document(&get(routes, "/v1/orders/cs_3").await);
     assert_eq!(waits["waiting_for"]["cause"], "request_refused", "{waits}");
     assert!(
@@ -535,4 +540,5 @@ async fn model_that_refuses_every_call_is_shown_as_such() {
     model.set_default(ScriptedReply::with_text(oracled_tests::GOOD));
     assert_eq!(post(control, "/v1/health/oracles/gemini", &json!({"action": "close"})).await.status, 200);
     wait_for_order(routes, "cs_3", "delivered").await;
+    assert_eq!(at(&get(routes, "/readyz").await, "/degraded"), json!([]));
 }

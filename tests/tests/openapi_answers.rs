@@ -165,6 +165,8 @@ async fn answers_of_all_sockets_match_their_descriptions() {
     for path in [
         "/v1/status",
         "/v1/actors",
+        "/v1/series?range=day",
+        "/v1/inbox?min_age_s=0",
         "/v1/health/oracles",
         "/v1/log?limit=10000",
         "/v1/log/checkpoint",
@@ -437,7 +439,7 @@ async fn held_orders(routes: &mut Described, review: &mut Described) {
     let flagged = r#"{"verdict":"GREEN","summary":"Sound."}"#;
     let held = json!({"tier": "quick", "query": "Sell honey?", "raw": flagged});
     assert_eq!(routes.post("/v1/verdicts/cs_for_review", held).await.status, 202);
-    for path in ["/v1/orders", "/v1/orders/cs_for_review", "/v1/orders/cs_for_review/verdict"] {
+    for path in ["/v1/orders", "/v1/orders/cs_for_review", "/v1/orders/cs_for_review/verdict", "/v1/inbox"] {
         assert_eq!(review.get(path).await.status, 200, "{path}");
     }
     let release = json!({"action": "release", "reason": "a test"});

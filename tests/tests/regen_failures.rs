@@ -325,7 +325,7 @@ async fn regen_gap_05_hits_misses_and_regenerations_are_counted() {
         ("oracled_model_tokens_total{direction=\"prompt\"}", 600.0),
         ("oracled_model_tokens_total{direction=\"output\"}", 80.0),
         ("oracled_model_retries_total", 0.0),
-        ("oracled_model_attempt_seconds_count", 2.0),
+        ("oracled_model_attempt_seconds_count{model=\"gemini\"}", 2.0),
     ] {
         assert_eq!(read_metric(routes, name).await, value, "{name}");
     }

@@ -77,9 +77,22 @@ async fn reviewer_decides_reviews_and_the_entries_name_the_socket() {
     let path = format!("/v1/reviews/{id}");
     let listed = document(&get(review, "/v1/reviews").await);
     assert_eq!(listed["items"][0]["review_id"], id.as_str());
+    let inbox = document(&get(review, "/v1/inbox?source=office-b").await);
+    assert_eq!(inbox["counts"], json!({"review": 1, "held_order": 0}));
+    let item = &inbox["items"][0];
+    assert_eq!((&item["id"], &item["title"]), (&json!(id), &json!("Population, Aruba, 1960")));
+    assert_eq!(
+        (&item["link"], &item["sources"]),
+        (&json!(path.trim_start_matches("/v1")), &json!(["office-a", "office-b"]))
+    );
+    assert!(
+        item["cause"].as_str().is_some_and(|cause| cause.starts_with("office-a 54208, office-b 54608: ")),
+        "{item}"
+    );
+    problem(&get(review, "/v1/inbox?kind=held_run").await, 400, "invalid_request");
     assert_eq!(document(&get(review, &path).await), document(&get(control, &path).await));
     let evidence = document(&get(review, &format!("{path}/evidence")).await);
-    assert_eq!(evidence["units"]["population"], "{person}");
+    assert_eq!((&evidence["units"]["population"], &evidence["title"]), (&json!("{person}"), &item["title"]));
     let raw_text = evidence["raw_texts"]["office-a"].as_str().expect("a raw record");
     assert!(raw_text.contains("ABW") && raw_text.contains("54208"), "{evidence}");
     problem(&get(review, "/v1/reviews/none/evidence").await, 404, "review_unknown");
@@ -121,6 +134,12 @@ async fn reviewer_reads_and_decides_held_orders_without_their_addresses() {
         assert_eq!(submit(&daemon, session, FLAGGED).await.status, 202);
     }
     let mut shown = String::new();
+    let inbox = document(&get(review, "/v1/inbox?kind=held_order&limit=1").await);
+    assert_eq!(
+        (&inbox["items"][0]["id"], &inbox["counts"]["held_order"]),
+        (&json!("cs_1"), &json!(2)),
+        "{inbox}"
+    );
     for path in ["/v1/orders", "/v1/orders?state=held", "/v1/orders/cs_1", "/v1/orders/cs_1/verdict"] {
         let answer = get(review, path).await;
         assert_eq!(answer.status, 200, "{path}: {}", document(&answer));

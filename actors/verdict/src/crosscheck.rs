@@ -14,7 +14,9 @@ use actors_rules::{EvaluationError, RuleService};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{AuditEvent, EventKind, EventSeverity};
 use domain_base::gate_path::GatePath;
+use domain_base::metric_samples::MetricLabels;
 use domain_base::payload::VerdictPayload;
+use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_rules::CandidateCheck;
 use domain_rules::event::{RulesEntry, RulesEvaluated};
@@ -104,6 +106,47 @@ impl JudgmentLabels {
         }
     }
 }
+
+/// Whether a judgment is of a first verdict that is to be delivered.
+fn is_first_verdict(labels: &MetricLabels) -> bool {
+    let paths = [GatePath::Submit, GatePath::Generate, GatePath::CacheWrite];
+    paths.iter().any(|path| labels.is("path", path.into_str()))
+}
+
+fn is_approved(labels: &MetricLabels) -> bool {
+    labels.is("reason", CrosscheckReason::Pass.into_str())
+}
+
+/// The series of judgments of first verdicts.
+pub const SERIES: &[MetricSeries] = &[
+    MetricSeries {
+        name: "verdicts_approved",
+        title: "Approved verdicts",
+        unit: SeriesUnit::PerMinute,
+        metric: "crosscheck_judgments_total",
+        filter: |labels| is_first_verdict(labels) && is_approved(labels),
+        by: Some("tier"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+    MetricSeries {
+        name: "verdicts_rejected",
+        title: "Rejected verdicts",
+        unit: SeriesUnit::PerMinute,
+        metric: "crosscheck_judgments_total",
+        filter: |labels| is_first_verdict(labels) && !is_approved(labels),
+        by: Some("tier"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+    MetricSeries {
+        name: "approval",
+        title: "Approved part of the verdicts",
+        unit: SeriesUnit::Ratio,
+        metric: "crosscheck_judgments_total",
+        filter: is_first_verdict,
+        by: Some("tier"),
+        measure: SeriesMeasure::Share(is_approved),
+    },
+];
 
 /// The metrics of judgments.
 #[derive(Debug, Clone)]

@@ -4,8 +4,8 @@ mod runner;
 
 use crate::cache::VerdictCacheError;
 use crate::crosscheck::{GateError, JudgeTrial};
-pub use crate::generation::runner::GenerationMetrics;
 use crate::generation::runner::{GenerationJob, ModelCallPermits, ModelRequest};
+pub use crate::generation::runner::{GenerationMetrics, SERIES};
 use crate::rate_limiter::{CallLimitError, CallPermitError, RegenPermit, RequestRegen, RequestTrialCall};
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actors_audit::logger::CommitError;
@@ -317,6 +317,14 @@ impl ConfiguredModels {
     /// The models for first verdicts of `application`, in the order in which they are tried.
     fn order_of(&self, application: &ApplicationName) -> &[Arc<ConfiguredModel>] {
         self.own_orders.get(application).unwrap_or(&self.order)
+    }
+
+    /// The ids of the models for first verdicts, of all applications and of those with an order of their own.
+    pub fn orders(&self) -> Vec<(Option<ApplicationName>, Vec<UpstreamId>)> {
+        let own = self.own_orders.iter().map(|(name, order)| (Some(name.clone()), order));
+        let ids =
+            |order: &[Arc<ConfiguredModel>]| order.iter().map(|model| model.oracle_id().clone()).collect();
+        [(None, &self.order)].into_iter().chain(own).map(|(name, order)| (name, ids(order))).collect()
     }
 
     /// The models that make first verdicts of any application, each once.

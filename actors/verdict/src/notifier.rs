@@ -34,8 +34,8 @@ use domain_verdict::outbox::{MessageChannel, MessageId, MessageReceiver, Message
 use domain_verdict::prompt::{LanguageTag, PromptTemplate, TemplateName, TemplateRef, VerdictPrompt};
 use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use jiff::{SignedDuration, Timestamp};
-pub use metrics::OutboxMetrics;
 use metrics::OutboxOutcome;
+pub use metrics::{OutboxMetrics, SERIES};
 use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowWrite, Store, StoreError};
 use serde::Deserialize;
 use serde_json::json;

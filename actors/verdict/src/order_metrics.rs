@@ -1,6 +1,7 @@
 //! The metrics of orders.
 
 use actors_platform::metrics::{AddMetric, ApplicationLabelValue, MetricLabelValue, init_counters, pairs};
+use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_verdict::order::{Order, OrderState};
 use domain_verdict::policy::PolicyAction;
@@ -47,6 +48,46 @@ impl PolicyLabels {
         Self { application: ApplicationLabelValue(application), action: MetricLabelValue(action.into_str()) }
     }
 }
+
+/// The series of orders.
+pub const SERIES: &[MetricSeries] = &[
+    MetricSeries {
+        name: "orders_ended",
+        title: "Orders delivered, held, failed or cancelled",
+        unit: SeriesUnit::PerMinute,
+        metric: "orders_ended_total",
+        filter: |_| true,
+        by: Some("state"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+    MetricSeries {
+        name: "verdicts_withheld",
+        title: "Approved verdicts that the policy held or refused",
+        unit: SeriesUnit::PerMinute,
+        metric: "policy_decisions_total",
+        filter: |_| true,
+        by: Some("action"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+    MetricSeries {
+        name: "orders_waiting",
+        title: "Orders that wait",
+        unit: SeriesUnit::Items,
+        metric: "orders",
+        filter: |_| true,
+        by: Some("state"),
+        measure: SeriesMeasure::Highest,
+    },
+    MetricSeries {
+        name: "order_age",
+        title: "Age of the oldest order that waits for a model",
+        unit: SeriesUnit::Seconds,
+        metric: "orders_oldest_age_seconds",
+        filter: |_| true,
+        by: None,
+        measure: SeriesMeasure::Highest,
+    },
+];
 
 #[derive(Debug, Clone)]
 pub struct OrderMetrics {

@@ -1273,6 +1273,8 @@ export interface components {
         };
         /** @description The answer of `/readyz`. */
         ReadinessResponse: {
+            /** @description What does not work although verdicts are accepted, such as `models_unavailable`: no model can answer, so orders wait. */
+            degraded: string[];
             /** @description Whether verdicts are accepted. */
             ready: boolean;
             /** @description Why not; empty if they are accepted. */

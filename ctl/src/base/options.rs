@@ -4,6 +4,7 @@ use super::error::CtlError;
 use bytes::Bytes;
 use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use domain_base::page::{ListPage, PageLimit};
+pub use domain_base::text_form::encode_segment;
 use hyper::body::Incoming;
 use hyper::header::RETRY_AFTER;
 use hyper::{Method, Response};
@@ -159,14 +160,6 @@ pub fn problem_error(answer: &DaemonResponse) -> CtlError {
     let retry_after = answer.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
     let retry_after = retry_after.map(Duration::from_secs);
     CtlError::Problem { detail: text("detail"), code: text("code"), status, retry_after, document }
-}
-
-/// One segment of a path. Every character that could end it is percent-encoded.
-pub fn encode_segment(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
-    text.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }
 
 /// Parses an id. Rejects an empty one, because the path of the request would then be another one.

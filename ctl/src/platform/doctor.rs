@@ -472,7 +472,10 @@ fn unreachable_daemon(error: &CtlError, control_path: &Path) -> CheckResult {
 
 fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     let name = format!("oracled {} (pid {})", status.version, status.pid);
-    let ready = if status.ready {
+    let ready = if status.ready && !status.degraded.is_empty() {
+        let value = format!("{name} accepts verdicts and orders, but {}", status.degraded.join("; "));
+        CheckResult::warning("daemon", value, "see the check of each model")
+    } else if status.ready {
         CheckResult::pass("daemon", format!("{name} accepts verdicts"))
     } else {
         let value = format!("{name} accepts no verdicts: {}", status.reasons.join("; "));

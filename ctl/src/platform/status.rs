@@ -24,7 +24,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
     let mut shown = vec![
         ("oracled", format!("{} (pid {})", status.version, status.pid)),
         ("serves since", format!("{} ({} s)", status.started_at, status.uptime_s)),
-        ("ready", if status.ready { "yes".into() } else { format!("no: {}", status.reasons.join("; ")) }),
+        ("ready", format_readiness(&status)),
         ("configuration", status.config_file.unwrap_or_else(|| "no file".into())),
         ("state", status.state_dir),
         ("log", format_count(status.entries, "entry", "entries")),
@@ -76,6 +76,14 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
+}
+
+fn format_readiness(status: &StatusReport) -> String {
+    match () {
+        () if !status.ready => format!("no: {}", status.reasons.join("; ")),
+        () if status.degraded.is_empty() => "yes".to_owned(),
+        () => format!("degraded: it accepts verdicts and orders, but {}", status.degraded.join("; ")),
+    }
 }
 
 /// This host, the live hosts, and the contact with the shared log.

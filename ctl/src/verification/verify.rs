@@ -288,55 +288,6 @@ const fn describe_basis(basis: ValueBasis) -> &'static str {
     }
 }
 
-/// The reason why there is no value.
-const fn describe_reason(reason: AxisReason) -> &'static str {
-    match reason {
-        AxisReason::AlwaysHuman => "a reviewer always decides this axis",
-        AxisReason::DefinitionMismatch => "the values of the sources have different definitions",
-        AxisReason::Deviation => "a value deviates too far from its source's baseline",
-        AxisReason::OracleVsUser => "a claim differs from the value of a source",
-        AxisReason::DeltaThreshold => "the values differ by more than may be settled without a reviewer",
-        AxisReason::RatioThreshold => {
-            "the values differ by more than the ratio that may be settled without a reviewer"
-        }
-        AxisReason::RequireHuman => "the sources disagree, and a reviewer has to decide",
-        AxisReason::RecencyUndecided => {
-            "the sources disagree, and none was published later than the others or recently enough"
-        }
-        AxisReason::PrecedenceUnclear => {
-            "the sources disagree, and the order of their tiers contradicts the precedence for this axis"
-        }
-        AxisReason::StrategyImpossible => "the sources disagree, and the strategy cannot settle such values",
-        AxisReason::CascadeLimit => "one axis has more conflicts than may be settled in sequence",
-        AxisReason::OracleInvalidated => {
-            "a source is in conflict on one axis, which invalidates all its answers"
-        }
-        AxisReason::BudgetExceeded => "the decision exceeded its time budget",
-        AxisReason::Disputed => "the sources disagree, and the workflow leaves that undecided",
-        AxisReason::QueueFull => {
-            "too many reviews are open, in total or for this subject; reviewers have to resolve or dismiss some first"
-        }
-        AxisReason::OracleUnreachable => {
-            "a source did not answer in time, could not be reached, or is not called while its circuit is open"
-        }
-        AxisReason::OracleUnusable => {
-            "a source failed, is not approved or ingested yet, had no release then, cannot answer such a question, returned an untrusted answer, or rejected the record in its current release"
-        }
-        AxisReason::Stale => "the data of a source is stale, and its freshness policy does not allow that",
-        AxisReason::Expired => "the data of a source is older than the axis or the source allows",
-        AxisReason::Reverification => "the sources disagree, and have to be queried again for all their axes",
-        AxisReason::NoValue => "no trusted source has a usable value, and all expected sources answered",
-        AxisReason::UnverifiedOnly => {
-            "only sources that are unverified, or count as unverified, have a value, and all other expected sources answered"
-        }
-        AxisReason::TooFewSources => "fewer registered sources have a value than the workflow requires",
-        AxisReason::SubjectNotFixed => "the question does not identify one subject",
-        AxisReason::SeveralSubjects => "a source has several records of the subject",
-        AxisReason::NonAuthoritative => "the workflow does not verify values",
-        AxisReason::Deferred => "the decision is pending",
-    }
-}
-
 /// Why no source has a value, by the outcomes of their calls: they have no record of the subject, or a record without the value.
 fn describe_no_value(candidates: &[CandidateOutcome]) -> &'static str {
     let is_of = |outcome| move |candidate: &CandidateOutcome| candidate.outcome == outcome;
@@ -345,13 +296,13 @@ fn describe_no_value(candidates: &[CandidateOutcome]) -> &'static str {
     } else if candidates.iter().any(is_of(CallOutcome::Answered)) {
         "a source has a record of the subject, but no trusted source has a value"
     } else {
-        describe_reason(AxisReason::NoValue)
+        AxisReason::NoValue.describe()
     }
 }
 
 /// Reasons, each with its wire name.
 pub(crate) fn describe_reasons(reasons: &BTreeSet<AxisReason>) -> Vec<String> {
-    reasons.iter().map(|why| format!("{} ({})", describe_reason(*why), why.into_str())).collect()
+    reasons.iter().map(|why| format!("{} ({})", why.describe(), why.into_str())).collect()
 }
 
 /// The outcome of a source's call, and its latency.
@@ -420,7 +371,7 @@ fn describe_step(step: &ConflictStep) -> String {
     };
     // these two reasons only repeat the outcome
     let why = step.reason.filter(|why| !matches!(why, AxisReason::RequireHuman | AxisReason::Disputed));
-    let why = why.map(|why| format!(", because {}", describe_reason(why))).unwrap_or_default();
+    let why = why.map(|why| format!(", because {}", why.describe())).unwrap_or_default();
     let (axis, number) = (&step.axis, step.number);
     let text = format!(
         "{axis} {number}: {} against {}{difference}: {outcome}{why}",

@@ -1,5 +1,6 @@
 //! Handlers of ground truth on the control socket.
 
+pub(crate) mod inbox;
 pub mod run;
 pub mod source;
 

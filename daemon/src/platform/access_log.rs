@@ -9,6 +9,7 @@ use axum::extract::MatchedPath;
 use axum::response::Response;
 use bytes::Bytes;
 use domain_base::caller::{PeerCredentials, TraceParent};
+use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_base::session_id::ApplicationName;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use hyper::header::HeaderValue;
@@ -300,6 +301,28 @@ impl MetricConstructor<Histogram> for SecondsBuckets {
         Histogram::new(exponential_buckets(0.0005, 4.0, 9))
     }
 }
+
+/// The series of requests.
+pub(crate) const SERIES: &[MetricSeries] = &[
+    MetricSeries {
+        name: "requests",
+        title: "Requests",
+        unit: SeriesUnit::PerMinute,
+        metric: "http_requests_total",
+        filter: |_| true,
+        by: Some("socket"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+    MetricSeries {
+        name: "failed_requests",
+        title: "Requests with a status of 500 or more",
+        unit: SeriesUnit::PerMinute,
+        metric: "http_requests_total",
+        filter: |labels| labels.get("status").is_some_and(|status| status.starts_with('5')),
+        by: Some("socket"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {

@@ -92,7 +92,8 @@ async fn read_readiness(State(service): State<Arc<DaemonService>>) -> Response {
     let reasons = service.unready_reasons();
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(ReadinessResponse { ready, reasons })).into_response()
+    let degraded = service.degraded_reasons().await;
+    (status, Json(ReadinessResponse { ready, reasons, degraded })).into_response()
 }
 
 /// The description of a socket, as JSON, in the requests of the socket. The first request for it creates it, not the start.

@@ -7,7 +7,7 @@ use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::{CommonProblems, JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
-use crate::platform::{api, telemetry};
+use crate::platform::{api, series, telemetry};
 use actors_audit::logger::CommitError;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
@@ -40,6 +40,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(list_actors))
         .routes(routes!(read_log_level, set_log_level))
         .routes(routes!(set_draining))
+        .merge(series::routes())
         .merge(cluster::routes())
 }
 

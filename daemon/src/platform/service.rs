@@ -8,13 +8,17 @@ use crate::platform::telemetry::LogLevelHandle;
 use actors_audit::logger::{JournalReport, LogContact};
 use actors_platform::caller::{current_application, spawn_for_caller};
 use actors_platform::clock::monotonic;
+use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use domain_audit::checkpoint::LogSigner;
 use domain_base::caller::PeerCredentials;
 use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
+use domain_base::series::SeriesHistory;
 use domain_base::session_id::ApplicationName;
+use domain_upstream::health::OracleHealthStatus;
+use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -101,6 +105,8 @@ pub struct DaemonService {
     pub request_metrics: RequestMetrics,
     /// The metric of the size of the state directory.
     pub state_size: StateSizeMetrics,
+    /// The metrics over time.
+    pub series: Arc<StdMutex<SeriesHistory>>,
     /// Number of connections to the routes' socket.
     pub connections: Arc<AtomicUsize>,
     /// Number of connections to the control socket.
@@ -165,6 +171,7 @@ impl DaemonService {
             registry,
             request_metrics,
             state_size,
+            series: Arc::default(),
             connections: Arc::default(),
             control_connections: Arc::default(),
             slots,
@@ -443,6 +450,22 @@ impl DaemonService {
         Some(ClusterReport { config_differences: report.find_config_differences(), ..report })
     }
 
+    /// What does not work although verdicts are accepted: no model can make first verdicts, so orders wait.
+    pub async fn degraded_reasons(&self) -> Vec<String> {
+        match self.system.oracle_health.ask(ListHealthStatuses).await {
+            Ok(statuses) => {
+                let orders = self.system.model_orders.iter();
+                let orders =
+                    orders.filter_map(|(name, models)| models_unavailable(name.as_ref(), models, &statuses));
+                orders.collect()
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not read the health of the models");
+                Vec::new()
+            }
+        }
+    }
+
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.
     #[must_use]
     pub fn unready_reasons(&self) -> Vec<String> {
@@ -464,6 +487,24 @@ impl DaemonService {
             .map(without_state_dir)
             .collect()
     }
+}
+
+/// That none of `models` can make first verdicts of `application`, or of all applications; `None` if one can, or if none is configured.
+fn models_unavailable(
+    application: Option<&ApplicationName>,
+    models: &[UpstreamId],
+    statuses: &[OracleHealthStatus],
+) -> Option<String> {
+    let found =
+        |id: &UpstreamId| statuses.iter().find(|health| health.oracle_id == *id && health.is_unavailable());
+    let unavailable: Vec<_> = models.iter().map(found).collect::<Option<_>>()?;
+    let since = unavailable.iter().filter_map(|health| health.circuit_opened_at).max();
+    let since = since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
+    let of = application.map(|name| format!(" of {name}")).unwrap_or_default();
+    let each = unavailable.iter().map(|health| format!("{}: {}", health.oracle_id, health.status.into_str()));
+    let each = each.collect::<Vec<_>>().join(", ");
+    (!each.is_empty())
+        .then(|| format!("models_unavailable{since}: no model{of} can answer ({each}), so orders wait"))
 }
 
 /// The processes of an application.

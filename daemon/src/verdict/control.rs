@@ -1,6 +1,7 @@
 //! Handlers of verdicts and sessions on the control socket.
 
 pub mod erasures;
+pub(crate) mod inbox;
 pub mod orders;
 pub mod outbox;
 pub mod session;

@@ -1,6 +1,9 @@
 //! Handlers of verification on the control socket and on the socket for reviewers: decisions, and open and decided
 //! reviews.
 
+pub(crate) mod inbox;
+
+use self::inbox::title_of;
 use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::{IdentifiedUser, parse_name};
 use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
@@ -348,7 +351,8 @@ async fn read_review_evidence(
                 changed.insert(oracle_id.clone(), answer);
             }
         }
-        Ok(ReviewEvidence { units: review.axes.keys().filter_map(unit).collect(), raw_texts, changed })
+        let title = title_of(&store, &review)?;
+        Ok(ReviewEvidence { title, units: review.axes.keys().filter_map(unit).collect(), raw_texts, changed })
     });
     Ok(Json(read.await?))
 }

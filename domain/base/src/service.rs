@@ -23,6 +23,8 @@ pub struct ReadinessResponse {
     pub ready: bool,
     /// Why not; empty if they are accepted.
     pub reasons: Vec<String>,
+    /// What does not work although verdicts are accepted, such as `models_unavailable`: no model can answer, so orders wait.
+    pub degraded: Vec<String>,
 }
 
 /// The OpenAPI 3.1 document of a socket.

@@ -100,6 +100,15 @@ pub fn is_hiding(character: char) -> bool {
     !matches!(character, ' '..='~' | '\t' | '\n') && HIDING.is_match(character.encode_utf8(&mut [0; 4]))
 }
 
+/// A text as a segment of the path of a URL.
+#[must_use]
+pub fn encode_segment(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+    text.bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
 /// `text` with each hiding character as `\u{202e}`. Tabs and line breaks stay; CRLF becomes a line feed.
 #[must_use]
 pub fn visible_text(text: &str) -> Cow<'_, str> {

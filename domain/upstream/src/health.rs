@@ -725,6 +725,12 @@ pub struct OracleHealthStatus {
 }
 
 impl OracleHealthStatus {
+    /// Whether it makes no first verdicts: its circuit is open or half open, or it rejects every call.
+    #[must_use]
+    pub const fn is_unavailable(&self) -> bool {
+        !self.status.accepts_calls() || self.circuit_opened_at.is_some()
+    }
+
     /// That the oracle rejects every call, since when and why; `None` unless it does.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {

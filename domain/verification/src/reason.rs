@@ -82,6 +82,56 @@ pub enum AxisReason {
 }
 
 impl AxisReason {
+    /// The reason in words.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::AlwaysHuman => "a reviewer always decides this axis",
+            Self::DefinitionMismatch => "the values of the sources have different definitions",
+            Self::Deviation => "a value deviates too far from its source's baseline",
+            Self::OracleVsUser => "a claim differs from the value of a source",
+            Self::DeltaThreshold => "the values differ by more than may be settled without a reviewer",
+            Self::RatioThreshold => {
+                "the values differ by more than the ratio that may be settled without a reviewer"
+            }
+            Self::RequireHuman => "the sources disagree, and a reviewer has to decide",
+            Self::RecencyUndecided => {
+                "the sources disagree, and none was published later than the others or recently enough"
+            }
+            Self::PrecedenceUnclear => {
+                "the sources disagree, and the order of their tiers contradicts the precedence for this axis"
+            }
+            Self::StrategyImpossible => "the sources disagree, and the strategy cannot settle such values",
+            Self::CascadeLimit => "one axis has more conflicts than may be settled in sequence",
+            Self::OracleInvalidated => {
+                "a source is in conflict on one axis, which invalidates all its answers"
+            }
+            Self::BudgetExceeded => "the decision exceeded its time budget",
+            Self::Disputed => "the sources disagree, and the workflow leaves that undecided",
+            Self::QueueFull => {
+                "too many reviews are open, in total or for this subject; reviewers have to resolve or dismiss some first"
+            }
+            Self::OracleUnreachable => {
+                "a source did not answer in time, could not be reached, or is not called while its circuit is open"
+            }
+            Self::OracleUnusable => {
+                "a source failed, is not approved or ingested yet, had no release then, cannot answer such a question, returned an untrusted answer, or rejected the record in its current release"
+            }
+            Self::Stale => "the data of a source is stale, and its freshness policy does not allow that",
+            Self::Expired => "the data of a source is older than the axis or the source allows",
+            Self::Reverification => "the sources disagree, and have to be queried again for all their axes",
+            Self::NoValue => "no trusted source has a usable value, and all expected sources answered",
+            Self::UnverifiedOnly => {
+                "only sources that are unverified, or count as unverified, have a value, and all other expected sources answered"
+            }
+            Self::TooFewSources => "fewer registered sources have a value than the workflow requires",
+            Self::SubjectNotFixed => "the question does not identify one subject",
+            Self::SeveralSubjects => "a source has several records of the subject",
+            Self::NonAuthoritative => "the workflow does not verify values",
+            Self::Deferred => "the decision is pending",
+        }
+    }
+
     /// Whether a reviewer must decide.
     #[must_use]
     pub const fn is_for_reviewer(self) -> bool {

@@ -83,6 +83,40 @@ pub struct ReviewCase {
     pub opened_at: Timestamp,
 }
 
+impl ReviewCase {
+    /// What it is about, in words, such as "Population, Aruba, 2000". `names` are the names of values of the subject, by axis.
+    #[must_use]
+    pub fn title(&self, ontology: Option<&Ontology>, names: &BTreeMap<String, AxisValue>) -> String {
+        let axes: Vec<_> = self.axes.keys().map(|path| path.replace(['_', '.'], " ")).collect();
+        let identity = ontology.into_iter().flat_map(Ontology::identity).map(|axis| axis.axis.as_str());
+        let ordered: Vec<_> = identity.filter(|axis| self.subject.contains_key(*axis)).collect();
+        let others = self.subject.keys().map(String::as_str).filter(|axis| !ordered.contains(axis));
+        let values =
+            ordered.iter().copied().chain(others).filter_map(|axis| {
+                names.get(axis).or_else(|| self.subject.get(axis)).map(ToString::to_string)
+            });
+        let as_of = self.point_in_time.map(|at| format!("as of {at:.0}"));
+        let parts = [axes.join(" and ")].into_iter().chain(values).chain(as_of);
+        let title = parts.collect::<Vec<_>>().join(", ");
+        let mut characters = title.chars();
+        characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    }
+
+    /// Why it waits: the values of the sources on its first axis, and the reasons.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let Some((path, reasons)) = self.axes.first_key_value() else { return String::new() };
+        let stated = self.candidates.iter().filter_map(|(oracle_id, candidate)| {
+            Some(format!("{oracle_id} {}", candidate.values.get(path)?.value))
+        });
+        let claimed =
+            self.claimed.get(path).map(|claim| format!("{} claims {}", claim.claimed_by, claim.value));
+        let values = stated.chain(claimed).collect::<Vec<_>>().join(", ");
+        let reasons = reasons.iter().map(|reason| reason.describe()).collect::<Vec<_>>().join("; ");
+        if values.is_empty() { reasons } else { format!("{values}: {reasons}") }
+    }
+}
+
 /// The reviewer who makes a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Verifier<'a> {

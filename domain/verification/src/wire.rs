@@ -128,6 +128,8 @@ pub struct ReviewSummary {
 /// The evidence of a review that is not a part of it.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ReviewEvidence {
+    /// What the review is about, in words.
+    pub title: String,
     /// The UCUM codes of the units of the axes to decide, by the paths of the axes.
     pub units: BTreeMap<String, String>,
     /// The texts of the raw records from which the candidates were read, by source, each cut to 4,096 bytes. Missing for a live

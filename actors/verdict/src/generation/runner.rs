@@ -21,6 +21,7 @@ use actors_upstream::{ModelCallPurpose, ModelCallResult, ModelCaller, ModelError
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
+use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_upstream::event::{InteractionStatus, PERMANENT_STATUSES};
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthLevel};
@@ -37,7 +38,7 @@ use jiff::SignedDuration;
 use oracled_store::Store;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -658,13 +659,56 @@ struct TokenLabels {
     direction: MetricLabelValue,
 }
 
+/// The label of a request to a model.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ModelLabels {
+    model: String,
+}
+
+/// From 10 ms to 41 s.
+#[derive(Debug, Clone, Copy)]
+struct AttemptBuckets;
+
+impl MetricConstructor<Histogram> for AttemptBuckets {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(exponential_buckets(0.01, 2.0, 13))
+    }
+}
+
+const fn latency(name: &'static str, title: &'static str, quantile: f64) -> MetricSeries {
+    MetricSeries {
+        name,
+        title,
+        unit: SeriesUnit::Seconds,
+        metric: "model_attempt_seconds",
+        filter: |_| true,
+        by: Some("model"),
+        measure: SeriesMeasure::Quantile(quantile),
+    }
+}
+
+/// The series of requests to the models.
+pub const SERIES: &[MetricSeries] = &[
+    MetricSeries {
+        name: "model_requests",
+        title: "Requests to the models",
+        unit: SeriesUnit::PerMinute,
+        metric: "model_attempts_total",
+        filter: |_| true,
+        by: Some("status"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+    latency("model_latency_p50", "Median time of a request to the model", 0.5),
+    latency("model_latency_p99", "99th percentile of the time of a request to the model", 0.99),
+];
+
 /// The metrics of requested verdicts and calls of the model.
 #[derive(Debug, Clone)]
 pub struct GenerationMetrics {
     outcomes: Family<GenerationLabels, Counter>,
     attempts: Family<ModelAttemptLabels, Counter>,
     retries: Counter,
-    attempt_seconds: Histogram,
+    attempt_seconds: Family<ModelLabels, Histogram, AttemptBuckets>,
     tokens: Family<TokenLabels, Counter>,
     costs: Family<CostLabels, Counter<f64, AtomicU64>>,
     refused_requests: Family<RefusedRequestLabels, Counter>,
@@ -717,8 +761,8 @@ impl GenerationMetrics {
             ),
             attempt_seconds: registry.add_seconds(
                 "model_attempt",
-                "time of a request to the model",
-                Histogram::new(exponential_buckets(0.01, 2.0, 13)),
+                "time of a request to the model, by model",
+                Family::new_with_constructor(AttemptBuckets),
             ),
             tokens: registry.add(
                 "model_tokens",
@@ -756,7 +800,8 @@ impl GenerationMetrics {
             let Some(OracleInteraction(interaction)) = attempt.kind.get() else { continue };
             self.attempts.get_or_create(&ModelAttemptLabels::new(interaction.path, interaction.status)).inc();
             self.retries.inc_by(u64::from(interaction.attempt > 1));
-            self.attempt_seconds.observe(interaction.latency_ms as f64 / 1000.0);
+            let labels = ModelLabels { model: interaction.oracle_id.clone() };
+            self.attempt_seconds.get_or_create(&labels).observe(interaction.latency_ms as f64 / 1000.0);
             let usage = interaction.usage.as_ref();
             let tokens =
                 [usage.and_then(|usage| usage.prompt_tokens), usage.and_then(|usage| usage.output_tokens)];

@@ -1,6 +1,7 @@
 //! The metrics of the outbox.
 
 use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters, pairs};
+use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_verdict::mail::MailKind;
 use domain_verdict::outbox::{MessageChannel, MessageEntry, MessageState};
 use domain_verdict::webhook::WebhookType;
@@ -48,6 +49,37 @@ impl AttemptLabels {
 struct StateLabels {
     state: MetricLabelValue,
 }
+
+/// The series of the outbox.
+pub const SERIES: &[MetricSeries] = &[
+    MetricSeries {
+        name: "mail_age",
+        title: "Age of the oldest mail that waits",
+        unit: SeriesUnit::Seconds,
+        metric: "outbox_oldest_age_seconds",
+        filter: |_| true,
+        by: None,
+        measure: SeriesMeasure::Highest,
+    },
+    MetricSeries {
+        name: "mail_attempts",
+        title: "Attempts to send a mail",
+        unit: SeriesUnit::PerMinute,
+        metric: "mails_total",
+        filter: |_| true,
+        by: Some("outcome"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+    MetricSeries {
+        name: "webhook_attempts",
+        title: "Attempts to send a webhook",
+        unit: SeriesUnit::PerMinute,
+        metric: "webhooks_total",
+        filter: |_| true,
+        by: Some("outcome"),
+        measure: SeriesMeasure::RatePerMinute,
+    },
+];
 
 /// The metrics of the outbox.
 #[derive(Debug, Clone)]

@@ -1155,6 +1155,9 @@ class RawRecordLocation(TypedDict):
 class ReadinessResponse(TypedDict):
     """The answer of `/readyz`."""
 
+    degraded: list[str]
+    """What does not work although verdicts are accepted, such as `models_unavailable`: no model can answer, so orders
+    wait."""
     ready: bool
     """Whether verdicts are accepted."""
     reasons: list[str]

@@ -1,5 +1,6 @@
 //! `/metrics`: the metrics for Prometheus, and those whose values are read at each scrape. Each feature has its own.
 
+use crate::platform::access_log;
 use crate::platform::config::StorageSection;
 use crate::platform::openapi::CommonProblems;
 use crate::platform::problem::Problem;
@@ -9,6 +10,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use domain_base::cluster::ClusterReport;
 use domain_base::problem::INTERNAL_ERROR;
+use domain_base::series::MetricSeries;
 use domain_base::service::ActorReport;
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
@@ -41,22 +43,45 @@ pub(crate) async fn get(
     State(service): State<Arc<DaemonService>>,
     Extension(ScrapedMetrics(features)): Extension<ScrapedMetrics>,
 ) -> Result<Response, Problem> {
+    let body = collect(&service, features).await;
+    let body = body.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?;
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
+}
+
+/// The metrics of the whole daemon and of `features`, as OpenMetrics text.
+///
+/// # Errors
+/// A metric cannot be written as text.
+pub(crate) async fn collect(
+    service: &Arc<DaemonService>,
+    features: &'static [FeatureMetrics],
+) -> Result<String, fmt::Error> {
     let mut body = String::new();
-    text::encode(&mut body, &service.registry)
-        .and_then(|()| {
-            body.truncate(body.strip_suffix(END).map_or(body.len(), str::len));
-            write_process_metrics(&mut body, service.system.clock.now())
-        })
-        .map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?;
-    let platform: [(&str, MetricsReader); 1] = [("platform", |service| Box::pin(read(service)))];
-    for (name, read) in platform.iter().chain(features) {
-        match read(&service).await {
+    text::encode(&mut body, &service.registry)?;
+    body.truncate(body.strip_suffix(END).map_or(body.len(), str::len));
+    write_process_metrics(&mut body, service.system.clock.now())?;
+    for FeatureMetrics { name, read, .. } in [PLATFORM].iter().chain(features) {
+        match read(service).await {
             Ok(text) => body.push_str(text.as_str()),
             Err(error) => tracing::warn!(%error, feature = name, "the metrics of a feature are missing"),
         }
     }
     body.push_str(END);
-    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
+    Ok(body)
+}
+
+/// The metrics of the whole daemon.
+const PLATFORM: FeatureMetrics = FeatureMetrics {
+    name: "platform",
+    read: |service| Box::pin(read(service)),
+    series: &[access_log::SERIES],
+};
+
+/// The series of the whole daemon and of `features`.
+pub(crate) fn declared_series(features: &[FeatureMetrics]) -> Vec<&'static MetricSeries> {
+    let declared =
+        [PLATFORM].iter().chain(features).flat_map(|feature| feature.series.iter().copied().flatten());
+    declared.collect()
 }
 
 /// Reads the metrics of the whole daemon.
@@ -236,9 +261,20 @@ fn read_start_time(now: Timestamp) -> Option<f64> {
 pub(crate) type MetricsReader =
     fn(&Arc<DaemonService>) -> Pin<Box<dyn Future<Output = Result<MetricsText, Problem>> + Send + '_>>;
 
-/// The readers of the features, with the names of these.
+/// The metrics of a feature.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ScrapedMetrics(pub(crate) &'static [(&'static str, MetricsReader)]);
+pub(crate) struct FeatureMetrics {
+    /// The name of the feature.
+    pub(crate) name: &'static str,
+    /// Reads those whose values are read at each scrape.
+    pub(crate) read: MetricsReader,
+    /// The series that the daemon keeps.
+    pub(crate) series: &'static [&'static [MetricSeries]],
+}
+
+/// The metrics of the features.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScrapedMetrics(pub(crate) &'static [FeatureMetrics]);
 
 /// Metrics as OpenMetrics text, without its end.
 #[derive(Debug, Default)]

@@ -1,0 +1,88 @@
+//! Held orders and dead letters in the inbox.
+
+use crate::platform::inbox::InboxKind;
+use domain_base::inbox::{ITEMS_PER_KIND, InboxImportance, WaitingItem};
+use domain_base::session_id::SessionId;
+use domain_base::text_form::encode_segment;
+use domain_base::wording::excerpt;
+use domain_verdict::mail::{MailKind, MailState};
+use domain_verdict::order::OrderState;
+use domain_verdict::outbox::{MessageChannel, MessageState};
+use domain_verdict::webhook::WebhookState;
+use oracled_store::{Store, StoreError};
+
+const HELD_ORDER: &str = "held_order";
+const DEAD_MAIL: &str = "dead_mail";
+const DEAD_WEBHOOK: &str = "dead_webhook";
+
+/// The kinds of items that reviewers decide.
+pub(crate) const REVIEW_INBOX: &[InboxKind] = &[InboxKind { name: HELD_ORDER, read: read_held_orders }];
+
+/// The further kinds of items of the feature.
+pub(crate) const INBOX: &[InboxKind] = &[
+    InboxKind { name: DEAD_MAIL, read: |store| read_dead_letters(store, MessageChannel::Mail) },
+    InboxKind { name: DEAD_WEBHOOK, read: |store| read_dead_letters(store, MessageChannel::Webhook) },
+];
+
+fn link_of(session_id: &SessionId) -> String {
+    format!("/sessions/{}", encode_segment(session_id.as_str()))
+}
+
+fn read_held_orders(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
+    let sessions = store.oldest_orders(OrderState::Held, ITEMS_PER_KIND)?.into_iter();
+    let item = |session: domain_verdict::session::SessionRecord| {
+        let order = session.order?;
+        Some(WaitingItem {
+            kind: HELD_ORDER.to_owned(),
+            title: excerpt(session.query.as_str()),
+            cause: format!("{}: {}", session.tier.into_str(), order.reason().unwrap_or_default()),
+            importance: InboxImportance::Customer,
+            since: order.changed_at,
+            sources: Vec::new(),
+            link: Some(link_of(&session.session_id)),
+            id: session.session_id.to_string(),
+        })
+    };
+    Ok(sessions.filter_map(item).collect())
+}
+
+fn read_dead_letters(store: &Store, channel: MessageChannel) -> Result<Vec<WaitingItem>, StoreError> {
+    let mut items = Vec::new();
+    store.visit_messages(Some(channel), None, |state| {
+        if state.tries().is_dead() {
+            items.push(dead_letter(state));
+        }
+        items.len() < ITEMS_PER_KIND
+    })?;
+    Ok(items)
+}
+
+fn dead_letter(state: MessageState) -> WaitingItem {
+    let tries = state.tries();
+    let (since, cause) = (tries.tried_at.unwrap_or(tries.queued_at), tries.last_error.clone());
+    let (kind, id, title, importance, session_id) = match state {
+        MessageState::Mail(MailState { mail_id, kind, session_id, .. }) => {
+            let what = match kind {
+                MailKind::Verdict => "Verdict mail",
+                MailKind::DivergenceNotice => "Notice of another verdict",
+            };
+            let title = format!("{what}, session {session_id}");
+            (DEAD_MAIL, mail_id.to_string(), title, InboxImportance::Customer, Some(session_id))
+        }
+        MessageState::Webhook(WebhookState { webhook_id, kind, application, session_id, .. }) => {
+            let receiver = application.map_or_else(|| "operators".to_owned(), |name| name.to_string());
+            let title = format!("Webhook {} for {receiver}", kind.into_str());
+            (DEAD_WEBHOOK, webhook_id.to_string(), title, InboxImportance::Operation, session_id)
+        }
+    };
+    WaitingItem {
+        kind: kind.to_owned(),
+        id,
+        title,
+        cause: cause.unwrap_or_default(),
+        importance,
+        since,
+        sources: Vec::new(),
+        link: session_id.as_ref().map(link_of),
+    }
+}
