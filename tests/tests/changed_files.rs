@@ -229,7 +229,7 @@ fn is_mirror(name: &str) -> bool {
 /// Whether a file is recreated from others, so that its content is not verified.
 fn is_derived(name: &str) -> bool {
     ["store/", "segments.copy/"].iter().any(|folder| name.starts_with(folder))
-        || ["checks.json", "segments/spare", "space_reserve"].contains(&name)
+        || ["checks.json", "segments/spare", "series.json", "space_reserve"].contains(&name)
 }
 
 /// The kind of a file: its folder, and its name without digits of hashes and numbers.

@@ -63,6 +63,9 @@ fn assert_held_run_is_shown(world: &DaemonWorld, run_id: &str) {
     let names_run = |check: &&Value| check["value"].as_str().is_some_and(|value| value.contains(run_id));
     let found = checks.iter().find(names_run).expect("the run is found");
     assert_eq!((&found["check"], &found["level"]), (&json!("ingestion"), &json!("warning")), "{doctor}");
+    let inbox = json_of(&world.ctl(&["inbox", "--json"]));
+    let item = &inbox["items"][0];
+    assert_eq!((&item["kind"], &item["id"]), (&json!("held_run"), &json!(run_id)), "{inbox}");
 }
 
 #[tokio::test]
@@ -80,12 +83,6 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(values(&world).await, before);
     assert_eq!(held_gauge(&world).await, "1");
     assert_held_run_is_shown(&world, &run_id);
-    let inbox = json_of(&world.ctl(&["inbox", "--json"]));
-    assert_eq!(
-        (&inbox["items"][0]["kind"], &inbox["items"][0]["id"]),
-        (&json!("held_run"), &json!(run_id)),
-        "{inbox}"
-    );
     let repeated = submit(&world, "2021-01-01", &bad).status.code();
     assert_eq!(repeated, Some(HELD), "a repeated payload opens no second run");
 

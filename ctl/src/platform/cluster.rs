@@ -90,9 +90,11 @@ fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> R
     let marker = ClusterMarker::read(state_dir).map_err(|error| refused(error.to_string()))?;
     // what is still to be removed from the files of this host
     let removed_up_to = match marker {
-        Some(ClusterMarker::Member { removed_up_to, .. } | ClusterMarker::Join { removed_up_to, .. }) => {
-            Some(removed_up_to)
-        }
+        Some(
+            ClusterMarker::Member { removed_up_to, .. }
+            | ClusterMarker::Leaving { removed_up_to, .. }
+            | ClusterMarker::Join { removed_up_to, .. },
+        ) => Some(removed_up_to),
         Some(ClusterMarker::Init { removed_up_to, .. }) => removed_up_to,
         None | Some(ClusterMarker::Left) => None,
     };

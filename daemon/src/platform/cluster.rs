@@ -119,19 +119,26 @@ pub(crate) fn find_marker(section: &ClusterSection, dir: &Path) -> anyhow::Resul
     let (marker, at) = (ClusterMarker::read(dir)?, dir.display());
     match (&section.host, marker) {
         (None, None) => Ok(None),
+        (None, Some(ClusterMarker::Leaving { .. })) => bail!(
+            "the store in {at} is that of the last host of a cluster, whose end is not complete; set the section `[cluster]` again, and start \
+             the daemon, which completes it"
+        ),
         (None, Some(_)) => bail!(
             "the store in {at} is that of a host of a cluster, and `cluster.host` is not set; set it again. While the daemon runs, \
              `oraclectl cluster leave` ends the membership"
         ),
         (Some(host), None) => bail!(
             "`cluster.host` is {host}, and the store in {at} belongs to no cluster; run `oraclectl cluster init --state-dir {at}` on the \
-             first host, and `oraclectl cluster join` on each further one"
+             first host, and `oraclectl cluster join` on each further one. If this host has ended its cluster, remove the section `[cluster]`"
         ),
         (Some(_), Some(ClusterMarker::Left)) => bail!(
             "the store in {at} has left its cluster; move the directory away, and run `oraclectl cluster join` with a backup of another \
              host"
         ),
-        (Some(host), Some(ClusterMarker::Member { host: known, .. })) if *host != known => bail!(
+        (
+            Some(host),
+            Some(ClusterMarker::Member { host: known, .. } | ClusterMarker::Leaving { host: known, .. }),
+        ) if *host != known => bail!(
             "the store in {at} is that of the host {known}, and `cluster.host` is {host}; set it to {known}, or let a new host join"
         ),
         (Some(_), Some(marker)) => Ok(Some(marker)),

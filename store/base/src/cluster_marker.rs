@@ -39,6 +39,13 @@ pub enum ClusterMarker {
         /// The entry of a removal of data up to which this host has removed them from its files.
         removed_up_to: u64,
     },
+    /// The store of the last host of the cluster, which ends it: the cluster may have ended already.
+    Leaving {
+        /// Its name.
+        host: String,
+        /// As for a member.
+        removed_up_to: u64,
+    },
     /// The store of a host that has left the cluster, which the other hosts continue.
     Left,
 }
@@ -101,6 +108,7 @@ mod tests {
             ClusterMarker::Init { resets: true, removed_up_to: Some(3) },
             ClusterMarker::Join { allow_different_config: true, removed_up_to: 5 },
             member,
+            ClusterMarker::Leaving { host: "app-1".to_owned(), removed_up_to: 7 },
             ClusterMarker::Left,
         ] {
             ClusterMarker::write(Some(&marker), dir).expect("it is written");

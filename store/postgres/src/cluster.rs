@@ -4,7 +4,8 @@ use crate::{PostgresSettings, refused};
 use postgres::{Error, Row};
 use store_log::SharedLogError;
 
-pub(crate) const NO_CLUSTER: &str = "it has no cluster; create it by `oraclectl cluster init --reset`. If the last host was leaving it, remove the file `cluster` of its state directory instead, and `cluster.host`";
+pub(crate) const NO_CLUSTER: &str = "it has no cluster; check the database in the URL, since other hosts may use another one. If the server has lost the cluster, stop all \
+hosts, and run `oraclectl cluster init --reset` on the one with the most entries";
 
 /// The tables of a cluster. All times are those of the server.
 pub(crate) const TABLES: &str = "
@@ -113,9 +114,15 @@ impl Member {
         };
         match state.as_str() {
             "live" if *is_own => Ok(()),
-            "live" => Err(refused(format_args!("another process has taken the name {host}"))),
-            "removed" => Err(refused(format_args!("the host {host} was removed from the cluster"))),
-            _ => Err(refused(format_args!("the host {host} has left the cluster"))),
+            "live" => Err(refused(format_args!(
+                "another process has taken the name {host}; stop that one, or set another `cluster.host` and join with a backup"
+            ))),
+            "removed" => Err(refused(format_args!(
+                "the host {host} was removed from the cluster; let it join again with a backup of another host"
+            ))),
+            _ => Err(refused(format_args!(
+                "the host {host} has left the cluster; let it join again with a backup of another host"
+            ))),
         }
     }
 }

@@ -103,6 +103,9 @@ fn error_of(error: &Error) -> SharedLogError {
             Some(cause) if cause.to_string().contains("UnknownIssuer") => {
                 failed(format_args!("{error}: {cause}; name the file of its CA by `sslrootcert` in the URL"))
             }
+            Some(cause) if cause.to_string().contains("lookup address") => failed(format_args!(
+                "{cause}; check the name of the server in the URL, and that `@`, `/`, `#`, `%` and `:` of the password are encoded there"
+            )),
             Some(cause) => failed(format_args!("{error}: {cause}")),
             None => failed(error),
         };
@@ -175,12 +178,14 @@ pub(crate) fn connect(
     })?;
     if connected == 0 && !standbys.is_empty() && *durability != SharedLogDurability::Storage {
         return Err(failed(
-            "the server waits for a synchronous standby, and none is connected to it; start one, or empty synchronous_standby_names there",
+            "the server waits for a synchronous standby, and none is connected to it; start one. To do without one for a time, empty synchronous_standby_names \
+             there, set `cluster.durability = \"asynchronous\"`, and restart the hosts",
         ));
     }
     if *durability == SharedLogDurability::SynchronousStandby && standbys.is_empty() {
         return Err(failed(
-            "the server has no synchronous standby; set synchronous_standby_names there, or another `durability` here",
+            "the server has no synchronous standby; set synchronous_standby_names there. To do without one for a time, set `cluster.durability = \"asynchronous\"`, and restart \
+             the hosts",
         ));
     }
     Ok(connection)

@@ -219,6 +219,24 @@ impl ClusterMembership {
         })
     }
 
+    /// Whether the database has a cluster.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn has_cluster(&mut self) -> Result<bool, SharedLogError> {
+        if self.connection.is_none() {
+            // noting the epoch needs a cluster
+            self.connection = Some(connect(&self.settings, &self.threads)?);
+        }
+        let row = call(&mut self.connection, |client| {
+            client.query_one("SELECT to_regclass('oracled_cluster') IS NOT NULL", &[])
+        })?;
+        let has_cluster = row.try_get(0).map_err(failed)?;
+        // the next call connects with the epoch
+        self.connection = None;
+        Ok(has_cluster)
+    }
+
     /// The entry from which the shared log has groups; `None` if it has no start.
     ///
     /// # Errors
@@ -333,6 +351,10 @@ impl ClusterMembership {
     /// The server does not answer, or the host is not a member by this process.
     pub fn leave(&mut self, is_last: bool) -> Result<bool, SharedLogError> {
         let settings = self.settings.clone();
+        if is_last && !self.has_cluster()? {
+            // an earlier call has ended it, and its answer was lost
+            return Ok(true);
+        }
         self.decide(move |client| {
             let mut transaction = client.transaction()?;
             let PostgresSettings { host, instance, .. } = &settings;

@@ -16,7 +16,8 @@ use utoipa::openapi::path::Operation;
 /// The member of an operation whose handler answers by the store as it was at the last contact, and waits for the shared log by itself
 /// before it answers that something is missing.
 const RECENT: &str = "x-recent";
-/// The member of an operation that does not wait: it can give this host the key without which it cannot read the shared log.
+/// The member of an operation that does not wait: it can give this host the key without which it cannot read the shared log, or complete the
+/// end of the cluster.
 const UNWAITING: &str = "x-unwaiting";
 
 /// How recent the store must be for an operation.

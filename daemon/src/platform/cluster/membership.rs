@@ -89,7 +89,7 @@ fn enter_now(
     let log = || MeasuredLog { log: PostgresLog::new(settings.clone()), metrics: metrics.clone() };
     let began = monotonic();
     let mut last_error = String::new();
-    while let Err(error) = catch_up(&mut membership, log, (&marker, &config), journal) {
+    while let Err(error) = catch_up(&mut membership, log, (&marker, &config), (journal, store.dir())) {
         let can_pass = matches!(error.downcast_ref(), Some(SharedLogError::Unanswered(_)))
             || matches!(error.downcast_ref(), Some(StoreError::Unavailable { .. }));
         if !can_pass || began.elapsed() > ENTERED_WITHIN {
@@ -163,7 +163,7 @@ fn catch_up(
     membership: &mut ClusterMembership,
     log: impl Fn() -> MeasuredLog<PostgresLog>,
     (marker, config): (&ClusterMarker, &ConfigDigests),
-    journal: &mut Journal,
+    (journal, dir): (&mut Journal, &Path),
 ) -> anyhow::Result<()> {
     if !journal.is_shared() {
         if let ClusterMarker::Init { resets, .. } = *marker {
@@ -171,6 +171,12 @@ fn catch_up(
         }
         if matches!(marker, ClusterMarker::Join { allow_different_config: false, .. }) {
             compare_configs(membership, config)?;
+        }
+        if matches!(marker, ClusterMarker::Leaving { .. }) && !membership.has_cluster()? {
+            ClusterMarker::write(None, dir)?;
+            bail!(
+                "this host has ended its cluster; remove the section `[cluster]`, and start the daemon again"
+            );
         }
         if matches!(marker, ClusterMarker::Join { .. }) {
             compare_start(membership, journal.counts().entries)?;
@@ -186,9 +192,9 @@ fn catch_up(
 /// The entry up to which the store has no data of removals.
 fn removed_up_to(marker: &ClusterMarker, journal: &Journal, store: &Store) -> Result<u64, StoreError> {
     match *marker {
-        ClusterMarker::Member { removed_up_to, .. } | ClusterMarker::Join { removed_up_to, .. } => {
-            Ok(removed_up_to)
-        }
+        ClusterMarker::Member { removed_up_to, .. }
+        | ClusterMarker::Leaving { removed_up_to, .. }
+        | ClusterMarker::Join { removed_up_to, .. } => Ok(removed_up_to),
         ClusterMarker::Init { removed_up_to: Some(removed_up_to), .. } => Ok(removed_up_to),
         // the first host has completed all removals before; a start that is interrupted must not take those of other hosts for such
         ClusterMarker::Init { resets, removed_up_to: None } => {
@@ -452,8 +458,21 @@ impl MembershipThread {
         }
     }
 
+    fn mark(&self, marker: impl FnOnce(String, u64) -> ClusterMarker) -> Result<(), SharedLogError> {
+        let marker = marker(self.host.clone(), self.removed.borrow().up_to);
+        let marked = ClusterMarker::write(Some(&marker), self.store.dir());
+        marked.map_err(|error| SharedLogError::Unanswered(error.to_string()))
+    }
+
     fn leave(&mut self, is_last: bool) -> Result<bool, SharedLogError> {
+        if is_last {
+            // if the answer is lost, the next start finds out whether the cluster has ended
+            self.mark(|host, removed_up_to| ClusterMarker::Leaving { host, removed_up_to })?;
+        }
         let has_left = self.membership.leave(is_last)?;
+        if is_last && !has_left {
+            self.mark(|host, removed_up_to| ClusterMarker::Member { host, removed_up_to })?;
+        }
         if has_left {
             self.view.send_modify(|view| view.ended = Some(Ok(())));
         }

@@ -105,6 +105,7 @@ problems!(LeaveProblems: JSON_BODY STORE; INVALID_REQUEST NOT_IN_CLUSTER OTHER_H
     path = "/v1/cluster/leave",
     operation_id = "leave_cluster",
     tag = "platform",
+    extensions(("x-unwaiting" = json!(true))),
     request_body = ClusterLeaveRequest,
     responses(
         LeaveProblems,
@@ -121,7 +122,11 @@ async fn leave_cluster(
     run_to_end(async move {
         let _guard = service.lock_control().await;
         let detail = if is_last { "leave as the last host" } else { "leave" };
-        log_control_action(&service, "cluster", detail.to_owned(), Some(peer)).await?;
+        let marker = ClusterMarker::read(service.system.store.dir())?;
+        // after a lost answer, the cluster may have ended, and nothing can be logged
+        if !is_last || !matches!(marker, Some(ClusterMarker::Leaving { .. })) {
+            log_control_action(&service, "cluster", detail.to_owned(), Some(peer)).await?;
+        }
         let report = read_cluster(State(Arc::clone(&service))).await?;
         let has_left = call(&service, |reply| MembershipCall::Leave { is_last, reply }).await?;
         if !has_left && !is_last {

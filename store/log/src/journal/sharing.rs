@@ -199,12 +199,13 @@ impl SharedJournal {
             Err(error) => return error.into(),
         };
         let common = match self.last_common(own) {
-            Ok(common) => common.map_or(0, |end| end.entries),
+            Ok(Some(end)) => format!("they are the same up to entry {}", end.entries),
+            Ok(None) => "the shared log was set up again, and has none of the groups of this host".to_owned(),
             Err(error) => return error,
         };
         let (last, host) = theirs.map_or((0, String::new()), |last| (last.end.entries, last.host));
         SharedCallError::Diverged(format!(
-            "they are the same up to entry {common}; this host ends at entry {}, and the shared log at entry {last}, by host {host}",
+            "{common}; this host ends at entry {}, and the shared log at entry {last}, by host {host}",
             own.end().entries
         ))
     }
