@@ -418,6 +418,40 @@ async fn removed_host_ends_and_a_host_that_left_is_not_started_again() {
 }
 
 #[tokio::test]
+async fn end_of_a_cluster_is_completed_after_a_lost_answer() {
+    let Some(cluster) = start_cluster() else { return };
+    let url = cluster.server.as_ref().expect("it runs").url();
+    for is_killed in [false, true] {
+        let mut a = world(&cluster, "a");
+        let first = cluster.init(&a).await;
+        assert_eq!(post(&mut first.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+        // as a host leaves it whose answer is lost
+        let marker = json!({"state": "leaving", "host": "a", "removed_up_to": 0});
+        fs::write(a.state().join("cluster"), marker.to_string()).expect("it is written");
+        let url = url.clone();
+        let dropped = tokio::task::spawn_blocking(move || {
+            let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("the server runs");
+            let tables = ["key", "meter", "lease", "host", "group", "cluster"];
+            let tables: Vec<_> = tables.iter().map(|name| format!("oracled_{name}")).collect();
+            client.batch_execute(&format!("DROP TABLE {}", tables.join(", "))).expect("they are dropped");
+        });
+        dropped.await.expect("no panic");
+        if is_killed {
+            first.kill();
+            assert!(!a.run_until_exit().status.success(), "`cluster.host` is still set");
+        } else {
+            let last = a.ctl_in_thread(&["cluster", "leave", "--last"]).await;
+            assert!(last.status.success(), "{last:?}");
+            assert!(first.wait().success());
+        }
+        assert!(!a.state().join("cluster").exists());
+        a.config = String::new();
+        let daemon = a.serve().await;
+        assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn host_with_another_configuration_joins_only_if_allowed_and_is_reported() {
     let Some(cluster) = start_cluster() else { return };
     let gate = "[gate]\ncoherence_min = 0.99\n";
