@@ -6,6 +6,7 @@
 use domain_audit::event::LostRow;
 use domain_base::cluster::ClusterReport;
 use domain_base::digest::Sha256Hex;
+use domain_base::service::is_false;
 use domain_ground::id::SourceId;
 use domain_verdict::cost::DailyBudget;
 use domain_verdict::divergence::RegenVariance;
@@ -43,6 +44,9 @@ pub struct StatusReport {
     pub ready: bool,
     /// Why it does not.
     pub reasons: Vec<String>,
+    /// True in test mode, else absent: verdicts can be canned, and mails go to files.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub test_mode: bool,
     /// The configuration file that it was started with; null if it has none.
     pub config_file: Option<String>,
     /// The state directory.

@@ -23,6 +23,15 @@ pub struct ReadinessResponse {
     pub ready: bool,
     /// Why not; empty if they are accepted.
     pub reasons: Vec<String>,
+    /// True in test mode, else absent: verdicts can be canned, and mails go to files.
+    #[serde(skip_serializing_if = "is_false")]
+    pub test_mode: bool,
+}
+
+/// Whether a member that is true or absent is absent.
+#[must_use]
+pub const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The OpenAPI 3.1 document of a socket.
