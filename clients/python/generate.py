@@ -36,7 +36,7 @@ ASYNC_TO_SYNC = [
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\basync (def|for|with)\b", r"\1"),
     (r"\bawait ", ""),
-    (r"\bAsync(Client|HTTPTransport|Iterator|Requests)\b", r"\1"),
+    (r"\bAsync(BaseTransport|Client|HTTPTransport|Iterator|Requests)\b", r"\1"),
     (r"\beach\((\w+)\)", r"\1"),
     (r"    each,\n", ""),
     (r"\ba(close|iter_raw)\b", r"\1"),

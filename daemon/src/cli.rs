@@ -11,7 +11,7 @@ use domain_base::text_form::{visible_json, visible_text, visible_toml};
 use nix::sys::prctl::set_dumpable;
 use oracled_store::StoreError;
 use std::io::{self, Write};
-use std::path::{self, Path};
+use std::path::{self, Path, PathBuf};
 use std::process::ExitCode;
 
 /// Check, store and deliver the verdicts of a model
@@ -29,10 +29,18 @@ enum DaemonCommand {
         #[command(flatten)]
         flags: DaemonFlags,
     },
-    /// Serve from a temporary directory, demonstrate the main features, and keep serving
+    /// Serve in test mode, demonstrate the main features, and keep serving
+    ///
+    /// The state is in a temporary directory, unless --state-dir names one that is kept. Without a configured model, canned
+    /// answers are given to every query.
     Dev {
         #[command(flatten)]
         flags: DaemonFlags,
+        /// Shell script that loads documents and payloads after the demonstration
+        ///
+        /// It runs in its folder, with `oraclectl` in its PATH and the sockets of this daemon.
+        #[arg(long, value_name = "FILE")]
+        seed: Option<PathBuf>,
         /// Exit after the demonstration, with status 0, or 1 if a step failed
         #[arg(long)]
         exit: bool,
@@ -75,7 +83,7 @@ pub fn main() -> ExitCode {
     }
     let done = match DaemonArgs::parse().verb {
         DaemonCommand::Serve { flags } => serve(flags),
-        DaemonCommand::Dev { flags, exit, verbose } => dev::dev(flags, exit, verbose),
+        DaemonCommand::Dev { flags, seed, exit, verbose } => dev::dev(flags, seed, exit, verbose),
         DaemonCommand::Openapi { control, review } => {
             print_openapi(control, review).or_else(end_at_broken_pipe)
         }
@@ -149,7 +157,7 @@ fn print_openapi(is_control: bool, is_review: bool) -> anyhow::Result<ExitCode> 
 fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     let config = DaemonConfig::load(flags)?;
     // checks addresses and secrets like a start
-    let upstreams = UpstreamClients::from_config(&config, &Clock::system(), flags.allow_cleartext)?;
+    let upstreams = UpstreamClients::from_config(&config, &Clock::system(), flags)?;
     run::find_held_key(&config)?;
     run::find_log_key()?;
     config.cluster.secrets(flags.allow_cleartext)?;

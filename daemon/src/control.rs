@@ -16,6 +16,7 @@ use crate::platform::inbox::{self, InboxKind};
 use crate::platform::openapi::{CommonProblems, Routes, STORE, describe, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_to_end};
+use crate::upstreams::test_mail_dir;
 use crate::upstreams::{CredentialChange, ReloadableClients};
 use crate::verdict::config::models::{ModelProvider, ModelSection, model_entries};
 use crate::verdict::control::erasures;
@@ -216,8 +217,7 @@ async fn read_credentials(
     start: &Arc<DaemonStart>,
 ) -> Result<Result<CredentialChange, ConfigError>, Problem> {
     let (clock, start) = (service.system.clock.clone(), Arc::clone(start));
-    let read =
-        spawn_blocking(move || start.clients.read_again(&start.config, &clock, start.flags.allow_cleartext));
+    let read = spawn_blocking(move || start.clients.read_again(&start.config, &clock, &start.flags));
     read.await.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
 }
 
@@ -336,6 +336,7 @@ pub async fn read_status(
         ready: reasons.is_empty(),
         reasons,
         degraded,
+        test_mode: start.flags.test_mode,
         config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
@@ -352,7 +353,11 @@ pub async fn read_status(
         model: describe_model(&service, &start.config),
         prompt: describe_prompts(&service, &start.config),
         generation: generation_readiness(&service, &start.config),
-        mail: start.config.mail.describe(),
+        mail: if start.flags.test_mode {
+            format!("files in {}", test_mail_dir(&start.config.state_dir).display())
+        } else {
+            start.config.mail.describe()
+        },
         mails: webhooks.map(|webhooks| journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks)),
         webhooks,
         orders,
@@ -409,7 +414,8 @@ fn generation_readiness(service: &DaemonService, config: &DaemonConfig) -> Gener
 fn describe_model(service: &DaemonService, config: &DaemonConfig) -> String {
     let entries = model_entries(config);
     let models = entries.iter().filter(|model| service.system.models.contains(&model.oracle_id));
-    let models: Vec<_> = models.map(|model| format!("{}, {}", model.oracle_id, model.section.name)).collect();
+    let models: Vec<_> =
+        models.map(|model| format!("{}, {}", model.oracle_id, model.section.model_name())).collect();
     let DaemonConfig { model, models: further, .. } = config;
     match model.provider {
         _ if !models.is_empty() => models.join("; "),

@@ -1,45 +1,51 @@
 //! `oracled dev`: the whole daemon without any setup, and a demonstration of its main features by a client.
 //!
-//! Only this module has the substitutes for a model and a mail service.
+//! The daemon is in test mode: without a configured model it has canned answers, and mails go to files.
 
 mod chapters;
-mod mailbox;
-mod model;
+mod tools;
 
 use crate::config::DaemonConfig;
 use crate::dev::chapters::DevWalk;
+use crate::dev::tools::DevTools;
 use crate::platform::config::DaemonFlags;
 use crate::platform::telemetry;
 use crate::run::RunningDaemon;
-use crate::upstreams::UpstreamClients;
-use crate::verdict::config::mail::MailSection;
-use crate::verdict::config::models::ModelSection as ModelConfig;
+use crate::upstreams::{UpstreamClients, test_mail_dir};
+use crate::verdict::config::models::{ModelProvider, ModelSection};
 use actors_platform::clock::{Clock, monotonic};
 use anyhow::{Context, bail};
 use domain_upstream::health::OracleHealthConfig;
-use mailbox::Mailbox;
-use model::RecordedModel;
 use std::fs::Permissions;
 use std::io::Write;
 use std::num::NonZeroU32;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{env, io};
+use std::{fs, io};
 use tempfile::TempDir;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
 
-/// Only warnings and errors are logged. Warnings about upstream services are not logged, because the walk shows
-/// the failures of the model.
-const LOG_LEVEL: &str = "warn,actors_upstream=error,actors_upstream::oracle_health=error";
+/// Only warnings and errors are logged. Warnings about upstream services and the test mode are not logged, because the walk
+/// shows the failures of the model, and names the mode.
+const LOG_LEVEL: &str =
+    "warn,actors_upstream=error,actors_upstream::oracle_health=error,oracled::test_mode=error";
 
 /// Starts the daemon in a temporary directory, unless flags name other paths, and runs the walk. With `exit`,
-/// the daemon ends after the walk. With `verbose`, each request and its response are shown.
+/// the daemon ends after the walk. With `verbose`, each request and its response are shown. `seed` is a script that loads
+/// further data after the walk.
 ///
 /// # Errors
 /// The daemon or the walk cannot run, or a signal stops the daemon before the end of the walk. A failed step
 /// is not an error, but sets the exit code.
-pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<ExitCode> {
+pub fn dev(
+    mut flags: DaemonFlags,
+    seed: Option<PathBuf>,
+    exit: bool,
+    verbose: bool,
+) -> anyhow::Result<ExitCode> {
+    flags.test_mode = true;
     // only this user may read the mails and verdicts
     let mode = Permissions::from_mode(0o700);
     let temporary = tempfile::Builder::new().prefix("oracled-dev-").permissions(mode).tempdir();
@@ -47,14 +53,12 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
     let mut config = use_temporary_paths(DaemonConfig::load(&flags)?, &flags, &temporary);
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     actix_rt::System::new().block_on(async {
-        let outside = DevUpstreams::start(&mut config, &flags, temporary.path()).await?;
+        let outside = DevUpstreams::new(&mut config, &flags)?;
         let (socket, control_socket) = (config.socket.clone(), config.control_socket.clone());
-        let [model, mail] = outside.describe();
         writeln!(io::stdout(), "socket  {}\nstate   {}", socket.display(), config.state_dir.display())?;
-        writeln!(io::stdout(), "model   {model}\nmail    {mail}\n")?;
-        // the program is oraclectl when it is started under that name
-        let oraclectl = temporary.path().join("oraclectl");
-        symlink(env::current_exe()?, &oraclectl)?;
+        writeln!(io::stdout(), "model   {}", outside.model.describe())?;
+        writeln!(io::stdout(), "mail    files in {} (test mode)\n", outside.mail_dir.display())?;
+        let tools = DevTools::new(temporary.path(), &socket, &control_socket)?;
         let daemon = RunningDaemon::start(config, flags, log_level).await?;
         let mut walk = DevWalk::start(&outside, &socket, &control_socket, verbose).await?;
         let began = monotonic();
@@ -71,19 +75,28 @@ pub fn dev(flags: DaemonFlags, exit: bool, verbose: bool) -> anyhow::Result<Exit
         let count = passed + walk.unchecked + failed;
         let seconds = began.elapsed().as_secs_f64();
         writeln!(io::stdout(), "\n{passed} of {count} steps passed{unchecked} ({seconds:.1} s)")?;
+        if let Some(seed) = seed {
+            let tools = tools.clone();
+            if let Err(error) = spawn_blocking(move || tools.run_seed(&seed)).await? {
+                daemon.stop().await;
+                return Err(error);
+            }
+        }
         if exit {
             daemon.stop().await;
         } else {
-            let commands = format_next_commands(&walk, &oraclectl, &socket, &control_socket);
+            let commands = format_next_commands(&walk, &tools);
+            let console = spawn_blocking(move || tools.start_console()).await?;
             io::stdout().write_all(commands.as_bytes())?;
             daemon.run_until_stopped().await?;
+            drop(console);
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
 /// Runs the chapters. Without a model, the chapters that call it are skipped. The responses of the model are
-/// checked only if they are recorded ones.
+/// checked only if they are canned.
 async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
     walk.chapter("a coherent verdict is delivered", true, chapters::deliver_verdict).await?;
     walk.chapter(
@@ -94,7 +107,7 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
     .await?;
     let outside = walk.outside;
     if !matches!(outside.model, DevModel::Missing) {
-        let is_known = matches!(outside.model, DevModel::Recorded { .. });
+        let is_known = matches!(outside.model, DevModel::Canned { .. });
         let is_generated = walk
             .chapter(
                 "the model generates a verdict, and the customer gets it by mail",
@@ -109,7 +122,7 @@ async fn run_chapters(walk: &mut DevWalk<'_>) -> io::Result<()> {
             walk.skip(title, "the previous step failed")?;
         }
     }
-    if matches!(outside.model, DevModel::Recorded { has_outage: true, .. }) {
+    if matches!(outside.model, DevModel::Canned { has_outage: true }) {
         walk.chapter("an order survives a failing model", true, chapters::simulate_outage).await?;
     }
     walk.chapter(
@@ -151,14 +164,10 @@ async fn wait_for_stop_signal() -> io::Result<()> {
 }
 
 /// Commands that work while the daemon runs.
-fn format_next_commands(
-    walk: &DevWalk<'_>,
-    oraclectl: &Path,
-    socket: &Path,
-    control_socket: &Path,
-) -> String {
-    let oraclectl = oraclectl.display();
-    let (socket, control_socket) = (socket.display(), control_socket.display());
+fn format_next_commands(walk: &DevWalk<'_>, tools: &DevTools) -> String {
+    let DevTools { oraclectl, socket, control_socket } = tools;
+    let (oraclectl, socket, control_socket) =
+        (oraclectl.display(), socket.display(), control_socket.display());
     let DevWalk { record_id, execution_id, .. } = walk;
     let session = walk.id("good");
     format!(
@@ -173,18 +182,18 @@ fn format_next_commands(
     )
 }
 
-/// Number of retries of a failed call to the recorded model: enough to show retries.
+/// Number of retries of a failed call to the canned model: enough to show retries.
 const MAX_RETRIES: u32 = 1;
-/// Time that the recorded model's circuit stays open, in seconds: long enough to be seen, short enough for a
-/// walk.
+/// Time that the circuit of the canned model stays open, in seconds: long enough to be seen, short enough for a walk.
 const RESET_SECONDS: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+/// Calls of the canned model within a minute: it has no quota.
+const CALLS_PER_MINUTE: u32 = 1_000_000;
 
 /// The model of the walk.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 enum DevModel {
-    /// A recording, because no model is configured.
-    Recorded {
-        model: RecordedModel,
+    /// Canned answers, because no model is configured.
+    Canned {
         /// Whether the walk has an outage. If `health` is configured, an outage could take too long.
         has_outage: bool,
     },
@@ -193,64 +202,67 @@ enum DevModel {
     Missing,
 }
 
-/// The model and the mail service.
+/// The model and the mails.
 #[derive(Debug)]
 struct DevUpstreams {
     model: DevModel,
-    /// `None` if a mail service is configured.
-    mailbox: Option<Mailbox>,
+    mail_dir: PathBuf,
 }
 
 impl DevUpstreams {
-    /// Starts a substitute for each missing upstream system, and adds it to `config`. Creates files in `dir`.
-    async fn start(config: &mut DaemonConfig, flags: &DaemonFlags, dir: &Path) -> anyhow::Result<Self> {
-        let upstreams = UpstreamClients::from_config(config, &Clock::system(), flags.allow_cleartext)?;
+    /// Adds the canned model to `config` if it has no model.
+    fn new(config: &mut DaemonConfig, flags: &DaemonFlags) -> anyhow::Result<Self> {
+        let upstreams = UpstreamClients::from_config(config, &Clock::system(), flags)?;
         let has_model = !upstreams.models.order.is_empty();
-        let model = match (has_model, config.model == ModelConfig::default()) {
+        let model = match (has_model, config.model == ModelSection::default()) {
             (true, _) => DevModel::Configured,
             (false, false) => DevModel::Missing,
-            (false, true) => start_recorded_model(config, dir).await?,
+            (false, true) => use_canned_model(config),
         };
-        let mailbox = if config.mail == MailSection::default() {
-            let mailbox = Mailbox::start(dir.join("mail")).await.context("no mailbox")?;
-            mailbox.configure(&mut config.mail);
-            Some(mailbox)
-        } else {
-            None
-        };
-        Ok(Self { model, mailbox })
+        Ok(Self { model, mail_dir: test_mail_dir(&config.state_dir) })
     }
 
-    /// The model and the mail service, each on one line.
-    fn describe(&self) -> [String; 2] {
-        let model = match &self.model {
-            DevModel::Recorded { has_outage: true, .. } => {
-                "a recording of a real model; set GEMINI_API_KEY for Google's model"
-            }
-            DevModel::Recorded { has_outage: false, .. } => {
-                "a recording of a real model; no outage is shown, because `health` is configured"
-            }
-            DevModel::Configured => {
-                "as configured; answers are shown but not checked, and no outage is shown"
-            }
-            DevModel::Missing => "none, because no model or no key is configured; no verdict is generated",
+    /// A mail whose id begins with `id`, if one has arrived.
+    fn find_mail(&self, id: &str) -> io::Result<Option<(PathBuf, String)>> {
+        let entries = match fs::read_dir(&self.mail_dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            entries => entries?,
         };
-        let mail = self.mailbox.as_ref().map_or_else(
-            || "as configured; the arrival of mail is not checked".into(),
-            |mailbox| format!("files in {}", mailbox.dir().display()),
-        );
-        [model.to_owned(), mail]
+        for entry in entries {
+            let file = entry?.path();
+            if file.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(id)) {
+                let text = fs::read_to_string(&file)?;
+                return Ok(Some((file, text)));
+            }
+        }
+        Ok(None)
     }
 }
 
-async fn start_recorded_model(config: &mut DaemonConfig, dir: &Path) -> anyhow::Result<DevModel> {
-    let model = RecordedModel::start().await.context("no recorded model")?;
-    model.configure(&mut config.model, dir).context("no key for the recorded model")?;
+impl DevModel {
+    /// The model, on one line.
+    const fn describe(self) -> &'static str {
+        match self {
+            Self::Canned { has_outage: true } => {
+                "canned: it answers every query; set GEMINI_API_KEY for Google's model"
+            }
+            Self::Canned { has_outage: false } => {
+                "canned: it answers every query; no outage is shown, because `health` is configured"
+            }
+            Self::Configured => "as configured; answers are shown but not checked, and no outage is shown",
+            Self::Missing => "none, because no model or no key is configured; no verdict is generated",
+        }
+    }
+}
+
+fn use_canned_model(config: &mut DaemonConfig) -> DevModel {
+    config.model.provider = ModelProvider::Canned;
     config.model.max_retries = MAX_RETRIES;
+    config.model.calls_per_minute = CALLS_PER_MINUTE;
     let has_outage = config.health == OracleHealthConfig::default();
     if has_outage {
         config.health.circuit_breaker_reset_seconds = RESET_SECONDS;
         config.health.recovery_threshold = NonZeroU32::MIN;
     }
-    Ok(DevModel::Recorded { model, has_outage })
+    DevModel::Canned { has_outage }
 }

@@ -115,8 +115,25 @@ pub fn serve(config: DaemonConfig, flags: DaemonFlags, log_level: LogLevelHandle
     })
 }
 
+/// Checks that the state directory was always used in test mode, or never.
+fn check_test_mode(store: &Store, state_dir: &Path) -> anyhow::Result<()> {
+    match (store.is_log_of_test_mode()?, store.is_test()) {
+        (Some(true), false) => bail!(
+            "the state directory {} was made in test mode, so its verdicts can be canned; start with --test-mode, or use another \
+             directory",
+            state_dir.display()
+        ),
+        (Some(false), true) => bail!(
+            "the state directory {} was not made in test mode; start without --test-mode, or use another directory",
+            state_dir.display()
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// Logs the start. On a full disk the daemon cannot write entries, but still answers reads.
 async fn log_start(service: &DaemonService) -> anyhow::Result<()> {
+    check_test_mode(&service.system.store, service.state_dir())?;
     if let Some(last) = service.system.store.last_entry_at()? {
         service.system.clock.note_earlier_time(last);
     }
@@ -208,11 +225,11 @@ impl RunningDaemon {
             raise_file_limit(config.limits.connections + 2 * config.limits.control_connections + calls);
         check_state_dir(&config.state_dir)?;
         let clock = Clock::system();
-        let upstreams = UpstreamClients::from_config(&config, &clock, flags.allow_cleartext)?;
+        let upstreams = UpstreamClients::from_config(&config, &clock, &flags)?;
         upstreams.warn_of_cleartext();
         let held_key = find_held_key(&config)?;
         let OpenedLog { journal, store, log_signer, cluster } =
-            open_log(&config, &held_key, &upstreams.witnesses, flags.allow_cleartext, &mut signals).await?;
+            open_log(&config, &held_key, &upstreams.witnesses, &flags, &mut signals).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config.socket_files()?).await?;
         let (turn, objects) = (turn_of(cluster.as_ref()), config.cluster.open_objects()?);
@@ -236,7 +253,7 @@ impl RunningDaemon {
             pages_bytes: config.limits.bodies_bytes,
             mailing: clients.services.notifier_config(&config),
             webhooks: clients.services.webhook_config(&config),
-            policy: PolicyConfig { policies: config.gate.to_policies(&config.applications), key: held_key },
+            policy: policy_config(&config, held_key, flags.test_mode),
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: config.ingestion.to_config(clients.puller.clone(), (turn.clone(), objects)),
@@ -383,6 +400,9 @@ impl RunningDaemon {
     }
 }
 
+/// The target of the warning about the test mode.
+pub(crate) const TEST_MODE_TARGET: &str = "oracled::test_mode";
+
 /// Writes to the service log that requests are answered.
 fn log_serving(service: &DaemonService, config: &DaemonConfig, file_limit: u64) {
     tracing::info!(
@@ -394,6 +414,9 @@ fn log_serving(service: &DaemonService, config: &DaemonConfig, file_limit: u64) 
         file_limit,
         "oracled serves"
     );
+    if service.system.store.is_test() {
+        tracing::warn!(target: TEST_MODE_TARGET, "test mode: verdicts can be canned, and mails go to files");
+    }
 }
 
 fn notify_systemd(state: &[NotifyState<'_>]) {
@@ -459,6 +482,11 @@ fn turn_of(cluster: Option<&ClusterMember>) -> WorkTurn {
     cluster.map_or(WorkTurn::Alone, |member| member.turn.clone())
 }
 
+fn policy_config(config: &DaemonConfig, key: HeldVerdictKey, test_mode: bool) -> PolicyConfig {
+    let policies = config.gate.to_policies(&config.applications);
+    PolicyConfig { policies: if test_mode { policies.with_test_hold() } else { policies }, key }
+}
+
 fn verification_config(config: &DaemonConfig, clients: &ReloadableClients) -> VerificationConfig {
     VerificationConfig {
         at_once: config.verification.at_once,
@@ -482,12 +510,20 @@ async fn open_log(
     config: &DaemonConfig,
     held_key: &HeldVerdictKey,
     witnesses: &Witnesses,
-    allow_cleartext: bool,
+    flags: &DaemonFlags,
     signals: &mut ProcessSignals,
 ) -> anyhow::Result<OpenedLog> {
     let log_key = find_log_key()?;
-    let secrets = config.cluster.secrets(allow_cleartext)?;
+    let secrets = config.cluster.secrets(flags.allow_cleartext)?;
     let (mut journal, store) = open_store(config)?;
+    if flags.test_mode {
+        journal.mark_test_mode();
+    }
+    match check_test_mode(&store, &config.state_dir) {
+        // the start repairs it, and checks the mode again
+        Err(error) if matches!(error.downcast_ref(), Some(StoreError::Corrupt { .. })) => {}
+        checked => checked?,
+    }
     let log_signer = open_log_signer(log_key, config, &store)?;
     let cluster = match cluster::find_marker(&config.cluster, &config.state_dir)? {
         None => None,
@@ -577,8 +613,10 @@ impl SocketServers {
         let access_log =
             |socket| AccessLog::new(socket, start.config.access_log, service.request_metrics.clone());
         let host = service.cluster.as_ref().map(|member| member.host.clone());
-        let front =
-            |router, log: &Arc<AccessLog>| SocketFrontend::new(router, limits, host.clone(), Arc::clone(log));
+        let is_test = service.system.store.is_test();
+        let front = |router, log: &Arc<AccessLog>| {
+            SocketFrontend::new(router, limits, host.clone(), Arc::clone(log)).in_test_mode(is_test)
+        };
         let log = access_log(SocketKind::Routes);
         let of_routes =
             front(api::router(Arc::clone(service)), &log).for_applications(service.applications.clone());

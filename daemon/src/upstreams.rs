@@ -9,7 +9,7 @@ use crate::platform::config::credentials::{
     ClientSetup, crosses_in_cleartext, read_configured_secret, read_secret, read_secret_file,
 };
 use crate::platform::config::{
-    ConfigError, Configuration, LimitsSection, is_cleartext, is_local, redact_url,
+    ConfigError, Configuration, DaemonFlags, LimitsSection, is_cleartext, is_local, redact_url,
 };
 use crate::verdict::config::applications::{
     ApplicationSection, ApplicationSections, mail_templates, processes,
@@ -22,7 +22,7 @@ use actors_ground::pull::PayloadPuller;
 use actors_platform::clock::Clock;
 use actors_upstream::lookup::LookupClient;
 use actors_upstream::mail::{
-    HttpMailService, MailService, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls,
+    FileMailService, HttpMailService, MailService, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls,
 };
 use actors_upstream::oracle::LiveOracle;
 use actors_upstream::oracle_health::{MonitoredOracle, OracleProbe};
@@ -30,8 +30,8 @@ use actors_upstream::web::UpstreamCredential;
 use actors_upstream::web::webhook::{WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret};
 use actors_upstream::witnesses::Witnesses;
 use actors_upstream::{
-    AnthropicClient, BoxFuture, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient, OpenAiClient,
-    Reloadable, UpstreamEndpointError,
+    AnthropicClient, BoxFuture, CannedModel, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient,
+    OpenAiClient, Reloadable, UpstreamEndpointError,
 };
 use actors_verdict::generation::{ConfiguredModel, ConfiguredModels};
 use actors_verdict::notifier::{NotifierConfig, WebhookConfig};
@@ -45,7 +45,7 @@ use secrecy::SecretString;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -67,13 +67,19 @@ impl UpstreamClients {
     /// The clients for `config`. No connection is opened yet.
     ///
     /// # Errors
-    /// The faults that were found. Secrets that would cross a network in clear text without `allow_cleartext` come first.
+    /// The faults that were found. Secrets that would cross a network in clear text without `--allow-cleartext` come first.
     pub fn from_config(
         config: &DaemonConfig,
         clock: &Clock,
-        allow_cleartext: bool,
+        flags: &DaemonFlags,
     ) -> Result<Self, ConfigError> {
+        let DaemonFlags { allow_cleartext, test_mode, .. } = *flags;
         let mut setup = ClientSetup::new(clock, config.ingestion.to_live_settings(allow_cleartext));
+        if test_mode {
+            setup.faults.extend(config.cluster.host.as_ref().map(|_| cluster_test_fault()));
+        } else {
+            setup.faults.extend(model_entries(config).iter().filter_map(test_mode_fault));
+        }
         let ModelClients { models, calls, mut oracles, reloadable } = ModelClients::new(config, &mut setup);
         let allow_local = &setup.network.allow_local;
         setup.cleartext.extend(cleartext_faults(config, allow_local));
@@ -83,7 +89,8 @@ impl UpstreamClients {
             setup.faults.append(&mut setup.cleartext);
             return Err(ConfigError::Several(setup.faults));
         }
-        let services = ServiceClients::new(config, &mut setup);
+        let mail_dir = test_mode.then(|| test_mail_dir(&config.state_dir));
+        let services = ServiceClients::new(config, mail_dir, &mut setup);
         let puller = config.ingestion.create_puller(&mut setup);
         let live = config.verification.create_live_client(&mut setup);
         let witnesses = config.checkpoints.create_witnesses(&mut setup);
@@ -139,9 +146,9 @@ impl ReloadableClients {
         &self,
         config: &DaemonConfig,
         clock: &Clock,
-        allow_cleartext: bool,
+        flags: &DaemonFlags,
     ) -> Result<CredentialChange, ConfigError> {
-        let new = UpstreamClients::from_config(config, clock, allow_cleartext)?.clients;
+        let new = UpstreamClients::from_config(config, clock, flags)?.clients;
         let has = |models: &[ReloadableModel], key: &str| models.iter().any(|model| model.key == key);
         if let Some(model) = self.models.iter().find(|model| !has(&new.models, &model.key)) {
             return Err(ConfigError::NotUnderstood(format!(
@@ -190,10 +197,20 @@ pub struct ServiceClients {
 }
 
 impl ServiceClients {
-    /// The services for `all`; `None` if one cannot be used. No connection is opened yet.
-    fn new(all: &dyn Configuration, setup: &mut ClientSetup<'_>) -> Option<Self> {
-        let mail = create_mail_service(all, setup);
-        let mail = setup.collect(mail);
+    /// The services for `all`; `None` if one cannot be used. No connection is opened yet. In test mode, mails go to files in
+    /// `test_mail_dir`.
+    fn new(
+        all: &dyn Configuration,
+        test_mail_dir: Option<PathBuf>,
+        setup: &mut ClientSetup<'_>,
+    ) -> Option<Self> {
+        let mail = match test_mail_dir {
+            Some(dir) => Some(Some(Arc::new(FileMailService::new(dir)) as Arc<dyn MailService>)),
+            None => {
+                let mail = create_mail_service(all, setup);
+                setup.collect(mail)
+            }
+        };
         let lookup = create_lookup_client(all, setup);
         let lookup = setup.collect(lookup);
         let webhooks = create_webhooks(all, setup);
@@ -247,6 +264,33 @@ impl ServiceClients {
             lookup.replace_with(new);
         }
         self.webhooks.replace_with(&new.webhooks);
+    }
+}
+
+/// The folder of the mails of the test mode.
+pub(crate) fn test_mail_dir(state_dir: &Path) -> PathBuf {
+    state_dir.join("test-mail")
+}
+
+/// The error if a model of the test mode is configured without the test mode.
+fn test_mode_fault(entry: &ModelEntry<'_>) -> Option<ConfigError> {
+    (entry.section.provider == ModelProvider::Canned).then(|| ConfigError::NotAllowed {
+        key: format!("{}.provider", entry.table),
+        variable: None,
+        given: ModelProvider::Canned.as_str().to_owned(),
+        allowed: "a provider with a model, or a start with --test-mode, whose answers come from no model"
+            .to_owned(),
+    })
+}
+
+/// The error for a host of a cluster in test mode.
+fn cluster_test_fault() -> ConfigError {
+    let allowed = "no value in test mode, which has one host".to_owned();
+    ConfigError::NotAllowed {
+        key: "cluster.host".to_owned(),
+        variable: None,
+        given: "set".to_owned(),
+        allowed,
     }
 }
 
@@ -549,7 +593,7 @@ impl ModelClients {
         let client = Reloadable::new(client);
         let key = format!("{}.api_key_file", entry.table);
         self.reloadable.push(ReloadableModel { key, client: client.clone() });
-        let probe = ModelProbe { model: client.clone(), name: section.name.clone() };
+        let probe = ModelProbe { model: client.clone(), name: section.model_name().to_owned() };
         let probe: Option<Arc<dyn OracleProbe>> = Some(Arc::new(probe));
         self.oracles.push(MonitoredOracle {
             id: id.clone(),
@@ -578,7 +622,7 @@ fn call_policy(config: &ModelSection) -> ModelCallPolicy {
 fn read_model_key(entry: &ModelEntry<'_>) -> Result<Option<SecretString>, ConfigError> {
     let ModelEntry { oracle_id, table, section, is_first_of_provider, .. } = entry;
     let (credential, variable) = match section.provider {
-        ModelProvider::None => return Ok(None),
+        ModelProvider::None | ModelProvider::Canned => return Ok(None),
         ModelProvider::Gemini => ("gemini-api-key", "GEMINI_API_KEY"),
         ModelProvider::OpenAi => ("openai-api-key", "OPENAI_API_KEY"),
         ModelProvider::Anthropic => ("anthropic-api-key", "ANTHROPIC_API_KEY"),
@@ -627,6 +671,7 @@ fn create_client(
         (ModelProvider::None, _) | (ModelProvider::Gemini | ModelProvider::Anthropic, None) => {
             return Ok(None);
         }
+        (ModelProvider::Canned, _) => Arc::new(CannedModel::default()),
         // a self-hosted server may require no key
         (ModelProvider::OpenAi, None) if config.base_url.is_none() => return Ok(None),
         (ModelProvider::Gemini, Some(key)) => {

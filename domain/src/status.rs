@@ -6,6 +6,7 @@
 use domain_audit::event::LostRow;
 use domain_base::cluster::ClusterReport;
 use domain_base::digest::Sha256Hex;
+use domain_base::service::is_false;
 use domain_ground::id::SourceId;
 use domain_verdict::cost::DailyBudget;
 use domain_verdict::divergence::RegenVariance;
@@ -45,6 +46,9 @@ pub struct StatusReport {
     pub reasons: Vec<String>,
     /// What does not work although it accepts verdicts, such as `models_unavailable`: no model can answer, so orders wait.
     pub degraded: Vec<String>,
+    /// True in test mode, else absent: verdicts can be canned, and mails go to files.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub test_mode: bool,
     /// The configuration file that it was started with; null if it has none.
     pub config_file: Option<String>,
     /// The state directory.

@@ -299,26 +299,21 @@ fn source_files_have_at_most_800_lines() {
     }
 }
 
-/// The recorded model and the mailbox that sends nothing must not be used in production.
+/// The model and the mail service of the test mode must not be used in production: only the module that checks the mode
+/// creates them.
 #[test]
-fn recorded_model_and_mailbox_are_named_only_in_dev() {
-    let daemon = sources("daemon");
-    let dev = daemon.get("daemon/src/dev.rs").expect("the module has a file");
-    for name in ["model", "mailbox"] {
-        assert!(daemon.contains_key(&format!("daemon/src/dev/{name}.rs")), "{name} has a file");
-        assert!(dev.contains(&format!("\nmod {name};")), "{name} is private to dev");
-    }
-    for (name, source) in &daemon {
-        if name == "daemon/src/dev.rs" || name.starts_with("daemon/src/dev/") {
+fn test_mode_clients_are_created_only_where_the_mode_is_checked() {
+    for (name, source) in &sources("daemon") {
+        if name == "daemon/src/upstreams.rs" {
+            assert!(source.contains("test_mode_fault"), "{name} checks the mode");
             continue;
         }
+        let is_named = ["CannedModel", "FileMailService"].iter().any(|client| source.contains(client));
+        assert!(!is_named, "{name} names a client of the test mode");
         let named: Vec<_> = source.match_indices("dev::").filter_map(|(at, _)| source.get(at..)).collect();
         let is_the_command = |rest: &&str| name == "daemon/src/cli.rs" && rest.starts_with("dev::dev(");
-        assert!(named.iter().all(is_the_command), "{name} uses dev: {named:?}");
-        assert!(
-            !source.contains("RecordedModel") && !source.contains("Mailbox"),
-            "{name} names the recorded model or the mailbox"
-        );
+        let is_dev = name.starts_with("daemon/src/dev");
+        assert!(is_dev || named.iter().all(is_the_command), "{name} uses dev: {named:?}");
     }
 }
 

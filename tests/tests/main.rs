@@ -99,6 +99,7 @@ mod shared_log;
 mod shared_log_tls;
 mod sockets;
 mod stored_state;
+mod test_mode;
 mod traces;
 mod upstream;
 mod verdict_gate;

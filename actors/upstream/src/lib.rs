@@ -4,6 +4,7 @@
 //! deadline. This module does not check the text of an answer; the crosscheck does.
 
 pub mod anthropic;
+pub mod canned;
 pub mod failure;
 pub mod gemini;
 pub mod http;
@@ -23,6 +24,7 @@ use crate::oracle_health::OracleProbe;
 use crate::web::WebError;
 use actors_platform::caller::current_trace;
 pub use anthropic::AnthropicClient;
+pub use canned::{CANNED_MODEL, CannedModel};
 use domain_base::digest::Sha256Hex;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;

@@ -1,8 +1,10 @@
 //! Mail services, which deliver mails to customers.
 
+mod files;
 mod http;
 mod smtp;
 
+pub use files::FileMailService;
 pub use http::HttpMailService;
 pub use smtp::{MailHeading, SmtpMailService, SmtpSettings, SmtpSettingsError, SmtpTls};
 

@@ -126,7 +126,8 @@ export class OracledClient {
     sessionId: string,
     { waitMs = 600_000, ...options }: CallOptions & { waitMs?: number } = {},
   ): Promise<Delivered | Held> {
-    const deadline = performance.now() + checkTimeLimit("waitMs", waitMs);
+    const began = performance.now();
+    const deadline = began + checkTimeLimit("waitMs", waitMs);
     const readMs = options.timeoutMs ?? this.#transport.timeoutMs;
     let order: OrderReport | undefined;
     for (;;) {
@@ -142,8 +143,8 @@ export class OracledClient {
       }
       const pauseMs = (retryAfter ?? POLL_AFTER_S) * 1000;
       if (performance.now() + pauseMs >= deadline) {
-        const state = order ? `its order is ${order.state}` : "the state of its order is unknown";
-        throw new TimeoutError(`session ${sessionId} has no verdict within ${waitMs} ms; ${state}`, order, { cause });
+        const afterS = (performance.now() - began) / 1000;
+        throw new TimeoutError(waitExpired(sessionId, { afterS, waitMs, pauseMs }, order, cause), order, { cause });
       }
       await pause(pauseMs, options.signal);
     }
@@ -257,6 +258,21 @@ export class OracledClient {
   readVerification(executionId: string, options?: CallOptions): Promise<Answer<Envelope>> {
     return this.#transport.call({ method: "GET", path: place("verify", executionId) }, options);
   }
+}
+
+/** The message about a wait without a verdict: the time, the state of the order, and why it has no verdict yet. */
+function waitExpired(
+  sessionId: string,
+  { afterS, waitMs, pauseMs }: { afterS: number; waitMs: number; pauseMs: number },
+  order: OrderReport | undefined,
+  cause: unknown,
+): string {
+  const limit = `the next read is due in ${pauseMs / 1000} s, after the limit of ${waitMs / 1000} s`;
+  const state = order ? `its order is ${order.state} after ${order.attempts} attempts` : "the state of its order is unknown";
+  const failed = order?.last_attempts.findLast((attempt) => attempt.outcome && attempt.cause);
+  const attempt = failed ? `; the last attempt: ${failed.outcome}: ${failed.cause}` : "";
+  const read = cause instanceof Error ? `; the last read: ${cause.message}` : "";
+  return `session ${sessionId} has no verdict after ${afterS.toFixed(1)} s (${limit}); ${state}${attempt}${read}`;
 }
 
 function place(collection: string, id: string): string {

@@ -1279,6 +1279,8 @@ export interface components {
             ready: boolean;
             /** @description Why not; empty if they are accepted. */
             reasons: string[];
+            /** @description True in test mode, else absent: verdicts can be canned, and mails go to files. */
+            test_mode?: boolean;
         };
         /** @description A record by its id. */
         RecordAnswer: {

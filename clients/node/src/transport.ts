@@ -12,6 +12,23 @@ export interface ClientOptions {
   timeoutMs?: number;
   /** The most retries of a call after a broken connection or a `TemporaryError`. Default: 2. */
   retries?: number;
+  /** Answers each call in place of the daemon, for unit tests. An error that it throws is thrown by the call. Batches need a daemon. */
+  transport?: (request: FakeRequest) => FakeResponse | Promise<FakeResponse>;
+}
+
+/** A call that `transport` answers. */
+export interface FakeRequest {
+  method: RequestParts["method"];
+  path: string;
+  body?: unknown;
+}
+
+/** The answer of `transport`. Without a `content-type`, it is JSON. */
+export interface FakeResponse {
+  /** Default: 200. */
+  status?: number;
+  body: unknown;
+  headers?: Record<string, string>;
 }
 
 /** Settings of one call. */
@@ -61,16 +78,18 @@ export class Transport {
   readonly socketPath: string;
   readonly timeoutMs: number;
   readonly #retries: number;
+  readonly #fake: ClientOptions["transport"];
   // the daemon closes idle connections after `limits.idle_s` (60 s); a connection that is closed here first cannot break a call
   readonly #agent = new http.Agent({ keepAlive: true, timeout: 5_000 });
 
-  constructor({ socketPath, timeoutMs = 35_000, retries = 2 }: ClientOptions) {
+  constructor({ socketPath, timeoutMs = 35_000, retries = 2, transport }: ClientOptions) {
     // with an empty path Node would connect to TCP port 80
     if (socketPath === "") throw new TypeError("`socketPath` is empty; omit it for the default socket");
     if (!Number.isSafeInteger(retries) || retries < 0) throw new RangeError(`\`retries\` is ${retries} (0 or more allowed)`);
     this.socketPath = socketPath ?? (process.env.ORACLED_SOCKET || "/run/oracled/oracled.sock");
     this.timeoutMs = checkTimeLimit("timeoutMs", timeoutMs);
     this.#retries = retries;
+    this.#fake = transport;
   }
 
   /** Closes all connections; calls in progress fail. */
@@ -97,6 +116,7 @@ export class Transport {
   /** Opens a request; the caller ends it. */
   open({ method, path, headers }: RequestParts, { signal, requestId }: CallOptions): http.ClientRequest {
     signal?.throwIfAborted();
+    if (this.#fake) throw new TypeError("`transport` answers no batch; use a `TestDaemon`");
     const request = http.request({
       socketPath: this.socketPath,
       agent: this.#agent,
@@ -124,6 +144,7 @@ export class Transport {
     deadline: number,
     limitMs: number,
   ): Promise<Answer<Body>> {
+    if (this.#fake) return fakeAnswer<Body>(options, await this.#fake(parts));
     const json = body === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
     const request = this.open({ ...parts, headers: { ...json, ...parts.headers } }, options);
     let timeout: TimeoutError | undefined;
@@ -142,6 +163,13 @@ export class Transport {
       clearTimeout(timer);
     }
   }
+}
+
+/** The answer of a fake transport. */
+function fakeAnswer<Body>({ signal, requestId }: CallOptions, { status = 200, body, headers }: FakeResponse): Answer<Body> {
+  signal?.throwIfAborted();
+  const received = { "content-type": "application/json", "x-request-id": requestId ?? "fake", ...headers };
+  return parseAnswer<Body>({ statusCode: status, headers: received }, encodeJson(body));
 }
 
 /** Waits, unless the signal aborts the wait. */
@@ -176,7 +204,10 @@ export async function readText(response: http.IncomingMessage): Promise<string> 
  * @throws {ProblemError} if the response has a problem document
  * @throws {ResponseError} if it has neither a problem nor a successful status with JSON
  */
-export function parseAnswer<Body>({ statusCode: status = 0, headers }: http.IncomingMessage, text: string): Answer<Body> {
+export function parseAnswer<Body>(
+  { statusCode: status = 0, headers }: { statusCode?: number | undefined; headers: http.IncomingHttpHeaders },
+  text: string,
+): Answer<Body> {
   const requestId = String(headers["x-request-id"] ?? "");
   const retryAfter = /^\d+$/.test(headers["retry-after"] ?? "") ? Number(headers["retry-after"]) : undefined;
   let body: unknown;

@@ -57,6 +57,9 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
             format!("{} on routes, {} on control", status.connections, status.control_connections),
         ),
     ];
+    if status.test_mode {
+        shown.insert(3, ("test mode", "yes: verdicts can be canned, and mails go to files".into()));
+    }
     if let Some(report) = &status.cluster {
         shown.push(("cluster", format_cluster(report)));
     }

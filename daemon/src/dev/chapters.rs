@@ -1,10 +1,9 @@
 //! The chapters of `oracled dev`: about verdicts, and about facts. A walk sends the requests of a chapter, checks their
 //! responses, and prints the chapter.
 
-use super::DevModel;
-use super::model::QUERY as RECORDED_QUERY;
 use crate::dev::DevUpstreams;
 use actors_platform::clock::monotonic;
+use actors_upstream::canned::RECORDED_QUERY;
 use anyhow::{Context, bail};
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::visible_line;
@@ -250,6 +249,8 @@ const CUSTOMER: &str = "customer@example.invalid";
 const ORACLES: &str = "/v1/health/oracles";
 /// Maximum number of calls until the circuit opens: an order lists its last ten attempts.
 const CALLS_MAX: u32 = 10;
+/// Number of requests to the model that fail in the outage: two for each of the three calls that open the circuit.
+const FAILED_REQUESTS: u32 = 6;
 
 pub(super) async fn deliver_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let path = format!("/v1/verdicts/{}", walk.id("good"));
@@ -330,13 +331,14 @@ pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result
     Ok([difference].into_iter().chain(mail).collect())
 }
 
-/// The recorded model fails until its circuit opens, then recovers. A request waits meanwhile.
+/// The model fails until its circuit opens, then recovers. A request waits meanwhile.
 pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("later");
-    let request = json!({"tier": "full", "query": RECORDED_QUERY});
+    // another query in each walk, because the failures of a query are counted
+    let query = format!("Walk {}: what if the model fails? test:down={FAILED_REQUESTS}", walk.before);
+    let request = json!({"tier": "full", "query": query});
     let order_path = format!("/v1/orders/{session}");
     let retry = json!({"action": "retry", "reason": "the walk does not wait"}).to_string();
-    set_down(walk, true);
     let waiting = walk.post_in_background(&format!("/v1/verdicts/{session}"), &request).await?;
     // the request has arrived
     walk.wait_for("/v1/orders?limit=1", "/items/0/session_id", &session).await?;
@@ -352,7 +354,6 @@ pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
         }
         walk.control(Method::POST, &order_path, &retry, StatusCode::OK).await?;
     };
-    set_down(walk, false);
     let failures = text(&open, "/0/consecutive_failures");
     walk.check(&open, "/0/status", "circuit_open")?;
     walk.wait_for(ORACLES, "/0/status", "unhealthy").await?;
@@ -367,12 +368,6 @@ pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
             format_summary(&generated)
         ),
     ])
-}
-
-fn set_down(walk: &DevWalk<'_>, down: bool) {
-    if let DevModel::Recorded { model, .. } = &walk.outside.model {
-        model.set_down(down);
-    }
 }
 
 /// The verdict of a response, and the beginning of its summary.
@@ -599,16 +594,16 @@ impl<'w> DevWalk<'w> {
         }
     }
 
-    /// Waits for the mail whose id begins with `id`, if mails go into files. Returns its recipient and its subject.
+    /// Waits for the mail whose id begins with `id`. Returns its recipient and its subject.
     pub(super) async fn mail(&mut self, id: &str) -> anyhow::Result<Option<String>> {
-        let Some(mailbox) = self.outside.mailbox.as_ref().filter(|_| self.is_checked) else {
+        if !self.is_checked {
             return Ok(None);
-        };
+        }
         let began = monotonic();
         while began.elapsed() < PATIENCE {
-            if let Some(mail) = mailbox.find_mail(id)? {
-                self.describe(&format!("mail {}", mail.file.display()), &mail.text);
-                let head = mail.text.lines().take(2).collect::<Vec<_>>();
+            if let Some((file, text)) = self.outside.find_mail(id)? {
+                self.describe(&format!("mail {}", file.display()), &text);
+                let head = text.lines().take(2).collect::<Vec<_>>();
                 return Ok(Some(format!("mail {}", head.join(", "))));
             }
             sleep(PAUSE).await;

@@ -93,7 +93,8 @@ async fn read_readiness(State(service): State<Arc<DaemonService>>) -> Response {
     let ready = reasons.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let degraded = service.degraded_reasons().await;
-    (status, Json(ReadinessResponse { ready, reasons, degraded })).into_response()
+    let test_mode = service.system.store.is_test();
+    (status, Json(ReadinessResponse { ready, reasons, degraded, test_mode })).into_response()
 }
 
 /// The description of a socket, as JSON, in the requests of the socket. The first request for it creates it, not the start.

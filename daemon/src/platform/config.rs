@@ -133,6 +133,11 @@ pub struct DaemonFlags {
     /// With this flag, each start logs a warning. Without it, such a configuration is an error.
     #[arg(long)]
     pub allow_cleartext: bool,
+    /// Serve in test mode: answers, log entries and mails are marked, and mails go to files
+    ///
+    /// The provider `canned` of a model requires it. A state directory is used either always in test mode, or never.
+    #[arg(long)]
+    pub test_mode: bool,
 }
 
 impl DaemonFlags {

@@ -187,6 +187,11 @@ impl DaemonService {
         Arc::new(service)
     }
 
+    /// The state directory.
+    pub(crate) fn state_dir(&self) -> &Path {
+        self.config.state_dir()
+    }
+
     /// The section of a feature in the configuration at the start.
     #[must_use]
     pub fn section<S: Section>(&self) -> &S {

@@ -20,6 +20,8 @@ use std::fmt::{self, Write};
 pub const SALTS: &str = "salts";
 /// The member that has the caller. It is always committed to.
 pub const CALLER: &str = "caller";
+/// The member of each entry of a daemon in test mode. Its value is true.
+pub const TEST_MODE: &str = "test_mode";
 /// The member that has the digests of the rows that were set with the entry. It is always committed to.
 pub const ROWS: &str = "rows_sha256";
 /// The members that have ids of sessions. The id of a mail contains one.
@@ -64,6 +66,8 @@ pub struct EntryAdditions<'a> {
     pub caller: Option<&'a RequestCaller>,
     /// The rows that were set with the entry; `None` without rows.
     pub rows: Option<&'a RowDigests>,
+    /// Whether the daemon is in test mode.
+    pub is_test: bool,
 }
 
 /// Why a line is not an entry of the log.
@@ -116,9 +120,12 @@ pub fn entry_text(
     additions: EntryAdditions<'_>,
     salts: &EntrySalts,
 ) -> EntryText {
-    let EntryAdditions { caller, rows } = additions;
+    let EntryAdditions { caller, rows, is_test } = additions;
     let EntrySalts { secret, covers_session_ids } = salts;
     let mut line = format!("{{\"seq\":{seq},{}", event.members());
+    if is_test {
+        write!(line, ",\"{TEST_MODE}\":true").expect("a text can be extended");
+    }
     if let Some(caller) = caller {
         let caller = serde_json::to_string(caller).expect("a caller is plain data with string keys");
         write!(line, ",\"{CALLER}\":{caller}").expect("a text can be extended");

@@ -39,6 +39,9 @@ pub struct LogEntry {
     pub session_id: Option<SessionId>,
     /// When it happened.
     pub timestamp: Timestamp,
+    /// True if the daemon was in test mode, else absent.
+    #[serde(skip_serializing_if = "is_false")]
+    pub test_mode: bool,
     /// The process whose request caused it; absent if the daemon acted on its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

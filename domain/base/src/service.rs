@@ -25,6 +25,15 @@ pub struct ReadinessResponse {
     pub reasons: Vec<String>,
     /// What does not work although verdicts are accepted, such as `models_unavailable`: no model can answer, so orders wait.
     pub degraded: Vec<String>,
+    /// True in test mode, else absent: verdicts can be canned, and mails go to files.
+    #[serde(skip_serializing_if = "is_false")]
+    pub test_mode: bool,
+}
+
+/// Whether a member that is true or absent is absent.
+#[must_use]
+pub const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The OpenAPI 3.1 document of a socket.

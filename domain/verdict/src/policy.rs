@@ -45,6 +45,16 @@ impl FlagSelector {
         "unexpected_field",
     ];
 
+    /// The member of a verdict by which [`FlagSelector::of_test_hold`] selects it. No verdict is judged by it, so it is not
+    /// delivered.
+    pub const TEST_HOLD_MEMBER: &'static str = "held_by_test_mode";
+
+    /// Selects the verdicts that the model of the test mode makes to be held.
+    #[must_use]
+    pub fn of_test_hold() -> Self {
+        Self(Flag::UnexpectedField(Self::TEST_HOLD_MEMBER.to_owned()).to_string())
+    }
+
     fn selects(&self, flag: &Flag) -> bool {
         self.0 == flag.into_str() || self.0 == flag.to_string()
     }
@@ -202,6 +212,15 @@ pub struct DeliveryPolicies {
 }
 
 impl DeliveryPolicies {
+    /// The same, and the verdicts that the model of the test mode makes to be held are held.
+    #[must_use]
+    pub fn with_test_hold(mut self) -> Self {
+        for policy in self.common.values_mut().chain(self.applications.values_mut()) {
+            policy.hold.push(FlagSelector::of_test_hold());
+        }
+        self
+    }
+
     /// The policy for verdicts of `tier` in `application`.
     #[must_use]
     pub fn find(&self, application: ApplicationName, tier: ProductTier) -> Option<&DeliveryPolicy> {

@@ -273,6 +273,11 @@ impl Journal {
         self.engine.cover_session_ids();
     }
 
+    /// Marks new entries as those of a daemon in test mode.
+    pub fn mark_test_mode(&self) {
+        self.engine.mark_test_mode();
+    }
+
     /// The row counts of the store.
     #[must_use]
     pub fn counts(&self) -> StoreCounts {

@@ -1,6 +1,7 @@
 """Client of the daemon oracled, which checks and stores the verdicts of language models.
 
-`Client` is sync, `AsyncClient` has the same methods as coroutines. `oracled.types` has the types of all documents.
+`Client` is sync, `AsyncClient` has the same methods as coroutines. `oracled.types` has the types of all documents,
+`oracled.testing` helpers for tests.
 """
 
 from oracled._async_client import AsyncClient
@@ -16,6 +17,7 @@ from oracled.errors import (
     ResponseError,
     TemporaryError,
 )
+from oracled.webhooks import VerifiedWebhook, WebhookError, WebhookEvent, verify_webhook
 
 __all__ = [
     "Answer",
@@ -32,4 +34,8 @@ __all__ = [
     "RejectedError",
     "ResponseError",
     "TemporaryError",
+    "VerifiedWebhook",
+    "WebhookError",
+    "WebhookEvent",
+    "verify_webhook",
 ]

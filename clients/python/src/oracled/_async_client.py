@@ -67,10 +67,16 @@ class AsyncClient:
         socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or `/run/oracled/oracled.sock`.
         timeout: Time limit of a call with its retries, in seconds. The daemon may take 30 s.
         retries: The most retries of a call.
+        transport: It answers calls in place of the daemon, for unit tests. `oracled.testing.FakeTransport` is one.
     """
 
     def __init__(
-        self, socket: str | os.PathLike[str] | None = None, *, timeout: float = 35.0, retries: int = 2
+        self,
+        socket: str | os.PathLike[str] | None = None,
+        *,
+        timeout: float = 35.0,
+        retries: int = 2,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._timeout = check_positive("timeout", timeout)
         self._retries = check_retries(retries)
@@ -78,7 +84,7 @@ class AsyncClient:
         self._http = httpx.AsyncClient(
             base_url=BASE_URL,
             # the environment must not change the connection, for example by SSL_CERT_FILE or a proxy
-            transport=httpx.AsyncHTTPTransport(uds=self._socket, trust_env=False),
+            transport=transport or httpx.AsyncHTTPTransport(uds=self._socket, trust_env=False),
             trust_env=False,
         )
 
@@ -140,7 +146,8 @@ class AsyncClient:
             DaemonTimeoutError: No further read is due within `wait`. It has the last `order`. The order continues.
             RejectedError: The order failed.
         """
-        deadline = monotonic() + check_positive("wait", wait)
+        began = monotonic()
+        deadline = began + check_positive("wait", wait)
         options["request_id"] = checked_request_id(options.get("request_id"))
         timeout = options.get("timeout", self._timeout)
         order: OrderReport | None = None
@@ -159,7 +166,8 @@ class AsyncClient:
                     raise
                 cause = error
             if monotonic() + pause >= deadline:
-                raise wait_expired(session_id, wait, options["request_id"], order) from cause
+                expired = wait_expired(session_id, (monotonic() - began, wait, pause), order, cause)
+                raise DaemonTimeoutError(expired, options["request_id"], order) from cause
             await asyncio.sleep(pause)
 
     async def check_verdict(

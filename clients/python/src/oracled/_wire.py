@@ -250,9 +250,21 @@ def outcome(answer: Answer[Any]) -> Delivered | Ordered | Held:
     return Held(**members) if answer.body.get("state") == "held" else Ordered(**members)
 
 
-def wait_expired(session_id: str, wait: float, request_id: str, order: OrderReport | None) -> DaemonTimeoutError:
-    state = f"its order is {order['state']}" if order else "the state of its order is unknown"
-    return DaemonTimeoutError(f"session {session_id} has no verdict within {wait:g} s; {state}", request_id, order)
+def wait_expired(
+    session_id: str, times: tuple[float, float, float], order: OrderReport | None, cause: OracledError | None
+) -> str:
+    """The message about a wait without a verdict: the time, the state of the order, and why it has no verdict yet."""
+    after, wait, pause = times
+    text = f"session {session_id} has no verdict after {after:.1f} s "
+    text += f"(the next read is due in {pause:g} s, after the limit of {wait:g} s); "
+    if order is None:
+        text += "the state of its order is unknown"
+    else:
+        text += f"its order is {order['state']} after {order['attempts']} attempts"
+        failed = [attempt for attempt in order["last_attempts"] if attempt.get("outcome") and attempt.get("cause")]
+        if failed:
+            text += f"; the last attempt: {failed[-1].get('outcome')}: {failed[-1].get('cause')}"
+    return text if cause is None else f"{text}; the last read: {cause}"
 
 
 async def each(items: AsyncRequests[Item]) -> AsyncIterator[Item]:

@@ -1162,6 +1162,8 @@ class ReadinessResponse(TypedDict):
     """Whether verdicts are accepted."""
     reasons: list[str]
     """Why not; empty if they are accepted."""
+    test_mode: NotRequired[bool]
+    """True in test mode, else absent: verdicts can be canned, and mails go to files."""
 
 
 class RecordAnswer(TypedDict):

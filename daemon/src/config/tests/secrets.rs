@@ -95,8 +95,9 @@ fn set_key(settings: &str, key: &str, value: &str) -> String {
 /// The configuration's error, or else its warnings and printed form.
 fn load_and_print(file: &str, variables: &[(&str, &str)]) -> Result<String, String> {
     let config = load(file, variables, &DaemonFlags::default())?;
+    let flags = DaemonFlags { allow_cleartext: true, ..DaemonFlags::default() };
     let upstreams =
-        UpstreamClients::from_config(&config, &Clock::system(), true).map_err(|error| error.to_string())?;
+        UpstreamClients::from_config(&config, &Clock::system(), &flags).map_err(|error| error.to_string())?;
     let mut out: String = upstreams.cleartext.iter().map(ToString::to_string).collect();
     for as_json in [false, true] {
         let mut printed = Vec::new();

@@ -29,6 +29,9 @@ use tower::Service as _;
 /// The header with a request's id, in requests and responses.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// The header of each response in test mode.
+pub(crate) const TEST_MODE: HeaderName = HeaderName::from_static("x-oracled-test-mode");
+
 /// The header with the trace of a request (W3C Trace Context).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -52,6 +55,7 @@ pub struct SocketFrontend {
     /// `None` if callers belong to no application.
     applications: Option<Arc<Applications>>,
     is_unhurried: fn(&Request<Incoming>) -> bool,
+    is_test: bool,
     access_log: Arc<AccessLog>,
 }
 
@@ -73,13 +77,21 @@ impl SocketFrontend {
     ) -> Self {
         let LimitsSection { headers, header_bytes, request_s, .. } = *limits;
         let shared = Arc::new(RequestLimits { headers, header_bytes, request_s });
-        Self { router, shared, host, socket: None, applications: None, is_unhurried: |_| false, access_log }
+        let is_unhurried = |_: &Request<Incoming>| false;
+        let is_test = false;
+        Self { router, shared, host, socket: None, applications: None, is_unhurried, is_test, access_log }
     }
 
     /// The same, without a time limit for requests for which `is_unhurried` returns true.
     #[must_use]
     pub fn without_time_limit_for(self, is_unhurried: fn(&Request<Incoming>) -> bool) -> Self {
         Self { is_unhurried, ..self }
+    }
+
+    /// The same, whose responses say whether the daemon is in test mode.
+    #[must_use]
+    pub fn in_test_mode(self, is_test: bool) -> Self {
+        Self { is_test, ..self }
     }
 
     /// The same for callers that belong to these applications.
@@ -140,6 +152,9 @@ impl SocketFrontend {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response.headers_mut().insert(REQUEST_ID, id);
+        if self.is_test {
+            response.headers_mut().insert(TEST_MODE, HeaderValue::from_static("true"));
+        }
         Ok(record.wrap_response(response))
     }
 }

@@ -6,6 +6,7 @@ use crate::platform::config::{
     ConfigError, Configuration, LimitsSection, Section, TABLE_NAME_MAX_CHARS, check_range, check_url,
     is_table_name, not_allowed_error, without_files,
 };
+use actors_upstream::CANNED_MODEL;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelPrices;
 use domain_verdict::generation::{GenerationSettings, LOCKED_MODEL};
@@ -53,6 +54,8 @@ pub enum ModelProvider {
     OpenAi,
     /// Anthropic's Messages API.
     Anthropic,
+    /// The model of the test mode, which calls nothing.
+    Canned,
 }
 
 impl ModelProvider {
@@ -64,6 +67,7 @@ impl ModelProvider {
             Self::Gemini => "gemini",
             Self::OpenAi => "openai",
             Self::Anthropic => "anthropic",
+            Self::Canned => "canned",
         }
     }
 }
@@ -73,7 +77,8 @@ impl ModelProvider {
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSection {
     /// The API of the model: `gemini`, `openai` (chat completions, also of vLLM, llama.cpp and Ollama), `anthropic`
-    /// (Messages), or `none`: verdicts are only submitted, and lost verdicts are not regenerated.
+    /// (Messages), or `none`: verdicts are only submitted, and lost verdicts are not regenerated. `canned` is the model of
+    /// [the test mode](../testing.md#canned-answers), which requires `--test-mode`.
     pub provider: ModelProvider,
     /// Base URL of the model. The default is the provider's own.
     pub base_url: Option<String>,
@@ -232,7 +237,16 @@ impl ModelSection {
             thinking_budget: accepted.thinking_budget,
             max_output_tokens: self.max_output_tokens,
             response_schema: accepted.schema,
-            ..GenerationSettings::locked(self.name.clone())
+            ..GenerationSettings::locked(self.model_name().to_owned())
+        }
+    }
+
+    /// The name of the model.
+    #[must_use]
+    pub fn model_name(&self) -> &str {
+        match self.provider {
+            ModelProvider::Canned => CANNED_MODEL,
+            _ => &self.name,
         }
     }
 
@@ -258,7 +272,7 @@ impl ModelSection {
         }
         word(key("name"), &self.name)?;
         word(key("version"), &self.version)?;
-        if self.provider != ModelProvider::Gemini && self.name == LOCKED_MODEL {
+        if self.provider != ModelProvider::Gemini && self.model_name() == LOCKED_MODEL {
             return Err(not_allowed_error(
                 key("name"),
                 "not set",
@@ -374,7 +388,7 @@ impl ModelSection {
                 "no value: the API of `openai` has no thinking budget",
             )),
             ModelProvider::Gemini => self.check_gemini(table, accepted),
-            ModelProvider::OpenAi | ModelProvider::None => Ok(()),
+            ModelProvider::OpenAi | ModelProvider::Canned | ModelProvider::None => Ok(()),
         }
     }
 
@@ -443,7 +457,7 @@ impl AcceptedSettings {
             }
             ModelProvider::OpenAi if is_openai && begins_with(&OPENAI_THINKING) => (false, true),
             ModelProvider::OpenAi => (true, is_openai && begins_with(&OPENAI_SAMPLING)),
-            ModelProvider::Gemini | ModelProvider::None => {
+            ModelProvider::Gemini | ModelProvider::Canned | ModelProvider::None => {
                 (true, section.version == "v1beta" && begins_with(&["gemini-2.5-"]))
             }
         };

@@ -53,6 +53,8 @@ const BLOCK_ENTRIES: u64 = 256;
 /// Rows that a search reads at a time, at most. Between two such reads, the database can be reopened after a
 /// failed write, or to renew its snapshot.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
+/// The number of the newest entries in which the mark of the test mode is searched.
+const MARKED_ENTRIES: usize = 100;
 /// Bytes of entries that are read at a time, at most. A longer single entry is read alone: a decision's entry can have
 /// megabytes.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -91,6 +93,29 @@ impl TableReader {
             next = page.next;
         }
         Ok(lines)
+    }
+
+    /// Whether a daemon in test mode wrote the log; `None` if the log is empty. Tools that open the store may have added entries
+    /// without a mark.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn is_log_of_test_mode(&self) -> Result<Option<bool>, StoreError> {
+        #[derive(Deserialize)]
+        struct Mark {
+            #[serde(default)]
+            test_mode: bool,
+        }
+        let lines = self.log(&LogQuery { newest: true, limit: MARKED_ENTRIES, ..LogQuery::default() })?;
+        let is_marked =
+            |line: &LogLine| serde_json::from_str(&line.json).is_ok_and(|mark: Mark| mark.test_mode);
+        Ok((!lines.is_empty()).then(|| lines.iter().any(is_marked)))
+    }
+
+    /// Whether new entries are marked as those of a daemon in test mode.
+    #[must_use]
+    pub fn is_test(&self) -> bool {
+        self.engine().is_test()
     }
 
     /// One page of the entries that match `query`: the lowest numbers first, at most 4 MiB in memory.

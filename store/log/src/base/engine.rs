@@ -159,6 +159,8 @@ pub(crate) struct StoreEngine {
     spare_files: Mutex<Vec<File>>,
     /// Whether new entries commit to session ids, so that an erasure also removes the ids.
     covers_session_ids: AtomicBool,
+    /// Whether new entries are marked as those of a daemon in test mode.
+    is_test: AtomicBool,
     durable_seq: AtomicU64,
     /// The numbers of durable rows; `None` until the database is open.
     counts: RwLock<Option<StoreCounts>>,
@@ -205,6 +207,7 @@ impl StoreEngine {
             is_up_to_date: AtomicBool::new(false),
             is_renewed: AtomicBool::new(false),
             covers_session_ids: AtomicBool::new(false),
+            is_test: AtomicBool::new(false),
             durable_seq: AtomicU64::new(0),
             counts: RwLock::default(),
             checks: CheckResults::open(&options.dir),
@@ -222,6 +225,14 @@ impl StoreEngine {
 
     pub(crate) fn cover_session_ids(&self) {
         self.covers_session_ids.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn mark_test_mode(&self) {
+        self.is_test.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_test(&self) -> bool {
+        self.is_test.load(Ordering::Relaxed)
     }
 
     pub(crate) fn covers_session_ids(&self) -> bool {

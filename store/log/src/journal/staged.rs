@@ -138,7 +138,8 @@ impl<'a> StagedGroup<'a> {
             names_own_session(record),
             "an erasure of another session would hide the digests of {rows:?}"
         );
-        let entries = log::RecordLogEntries { events, callers, rows, salts, stores_session: &stores_session };
+        let (stores_session, is_test) = (&stores_session, self.engine.is_test());
+        let entries = log::RecordLogEntries { events, callers, rows, salts, is_test, stores_session };
         let Self { batch, tip, lines, hashes, row_bytes, .. } = self;
         let mut add_leaf =
             |batch: &mut RowBatch, leaf: &str| *row_bytes += hashes.append(leaf.as_bytes(), batch);

@@ -44,6 +44,8 @@ pub(crate) struct RecordLogEntries<'r> {
     /// The rows that the record sets, which its last entry names.
     pub(crate) rows: &'r RowDigests,
     pub(crate) salts: &'r EntrySalts,
+    /// Whether the daemon is in test mode.
+    pub(crate) is_test: bool,
     /// Whether the record stores this session: it is then found by the revision of the session, without an index row.
     pub(crate) stores_session: &'r dyn Fn(&SessionId) -> bool,
 }
@@ -120,7 +122,7 @@ pub(crate) fn put(
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
         let rows = Some(entries.rows).filter(|rows| seq == last_seq && !rows.is_empty());
-        let additions = EntryAdditions { caller: entries.callers.of(index), rows };
+        let additions = EntryAdditions { caller: entries.callers.of(index), rows, is_test: entries.is_test };
         let text = entry_text(seq, event, additions, entries.salts);
         add_leaf(batch, &text.leaf);
         lines.extend_from_slice(text.line.as_bytes());

@@ -1,0 +1,184 @@
+/** Helpers for tests of an application: answers without a daemon, and a daemon in test mode. */
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { rmSync, writeFileSync } from "node:fs";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import http from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { OracledClient, type Verdict } from "./client.js";
+import type { OrderReport, ProblemCode, ProductTier, VerdictResponse } from "./generated.js";
+import type { FakeResponse } from "./transport.js";
+
+export type { FakeRequest, FakeResponse } from "./transport.js";
+
+const NOW = "2026-01-01T00:00:00Z";
+const GOOD: Verdict = { verdict: "GREEN", summary: "A made-up verdict for a unit test." };
+
+/** The answer with a verdict, for `transport` of a client. `members` replaces members of the answer. */
+export function fakeVerdict(sessionId: string, verdict: Verdict = GOOD, members: Partial<VerdictResponse> = {}): FakeResponse {
+  const decision: VerdictResponse["decision"] = {
+    approved: true,
+    coherence_score: 1,
+    crosscheck_reason: "pass",
+    flags: [],
+    threshold: 0.9740425724725061,
+    verdict_label: verdict.verdict,
+  };
+  const body = { session_id: sessionId, tier: "quick", query: "A query of a unit test", verdict, decision, cached_at: NOW, regen: false };
+  return { status: 200, body: { ...body, ...members } };
+}
+
+/** The answer with an order that waits. With the state `held`, an operator must decide. */
+export function fakeOrder(sessionId: string, state: OrderReport["state"] = "queued", members: Partial<OrderReport> = {}): FakeResponse {
+  const tier: ProductTier = "quick";
+  const body = {
+    session_id: sessionId,
+    state,
+    tier,
+    placed_at: NOW,
+    changed_at: NOW,
+    attempts: 0,
+    failures_in_a_row: 0,
+    generations: 0,
+    last_attempts: [],
+  };
+  return { status: 202, body: { ...body, ...members }, headers: { "retry-after": "5" } };
+}
+
+/** A problem, such as `fakeProblem(422, "crosscheck_rejected")`. With `retryAfter` it is temporary. */
+export function fakeProblem(status: number, code: ProblemCode, detail = "a fault of a unit test", retryAfter?: number): FakeResponse {
+  const body = { type: `urn:oracled:problem:${code}`, title: code, status, detail, code };
+  const type = { "content-type": "application/problem+json" };
+  return { status, body, headers: { ...type, ...(retryAfter !== undefined && { "retry-after": `${retryAfter}` }) } };
+}
+
+/** Settings of a daemon for tests. All are optional. */
+export interface TestDaemonOptions {
+  /** The program. Default: the variable `ORACLED_BIN`, or `oracled` in the `PATH`. */
+  program?: string;
+  /** The configuration, in TOML. Default: canned answers without a limit of calls. */
+  config?: string;
+  /** The longest time of the start, in milliseconds. Default: 30,000. */
+  startMs?: number;
+}
+
+const CONFIG = '[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n';
+
+/** A mail that the daemon would have sent. */
+export interface TestMail {
+  to: string;
+  /** It begins with `[test mode]`. */
+  subject: string;
+  text: string;
+}
+
+/** A daemon in test mode. All of its files are in a temporary folder. */
+export class TestDaemon {
+  /** For `OracledClient`, and for the variable `ORACLED_SOCKET`. */
+  readonly socketPath: string;
+  /** For the variable `ORACLED_CONTROL_SOCKET` of `oraclectl`. */
+  readonly controlSocketPath: string;
+  readonly client: OracledClient;
+  readonly #program: string;
+  #process: ChildProcess | undefined;
+  #output = "";
+
+  private constructor(
+    /** The temporary folder. */
+    readonly folder: string,
+    program: string,
+  ) {
+    this.socketPath = join(folder, "o.sock");
+    this.controlSocketPath = join(folder, "c.sock");
+    this.client = new OracledClient({ socketPath: this.socketPath });
+    this.#program = program;
+  }
+
+  /** Starts `oracled serve --test-mode`, and waits until it is ready. */
+  static async start({ program, config = CONFIG, startMs = 30_000 }: TestDaemonOptions = {}): Promise<TestDaemon> {
+    // a short path: that of a socket has at most 107 bytes
+    const folder = await mkdtemp(join(tmpdir(), "oracled-"));
+    const daemon = new TestDaemon(folder, program ?? (process.env.ORACLED_BIN || "oracled"));
+    writeFileSync(join(folder, "oracled.toml"), config);
+    try {
+      await daemon.#run(startMs);
+    } catch (error) {
+      await daemon.stop();
+      throw error;
+    }
+    return daemon;
+  }
+
+  /** The mails so far. */
+  async mails(): Promise<TestMail[]> {
+    const folder = join(this.folder, "state", "test-mail");
+    const names = await readdir(folder).catch(() => []);
+    const files = names.filter((name) => name.endsWith(".txt") && !name.startsWith("."));
+    return Promise.all(files.sort().map(async (name) => parseMail(await readFile(join(folder, name), "utf8"))));
+  }
+
+  /** Runs `oraclectl` with the sockets of this daemon, and returns its output. */
+  oraclectl(...args: string[]): string {
+    const env = { ...process.env, ORACLED_SOCKET: this.socketPath, ORACLED_CONTROL_SOCKET: this.controlSocketPath };
+    // the program is `oraclectl` when it is started under that name
+    const { status, stdout, stderr, error } = spawnSync(this.#program, args, { argv0: "oraclectl", env, encoding: "utf8" });
+    if (error || status !== 0) throw new Error(`oraclectl ${args.join(" ")} failed: ${error?.message ?? stderr}`);
+    return stdout;
+  }
+
+  /** Stops the process and removes its files. */
+  async stop(): Promise<void> {
+    this.client.close();
+    process.removeListener("exit", this.#abandon);
+    const running = this.#process;
+    if (running?.pid && running.exitCode === null && running.signalCode === null) {
+      const ended = once(running, "exit");
+      const patience = setTimeout(() => running.kill("SIGKILL"), 20_000);
+      running.kill("SIGTERM");
+      await ended;
+      clearTimeout(patience);
+    }
+    await rm(this.folder, { recursive: true, force: true });
+  }
+
+  async #run(startMs: number): Promise<void> {
+    const paths = { config: "oracled.toml", "state-dir": "state", socket: "o.sock", "control-socket": "c.sock" };
+    const flags = Object.entries(paths).flatMap(([name, path]) => [`--${name}`, join(this.folder, path)]);
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(ORACLED_|XDG_|LISTEN_)/.test(name)));
+    const started = spawn(this.#program, ["serve", "--test-mode", ...flags], { env, stdio: ["ignore", "pipe", "pipe"] });
+    this.#process = started;
+    process.once("exit", this.#abandon);
+    let failed = false;
+    started.on("error", (error) => ([this.#output, failed] = [`${error}`, true]));
+    for (const stream of [started.stdout, started.stderr]) stream.on("data", (text: Buffer) => (this.#output += text));
+    for (const end = performance.now() + startMs; !(await this.#isReady()); await sleep(20)) {
+      if (failed || started.exitCode !== null) throw new Error(`the daemon did not start: ${this.#output}`);
+      if (performance.now() >= end) throw new Error(`the daemon was not ready within ${startMs} ms: ${this.#output}`);
+    }
+  }
+
+  // the process of the tests ends without `stop`
+  readonly #abandon = (): void => {
+    this.#process?.kill("SIGKILL");
+    rmSync(this.folder, { recursive: true, force: true });
+  };
+
+  #isReady(): Promise<boolean> {
+    return new Promise((resolve) => {
+      const request = http.get({ socketPath: this.socketPath, path: "/readyz", agent: false }, (response) => {
+        response.resume();
+        resolve(response.statusCode === 200);
+      });
+      request.on("error", () => resolve(false));
+    });
+  }
+}
+
+function parseMail(file: string): TestMail {
+  const end = file.indexOf("\n\n");
+  const head = file.slice(0, end).split("\n");
+  const member = (name: string) => head.find((line) => line.startsWith(`${name}: `))?.slice(name.length + 2) ?? "";
+  return { to: member("To"), subject: member("Subject"), text: file.slice(end + 2) };
+}

@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { existsSync } from "node:fs";
+import { test } from "node:test";
+import { OracledClient, RejectedError, TimeoutError, verifyWebhook, type WebhookEvent } from "oracled-client";
+import { fakeOrder, fakeProblem, type FakeRequest, fakeVerdict, TestDaemon } from "oracled-client/testing";
+import { join } from "node:path";
+import { ROOT } from "./daemon.js";
+
+const order = { tier: "quick", query: "Sell honey?" } as const;
+
+test("fake_transport_answers_calls_without_a_daemon", async () => {
+  const requests: FakeRequest[] = [];
+  const oracled = new OracledClient({
+    transport: (request) => {
+      requests.push(request);
+      return request.method === "GET" ? fakeOrder("cs_1", "held") : fakeVerdict("cs_1", { verdict: "RED", summary: "Not today." });
+    },
+  });
+  const delivered = await oracled.submitVerdict("cs_1", order);
+  assert.equal(delivered.outcome === "delivered" && delivered.body.verdict.verdict, "RED");
+  assert.equal((await oracled.readVerdict("cs_1")).outcome, "held");
+  assert.deepEqual(requests.map(({ method, path, body }) => [method, path, body]), [
+    ["POST", "/v1/verdicts/cs_1", order],
+    ["GET", "/v1/verdicts/cs_1", undefined],
+  ]);
+});
+
+test("fake_transport_problems_are_errors_of_their_class", async () => {
+  let calls = 0;
+  const rejecting = new OracledClient({ transport: () => fakeProblem(422, "crosscheck_rejected") });
+  await assert.rejects(rejecting.submitVerdict("cs_1", order), RejectedError);
+  const busy = new OracledClient({ transport: () => (++calls === 1 ? fakeProblem(503, "overloaded", "busy", 0) : fakeVerdict("cs_1")) });
+  assert.equal((await busy.submitVerdict("cs_1", order)).outcome, "delivered");
+  assert.equal(calls, 2, "a temporary error is retried");
+});
+
+test("expired_wait_names_its_time_and_the_last_cause", async () => {
+  const last = { attempt: 3, outcome: "model_unavailable" as const, cause: "HTTP status 503", started_at: "2026-01-01T00:00:00Z" };
+  const waiting = fakeOrder("cs_1", "queued", { attempts: 3, last_attempts: [last as never] });
+  const oracled = new OracledClient({ transport: () => waiting });
+  await assert.rejects(oracled.waitForVerdict("cs_1", { waitMs: 2_000 }), (error) => {
+    assert(error instanceof TimeoutError);
+    assert.match(error.message, /no verdict after 0\.\d s \(the next read is due in 5 s, after the limit of 2 s\)/);
+    assert.match(error.message, /queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503/);
+    return true;
+  });
+});
+
+const SECRET = `whsec_${Buffer.alloc(32, 7).toString("base64")}`;
+
+function signed(event: WebhookEvent, at: number, secret = SECRET) {
+  const body = JSON.stringify(event);
+  const key = Buffer.from(secret.slice(6), "base64");
+  const signature = createHmac("sha256", key).update(`msg_1.${at}.${body}`).digest("base64");
+  return { body, headers: { "Webhook-Id": "msg_1", "webhook-timestamp": `${at}`, "webhook-signature": `v1a,x v1,${signature}` } };
+}
+
+test("webhook_is_verified_by_its_signature_and_its_time", () => {
+  const at = Math.floor(Date.now() / 1000);
+  const event = { type: "order.delivered", timestamp: "2026-01-01T00:00:00Z", data: { application: "shop", session_id: "cs_1", attempts: 1 } } as const;
+  const { body, headers } = signed(event, at);
+  assert.deepEqual(verifyWebhook(body, headers, SECRET), { id: "msg_1", event });
+  const other = `whsec_${Buffer.alloc(32, 8).toString("base64")}`;
+  assert.deepEqual(verifyWebhook(Buffer.from(body), new Headers(headers), [other, SECRET]).event, event);
+  for (const broken of [
+    () => verifyWebhook(`${body} `, headers, SECRET),
+    () => verifyWebhook(body, headers, other),
+    () => verifyWebhook(body, { ...headers, "Webhook-Id": "msg_2" }, SECRET),
+    () => verifyWebhook(body, {}, SECRET),
+    () => verifyWebhook(body, headers, SECRET, { now: new Date((at + 301) * 1000) }),
+  ]) assert.throws(broken, { name: "WebhookError" });
+  assert.throws(() => verifyWebhook(body, headers, "whsec_short"), TypeError);
+});
+
+const PROGRAM = process.env.ORACLED_BIN || join(ROOT, "target/debug/oracled");
+
+test("test_daemon_answers_by_the_words_of_the_query", async (context) => {
+  const daemon = await TestDaemon.start({ program: PROGRAM });
+  context.after(async () => {
+    await daemon.stop();
+    assert(!existsSync(daemon.folder), "its files are removed");
+  });
+  const delivered = await daemon.client.submitVerdict("cs_1", { ...order, customer_email: "a@example.org" });
+  assert.equal(delivered.outcome === "delivered" && delivered.body.verdict.verdict, "GREEN");
+  assert.equal(delivered.headers["x-oracled-test-mode"], "true");
+  const held = await daemon.client.submitVerdict("cs_2", { ...order, query: "Sell? test:hold" });
+  assert.equal(held.outcome, "held");
+  assert.match(daemon.oraclectl("status"), /test mode/);
+  for (const end = Date.now() + 5_000; (await daemon.mails()).length === 0 && Date.now() < end; ) await new Promise((resolve) => setTimeout(resolve, 20));
+  const [mail] = await daemon.mails();
+  assert.deepEqual([mail?.to, mail?.subject], ["a@example.org", "[test mode] Your verdict: GREEN"]);
+});
+
+test("test_daemon_that_cannot_start_is_an_error_with_its_output", async () => {
+  await assert.rejects(TestDaemon.start({ program: PROGRAM, config: "[model]\nprovider = 7\n" }), /the daemon did not start: .*provider/s);
+  await assert.rejects(TestDaemon.start({ program: "/nowhere/oracled" }), /ENOENT/);
+});

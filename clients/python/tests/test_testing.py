@@ -1,0 +1,108 @@
+"""The helpers for tests of an application, and the verification of webhooks."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import time
+from typing import Any
+
+import pytest
+
+from generate import default_program
+from oracled import AsyncClient, Client, DaemonTimeoutError, Delivered, Held, RejectedError, WebhookError, verify_webhook
+from oracled.testing import FakeRequest, FakeResponse, FakeTransport, TestDaemon, fake_order, fake_problem, fake_verdict
+from oracled.types import SubmitVerdictRequest
+
+ORDER: SubmitVerdictRequest = {"tier": "quick", "query": "Sell honey?"}
+
+
+def test_fake_transport_answers_calls_without_a_daemon() -> None:
+    def respond(request: FakeRequest) -> FakeResponse:
+        return fake_order("cs_1", "held") if request.method == "GET" else fake_verdict("cs_1")
+
+    transport = FakeTransport(respond)
+    with Client(transport=transport) as client:
+        assert isinstance(client.submit_verdict("cs_1", ORDER), Delivered)
+        assert isinstance(client.read_verdict("cs_1"), Held)
+
+    async def run() -> None:
+        async with AsyncClient(transport=transport) as client:
+            assert isinstance(await client.read_verdict("cs_1"), Held)
+
+    asyncio.run(run())
+    calls = [(request.method, request.path, request.body) for request in transport.requests]
+    assert calls[:2] == [("POST", "/v1/verdicts/cs_1", ORDER), ("GET", "/v1/verdicts/cs_1", None)]
+
+
+def test_fake_transport_answers_batches_and_problems() -> None:
+    def respond(request: FakeRequest) -> FakeResponse:
+        if not request.path.endswith(":batch"):
+            return fake_problem(422, "crosscheck_rejected")
+        return FakeResponse([{"line": line, "problem": {}} for line, _ in enumerate(request.body, 1)])
+
+    with Client(transport=FakeTransport(respond)) as client:
+        with pytest.raises(RejectedError):
+            client.submit_verdict("cs_1", ORDER)
+        texts: Any = [{"candidate_output": "Ice melts."}] * 3
+        assert [answer["line"] for answer in client.evaluate_texts(texts)] == [1, 2, 3]
+
+
+def test_expired_wait_names_its_time_and_the_last_cause() -> None:
+    last = {"attempt": 3, "outcome": "model_unavailable", "cause": "HTTP status 503"}
+    waiting = fake_order("cs_1", attempts=3, last_attempts=[last])
+    with Client(transport=FakeTransport(lambda _: waiting)) as client, pytest.raises(DaemonTimeoutError) as raised:
+        client.wait_for_verdict("cs_1", wait=2)
+    message = str(raised.value)
+    assert "no verdict after 0." in message and "due in 5 s, after the limit of 2 s" in message
+    assert message.endswith("queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503")
+
+
+SECRET = "whsec_" + base64.b64encode(bytes([7] * 32)).decode()
+OTHER = "whsec_" + base64.b64encode(bytes([8] * 32)).decode()
+
+
+def test_webhook_is_verified_by_its_signature_and_its_time() -> None:
+    at = int(time.time())
+    event = {"type": "order.delivered", "timestamp": "2026-01-01T00:00:00Z", "data": {"session_id": "cs_1"}}
+    body = json.dumps(event).encode()
+    digest = hmac.new(bytes([7] * 32), f"msg_1.{at}.".encode() + body, hashlib.sha256).digest()
+    signature = f"v1a,x v1,{base64.b64encode(digest).decode()}"
+    headers = {"Webhook-Id": "msg_1", "webhook-timestamp": str(at), "webhook-signature": signature}
+    verified = verify_webhook(body, headers, SECRET)
+    assert (verified.id, verified.event) == ("msg_1", event)
+    assert verify_webhook(body.decode(), headers, [OTHER, SECRET]).event == event
+    broken: list[tuple[bytes, dict[str, str], str, float]] = [
+        (body + b" ", headers, SECRET, at),
+        (body, headers, OTHER, at),
+        (body, {**headers, "Webhook-Id": "msg_2"}, SECRET, at),
+        (body, {}, SECRET, at),
+        (body, headers, SECRET, at + 301),
+    ]
+    for content, sent, secret, now in broken:
+        with pytest.raises(WebhookError):
+            verify_webhook(content, sent, secret, now=now)
+    with pytest.raises(ValueError, match="24 to 64 bytes"):
+        verify_webhook(body, headers, "whsec_short")
+
+
+def test_daemon_answers_by_the_words_of_the_query() -> None:
+    with TestDaemon(default_program()) as daemon:
+        delivered = daemon.client.submit_verdict("cs_1", {**ORDER, "customer_email": "a@example.org"})
+        assert isinstance(delivered, Delivered)
+        assert isinstance(daemon.client.submit_verdict("cs_2", {**ORDER, "query": "Sell? test:hold"}), Held)
+        assert "test mode" in daemon.oraclectl("status")
+        end = time.monotonic() + 5
+        while not daemon.mails() and time.monotonic() < end:
+            time.sleep(0.02)
+        [mail] = daemon.mails()
+        assert (mail.to, mail.subject) == ("a@example.org", "[test mode] Your verdict: GREEN")
+    assert not daemon.folder.exists()
+
+
+def test_daemon_that_cannot_start_is_an_error_with_its_output() -> None:
+    with pytest.raises(RuntimeError, match="provider"):
+        TestDaemon(default_program(), config="[model]\nprovider = 7\n")
+    with pytest.raises(FileNotFoundError):
+        TestDaemon("/nowhere/oracled")

@@ -1,0 +1,88 @@
+//! The programs that `oracled dev` starts: `oraclectl console`, and the script of `--seed`.
+
+use anyhow::{Context, bail};
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::symlink;
+use std::path::{self, Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+/// `oraclectl` with the sockets of the daemon.
+#[derive(Debug, Clone)]
+pub(super) struct DevTools {
+    pub(super) oraclectl: PathBuf,
+    pub(super) socket: PathBuf,
+    pub(super) control_socket: PathBuf,
+}
+
+impl DevTools {
+    /// Creates `oraclectl` in `dir`: the program is `oraclectl` when it is started under that name.
+    pub(super) fn new(dir: &Path, socket: &Path, control_socket: &Path) -> io::Result<Self> {
+        let oraclectl = dir.join("oraclectl");
+        symlink(env::current_exe()?, &oraclectl)?;
+        Ok(Self { oraclectl, socket: socket.to_owned(), control_socket: control_socket.to_owned() })
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("ORACLED_SOCKET", &self.socket).env("ORACLED_CONTROL_SOCKET", &self.control_socket);
+        command
+    }
+
+    /// Runs the shell script `file` in its folder, with `oraclectl` in its `PATH`. Blocks until it ends.
+    ///
+    /// # Errors
+    /// The script cannot be started, or fails.
+    pub(super) fn run_seed(&self, file: &Path) -> anyhow::Result<()> {
+        let shown = file.display();
+        let file = path::absolute(file)?;
+        let dir = file.parent().context("the script has no folder")?;
+        let own = self.oraclectl.parent().map(Path::to_owned);
+        let others = env::var_os("PATH").unwrap_or_default();
+        let paths: OsString = env::join_paths(own.into_iter().chain(env::split_paths(&others)))?;
+        let mut script = self.command(Path::new("sh"));
+        script.arg("-eu").arg(&file).current_dir(dir).env("PATH", paths).stdin(Stdio::null());
+        let status = script.status().context("cannot start `sh`")?;
+        if !status.success() {
+            bail!("the script {shown} of --seed failed: {status}; its output is above");
+        }
+        Ok(())
+    }
+
+    /// Starts `oraclectl console` on a free port. Prints its link, and a new one whenever Enter is pressed. Blocks until the
+    /// first link is printed.
+    pub(super) fn start_console(&self) -> io::Result<ConsoleProcess> {
+        let mut console = self.command(&self.oraclectl);
+        console.args(["console", "--port", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = console.spawn()?;
+        let mut lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
+        match lines.next() {
+            Some(link) => writeln!(io::stdout(), "console  {}", link?)?,
+            None => {
+                let mut fault = String::new();
+                child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut fault)).transpose()?;
+                writeln!(io::stdout(), "console  none: {}", fault.trim_end())?;
+            }
+        }
+        thread::spawn(move || {
+            for link in lines.map_while(Result::ok) {
+                drop(writeln!(io::stdout(), "console  {link}"));
+            }
+        });
+        Ok(ConsoleProcess(child))
+    }
+}
+
+/// A running console. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct ConsoleProcess(Child);
+
+impl Drop for ConsoleProcess {
+    fn drop(&mut self) {
+        // an error means that it has ended
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}

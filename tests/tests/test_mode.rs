@@ -1,0 +1,68 @@
+//! The test mode: canned answers, and the marks of all that they lead to.
+
+use oracled_tests::wire::{WireConnection, head};
+use oracled_tests::{DaemonWorld, at, document, error_line, eventually, get, log, post};
+use serde_json::json;
+use std::fs;
+
+const CANNED: &str = "[model]\nprovider = \"canned\"\ncalls_per_minute = 1000000\n";
+
+fn test_world() -> DaemonWorld {
+    let mut world = DaemonWorld::with_config(CANNED);
+    world.flags.push("--test-mode".to_owned());
+    world
+}
+
+#[tokio::test]
+async fn test_mode_answers_every_query_and_marks_all_that_follows() {
+    let world = test_world();
+    let daemon = world.serve().await;
+    let (mut routes, mut control) = (daemon.routes().await, daemon.control().await);
+    let order = json!({"tier": "strategy", "query": "Sell honey?", "customer_email": "a@example.org"});
+    let delivered = post(&mut routes, "/v1/verdicts/cs_1", &order).await;
+    assert_eq!((delivered.status.as_u16(), at(&delivered, "/verdict/verdict")), (201, json!("GREEN")));
+    let mail = world.state().join("test-mail/verdict:cs_1.txt");
+    eventually("the mail is a file", async || mail.exists()).await;
+    let mail = fs::read_to_string(mail).expect("a text");
+    assert!(mail.contains("\nSubject: [test mode] Your verdict: GREEN\n"), "{mail}");
+
+    let held =
+        post(&mut routes, "/v1/verdicts/cs_2", &json!({"tier": "quick", "query": "Sell? test:hold"})).await;
+    assert_eq!((held.status.as_u16(), at(&held, "/state")), (202, json!("held")), "{}", document(&held));
+    let release = json!({"action": "release", "reason": "a test"});
+    post(&mut control, "/v1/orders/cs_2", &release).await;
+    let released = get(&mut routes, "/v1/verdicts/cs_2").await;
+    assert_eq!(released.status, 200);
+    assert_eq!(at(&released, "/verdict/held_by_test_mode"), json!(null), "the member is not delivered");
+
+    assert_eq!(at(&get(&mut routes, "/readyz").await, "/test_mode"), json!(true));
+    assert_eq!(at(&get(&mut control, "/v1/status").await, "/test_mode"), json!(true));
+    let ready = WireConnection::connect(&world.socket()).await.exchange(head("GET", "/healthz", &[])).await;
+    let ready = ready.expect("an answer");
+    assert_eq!(ready.headers["x-oracled-test-mode"], "true");
+    let entries = log(&mut control, "").await;
+    assert!(
+        entries.len() > 5 && entries.iter().all(|entry| entry["test_mode"] == json!(true)),
+        "{entries:?}"
+    );
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn state_directory_is_always_or_never_in_test_mode() {
+    let mut world = test_world();
+    assert!(world.serve().await.stop().success());
+    assert!(world.serve().await.stop().success(), "it starts again in test mode");
+    world.flags.clear();
+    let error = error_line(world.command());
+    assert!(error.contains("`model.provider`") && error.contains("--test-mode"), "{error}");
+    world.config.clear();
+    let error = error_line(world.command());
+    assert!(error.contains("was made in test mode"), "{error}");
+
+    let mut world = DaemonWorld::default();
+    assert!(world.serve().await.stop().success());
+    world.flags.push("--test-mode".to_owned());
+    let error = error_line(world.command());
+    assert!(error.contains("was not made in test mode"), "{error}");
+}
