@@ -78,12 +78,30 @@ pub struct RunningDaemon {
     start: Arc<DaemonStart>,
     servers: SocketServers,
     bound: Vec<BoundSocket>,
+    tasks: BackgroundTasks,
+    signals: ProcessSignals,
+}
+
+/// What the daemon does on its own schedule, besides its actors.
+#[derive(Debug)]
+struct BackgroundTasks {
     checking: StoreCheckTask,
     checkpoints: CheckpointTask,
     retention: RetentionTask,
     state_size: StateSizeTask,
     series: SeriesTask,
-    signals: ProcessSignals,
+}
+
+impl BackgroundTasks {
+    fn start(service: &Arc<DaemonService>, state_dir: &Path) -> Self {
+        Self {
+            checking: StoreCheckTask::start(service),
+            checkpoints: CheckpointTask::start(service),
+            retention: RetentionTask::start(service),
+            state_size: StateSizeTask::start(state_dir, &service.state_size),
+            series: SeriesTask::start(service, state_dir, api::METRICS),
+        }
+    }
 }
 
 /// The handled signals of the process.
@@ -246,24 +264,10 @@ impl RunningDaemon {
             Arc::new(ServingThreads::start().context("the threads for the routes cannot be started")?);
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.limits);
         let servers = SocketServers::start(&service, &start, sockets, threads, connections);
-        let checking = StoreCheckTask::start(&service);
-        let (checkpoints, retention) = (CheckpointTask::start(&service), RetentionTask::start(&service));
-        let state_size = StateSizeTask::start(&start.config.state_dir, &service.state_size);
-        let series = SeriesTask::start(&service, &start.config.state_dir, api::METRICS);
+        let tasks = BackgroundTasks::start(&service, &start.config.state_dir);
         warn_of_missing_parts(&service, &start.config);
         log_serving(&service, &start.config, files);
-        Ok(Self {
-            service,
-            start,
-            servers,
-            bound,
-            checking,
-            checkpoints,
-            retention,
-            state_size,
-            series,
-            signals,
-        })
+        Ok(Self { service, start, servers, bound, tasks, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -305,11 +309,7 @@ impl RunningDaemon {
             service,
             servers: SocketServers { routes, control, review, threads },
             bound,
-            checking,
-            checkpoints,
-            retention,
-            state_size,
-            series,
+            tasks: BackgroundTasks { checking, checkpoints, retention, state_size, series },
             ..
         } = self;
         let bound_s = Duration::from_secs(service.limits.shutdown_s);
