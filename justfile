@@ -49,7 +49,7 @@ real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
         cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1
 
-# drive the console in a real browser (needs chromium and npm's registry); `SHOTS=docs/console just console` renews the screenshots
+# drive the console in a real browser (needs chromium and npm's registry); `SHOTS=FOLDER just console` writes screenshots of each page
 console:
     tests/console.sh
 

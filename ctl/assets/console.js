@@ -1,9 +1,93 @@
-// replaces the live part of a page by each event of the server
+// keys, ages, and the live part of a page, which each event of the server replaces
 "use strict";
 
 const live = document.getElementById("live");
 const state = document.getElementById("live-state");
 const pause = document.getElementById("pause");
+
+// ---------- keys ----------
+
+const isTyping = (element) => element?.matches("input:not([type=checkbox]):not([type=radio]), textarea, select") ?? false;
+const find = (name, key) => [...document.querySelectorAll(`[data-${name}]`)].find((one) => one.dataset[name] === key);
+const rows = () => [...document.querySelectorAll("[data-row]")];
+let selected = null;
+let isAfterG = false;
+
+const select = (row) => {
+  rows().forEach((other) => other.classList.toggle("cur", other === row));
+  selected = row ? row.dataset.row || row.getAttribute("href") : null;
+  row?.scrollIntoView({ block: "nearest" });
+};
+
+const current = () => rows().find((row) => row.classList.contains("cur"));
+
+const move = (step) => {
+  const all = rows();
+  const at = all.indexOf(current());
+  select(all[Math.min(Math.max(at + step, 0), all.length - 1)]);
+};
+
+// an action key without a reason leads to the reason
+const press = (element) => {
+  const form = element.type === "submit" ? element.form : null;
+  const empty = form && [...form.elements].find((field) => field.required && !field.value.trim());
+  const folded = element.closest("details:not([open])");
+  if (folded) folded.open = true;
+  const own = element.dataset.focus && document.getElementById(element.dataset.focus);
+  if (empty) empty.focus();
+  else if (own && !own.value.trim()) own.focus();
+  else element.click();
+};
+
+const keysAreOn = () => localStorage.getItem("single-keys") !== "off";
+const toggle = document.getElementById("single-keys");
+if (toggle) {
+  toggle.checked = keysAreOn();
+  toggle.addEventListener("change", () => localStorage.setItem("single-keys", toggle.checked ? "on" : "off"));
+}
+
+const handleKey = (event) => {
+  const target = event.target;
+  const hasOneAction = target.form && !target.form.querySelector("[data-key]");
+  if (event.key === "Enter" && event.ctrlKey && hasOneAction) return target.form.requestSubmit();
+  if (event.ctrlKey || event.metaKey || event.altKey || !keysAreOn()) return undefined;
+  if (isTyping(target)) {
+    if (event.key === "Escape") target.blur();
+    return undefined;
+  }
+  const wasAfterG = isAfterG;
+  isAfterG = event.key === "g";
+  const wanted = wasAfterG ? find("go", event.key) : find("key", event.key);
+  if (wanted) {
+    event.preventDefault();
+    return press(wanted);
+  }
+  if (event.key === "j" || event.key === "k") return move(event.key === "j" ? 1 : -1);
+  const onPage = target === document.body || target.id === "main";
+  if (event.key === "Enter" && onPage) return current()?.click();
+  const field = event.key === "/" ? "find" : event.key === "w" ? "reason" : null;
+  if (field) {
+    event.preventDefault();
+    document.getElementById(field)?.focus();
+  }
+  return undefined;
+};
+document.addEventListener("keydown", handleKey);
+
+// ---------- ages ----------
+
+// as `format_span` of the server
+const span = (seconds) => {
+  const unit = [[86400, "days"], [3600, "hours"], [60, "minutes"]].find(([size]) => seconds >= 2 * size);
+  return unit ? `${Math.floor(seconds / unit[0])} ${unit[1]}` : `${seconds} ${seconds === 1 ? "second" : "seconds"}`;
+};
+setInterval(() => {
+  for (const time of document.querySelectorAll("time[data-age]")) {
+    time.textContent = span(Math.abs(Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000)));
+  }
+}, 15_000);
+
+// ---------- live ----------
 
 if (live && live.dataset.events) {
   let events = null;
@@ -13,18 +97,21 @@ if (live && live.dataset.events) {
 
   const scrolled = () => [...live.querySelectorAll(".scroll")];
 
-  // an update must not take the focus or the selection from the reader; a click into a table focuses its region, which gets the
-  // focus back
+  // an update must not take the focus, the selection or an open part from the reader; a click into a table focuses its region,
+  // which gets the focus back
   const isInUse = () => {
     const focused = document.activeElement;
     const selection = document.getSelection();
     return (live.contains(focused) && !focused.matches(".scroll"))
-      || (!selection.isCollapsed && live.contains(selection.anchorNode));
+      || (!selection.isCollapsed && live.contains(selection.anchorNode))
+      || live.querySelector("details[open]") !== null;
   };
 
   const describe = () => {
     const isWaiting = waiting !== null && !paused;
-    const text = fault || (isWaiting ? "Updates wait while you use this part of the page." : "");
+    const quiet = paused ? "Paused" : "Live";
+    const text = fault || (isWaiting ? "Updates wait while you use this part of the page." : quiet);
+    state.classList.toggle("off", text !== "Live");
     // a screen reader announces each change
     if (state.textContent !== text) state.textContent = text;
   };
@@ -40,6 +127,7 @@ if (live && live.dataset.events) {
       const after = scrolled();
       after.forEach((part, number) => { part.scrollLeft = places[number] ?? 0; });
       after[focused]?.focus({ preventScroll: true });
+      rows().forEach((row) => row.classList.toggle("cur", selected !== null && (row.dataset.row || row.getAttribute("href")) === selected));
     }
     describe();
   };
@@ -50,9 +138,10 @@ if (live && live.dataset.events) {
     events.onmessage = (event) => { waiting = event.data; show(); };
     events.onerror = () => {
       // the browser tries again, except after a refusal
+      const since = new Date().toISOString().slice(11, 19);
       fault = events.readyState === EventSource.CLOSED
         ? "Updates have ended. Reload the page."
-        : "No connection to the console. It tries again.";
+        : fault || `Disconnected since ${since} UTC. It tries again.`;
       describe();
     };
   };
@@ -67,6 +156,7 @@ if (live && live.dataset.events) {
   document.addEventListener("selectionchange", show);
   document.addEventListener("visibilitychange", follow);
   live.addEventListener("focusout", () => setTimeout(show));
+  live.addEventListener("toggle", show, true);
   follow();
 
   pause.hidden = false;

@@ -2,14 +2,26 @@
 //! the page is open, as server-sent events.
 
 mod access;
+mod catalog;
+mod chart;
+mod dead;
+mod facts;
+mod forms;
+mod history;
+mod inbox;
+mod items;
 mod layout;
 mod log;
 mod overview;
+mod parts;
 mod review;
 mod rules;
 mod run;
+mod series;
 mod session;
 mod source;
+mod timeline;
+mod verdict;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
@@ -17,7 +29,6 @@ use crate::base::output::print_json;
 use crate::base::program::examples;
 use crate::console::access::LoginEnd;
 use crate::console::layout::{PageError, PageResult};
-use crate::console::overview::MetricHistory;
 use access::Access;
 use axum::Router;
 use axum::body::Body;
@@ -43,7 +54,7 @@ use std::future::IntoFuture;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io, thread};
 use tokio::net::{TcpListener, TcpStream};
@@ -81,7 +92,6 @@ impl ConsoleArgs {
             was_printed: false,
         })?;
         let console = Console::new(options.clone(), listener.port()).await?;
-        tokio::spawn(overview::sample(options.clone(), console.history.clone()));
         let (sender, mut lines) = mpsc::channel(1);
         thread::spawn(move || {
             for _ in io::stdin().lines().map_while(Result::ok) {
@@ -116,12 +126,14 @@ fn print_link(console: &Console, out: &mut dyn Write) -> Result<(), CtlError> {
 fn router(console: ConsoleState) -> Router {
     let mut pages = Router::new()
         .route("/", get(overview::page))
+        .route("/find", get(session::find))
+        .route("/inbox", get(inbox::page))
+        .route("/events/inbox", get(inbox::events))
         .route("/events/reviews", get(review::list_events))
         .route("/orders", get(session::list_page))
-        .route("/sessions", get(session::find))
         .route("/sessions/{session_id}", get(session::page))
         .route("/sessions/{session_id}/order", post(session::change_order))
-        .route("/sessions/{session_id}/held", get(session::held_verdict))
+        .route("/sessions/{session_id}/held", get(verdict::held_page))
         .route("/reviews", get(review::list_page))
         .route("/reviews/{review_id}", get(review::page))
         .route("/reviews/{review_id}/resolve", post(review::resolve))
@@ -133,11 +145,14 @@ fn router(console: ConsoleState) -> Router {
         pages = pages
             .route("/events/overview", get(overview::events))
             .route("/events/log", get(log::events))
+            .route("/dead/{outbox}/{id}", get(dead::page).post(dead::act))
+            .route("/sessions/{session_id}/verdict", get(verdict::delivered_page))
             .route("/sessions/{session_id}/erase", post(session::erase))
             .route("/sources", get(source::list_page))
             .route("/sources/{oracle_id}", get(source::page))
-            .route("/sources/{oracle_id}/query", get(source::query_page))
-            .route("/sources/{oracle_id}/history", get(source::history_page))
+            .route("/sources/{oracle_id}/query", get(facts::page))
+            .route("/sources/{oracle_id}/query.csv", get(facts::csv))
+            .route("/sources/{oracle_id}/history", get(history::page))
             .route("/runs/{run_id}", get(run::page))
             .route("/runs/{run_id}/{action}", post(run::act))
             .route("/rules", get(rules::page).post(rules::check))
@@ -164,12 +179,13 @@ const STREAMS_MAX: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Console {
     pub(crate) options: GlobalOptions,
+    /// The name of this machine.
+    host: String,
     /// Whether this user may use reviews and held orders only.
     has_only_reviews: bool,
     pub(crate) access: Access,
     /// A permit for each page that receives events.
     streams: Arc<Semaphore>,
-    pub(crate) history: Arc<Mutex<MetricHistory>>,
 }
 
 /// Whether the control socket that was given is the socket for reviewers, which has no status.
@@ -187,10 +203,10 @@ impl Console {
             options.reviewer_socket_path()? != options.control_path()? || is_reviewer_socket(&options).await;
         Ok(Arc::new(Self {
             options,
+            host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
             has_only_reviews,
             access: Access::new(port),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
-            history: Arc::default(),
         }))
     }
 }
@@ -411,8 +427,9 @@ mod tests {
     fn console(has_only_reviews: bool) -> ConsoleState {
         let socket = Some(PathBuf::from("/nonexistent"));
         let options = GlobalOptions { socket: socket.clone(), control_socket: socket, json: false };
-        let (streams, history) = (Arc::new(Semaphore::new(1)), Arc::default());
-        Arc::new(Console { options, has_only_reviews, access: Access::new(7627), streams, history })
+        let streams = Arc::new(Semaphore::new(1));
+        let host = "shop-1".to_owned();
+        Arc::new(Console { options, host, has_only_reviews, access: Access::new(7627), streams })
     }
 
     async fn get(console: &ConsoleState, path: &str, cookie: &str) -> Response {
@@ -456,7 +473,7 @@ mod tests {
             let page = get(&console, path, &cookie).await;
             assert_eq!(page.status(), status, "{path}");
             let page = text(page).await;
-            assert!(page.contains("<nav") && page.contains("href=\"/reviews\""), "{path}: {page}");
+            assert!(page.contains("<nav") && page.contains("href=\"/inbox\""), "{path}: {page}");
             assert!(!page.contains("Nothing was changed") && !page.contains("before you repeat"), "{page}");
         }
         assert!(!text(get(&console, "/no/such/page", "").await).await.contains("<nav"));
@@ -467,20 +484,22 @@ mod tests {
         let hostile = "\u{202e}\u{200b}\u{9b}\u{2066}\u{e0041}";
         let socket = Some(PathBuf::from(format!("/nonexistent/{hostile}")));
         let options = GlobalOptions { socket: socket.clone(), control_socket: socket, json: false };
-        let (streams, history) = (Arc::new(Semaphore::new(1)), Arc::default());
+        let streams = Arc::new(Semaphore::new(1));
         let console = Arc::new(Console {
             options,
+            host: "shop-1".to_owned(),
             has_only_reviews: false,
             access: Access::new(7627),
             streams,
-            history,
         });
         let cookie = log_in(&console).await;
         for path in [
             "/",
             "/orders",
+            "/inbox",
             "/sessions/a",
             "/sessions/a/held",
+            "/sessions/a/verdict",
             "/reviews",
             "/reviews/a",
             "/sources",
@@ -507,7 +526,7 @@ mod tests {
             let console = console(has_only_reviews);
             let cookie = log_in(&console).await;
             // pages that exist fail, because there is no daemon
-            for path in ["/orders", "/sessions/cs_1", "/reviews", "/reviews/v-1"] {
+            for path in ["/orders", "/inbox", "/sessions/cs_1", "/reviews", "/reviews/v-1"] {
                 assert_eq!(get(&console, path, &cookie).await.status(), StatusCode::BAD_GATEWAY, "{path}");
             }
             let other = if has_only_reviews { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };

@@ -18,6 +18,17 @@ use tokio::time::timeout;
 
 /// An approved verdict with the flag `short_summary`, which the policy holds.
 const FLAGGED: &str = r#"{"verdict":"GREEN","summary":"<i>7</i>\u202e\u200b\u001b\u0007"}"#;
+/// An approved verdict of the tier `strategy` with one empty analysis.
+const STRATEGY: &str = r#"{"verdict":"GREEN",
+"summary":"Open it, if the lease can be ended early. Your first bakery carries the rent of both for two years, the demand is there, and the open points are few and have dates.",
+"breakdown":{
+"Stability":{"verdict":"GREEN","analysis":"Two years of rent are covered by savings, and the first bakery has been profitable for nine quarters."},
+"Turbulence":{"verdict":"AMBER","analysis":"Flour and energy prices in the region moved by up to 18 % within a year. A second oven doubles that exposure."},
+"Change Rate":{"verdict":"GREEN","analysis":"Takings rose by 4 to 6 % each quarter. The plan assumes 3 %."},
+"Completion":{"verdict":"GREEN","analysis":"Lease, staff and permits are named with dates. One quotation, for the oven, is missing."},
+"Curvature":{"verdict":"GREEN","analysis":""}},
+"strategy":{"next_step":"Ask for a second quotation for the oven.","alternative":"Supply two cafés from the first bakery for six months.",
+"tests":["Sell at the market on eight Saturdays: at least 90 loaves a day.","Run the first shop for two weeks without you.","Ask 40 customers."]}}"#;
 const HOLD: &str = "[gate]\nhold = [\"short_summary\"]\n";
 const GATED: &str = "world-bank-population";
 const HOSTILE: &str = "<i>7</i>";
@@ -44,7 +55,7 @@ async fn hold(daemon: &DaemonProcess<'_>, sessions: &[&str]) {
 /// Opens a review for each of these years, and returns their ids.
 async fn open_reviews<const N: usize>(daemon: &DaemonProcess<'_>, years: [u16; N]) -> [String; N] {
     register_offices(daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
-    several_years(daemon, &[("office-a", "54208"), ("office-b", "54611")], 1961..1970).await;
+    several_years(daemon, &[("office-a", "54208"), ("office-b", "54611")], 1961..1980).await;
     let census = workflow("census", &["office-a", "office-b"], json!({}));
     register(&mut daemon.control().await, &census).await;
     let mut ids = Vec::new();
@@ -109,7 +120,7 @@ async fn console_answers_only_the_browser_that_used_the_link() {
     let link = console.login_path();
     console.log_in().await;
     let first = console.get("/").await;
-    assert_shows(&first, &["Overview"]);
+    assert_shows(&first, &["Overview", "What needs you"]);
     let policy = first.headers[CONTENT_SECURITY_POLICY].to_str().expect("text");
     assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
     assert_eq!(console.get(&link).await.status, 401, "the link was used");
@@ -241,7 +252,7 @@ async fn reviewer_gets_reviews_and_held_orders_and_nothing_else() {
         ("reason", "the census"),
     ];
     let resolved = console.post(&format!("/reviews/{id}/resolve"), &fields).await;
-    assert_shows(&console.get(resolved.location()).await, &["population 54611", "the census"]);
+    assert_shows(&console.get(resolved.location()).await, &["54611", "the census"]);
     let seen = changed_at(&console, "cs_1").await;
     let fields = [("action", "release"), ("reason", "read"), ("changed_at", seen.as_str())];
     let released = console.post("/sessions/cs_1/order", &fields).await;
@@ -265,7 +276,7 @@ async fn review_socket_in_place_of_the_control_socket_serves_reviewers() {
     assert_shows(&console.get("/reviews").await, &[&id]);
     assert_shows(&console.get("/orders").await, &["cs_1"]);
     let first = console.get("/").await;
-    assert_eq!(first.location(), "/reviews");
+    assert_eq!(first.location(), "/inbox");
     for path in ["/sources", "/log", "/rules"] {
         assert_eq!(console.get(path).await.status, 404, "{path}");
     }
@@ -283,19 +294,25 @@ async fn operator_decides_held_orders() {
     let console = start(&world).await;
     let listed = console.get("/orders?state=held").await;
     assert_shows(&listed, &["/sessions/cs_1", "/sessions/cs_3", "held"]);
-    let found = console.get("/sessions?id=cs_1").await;
+    let found = console.get("/find?q=cs_1").await;
     assert_eq!(found.location(), "/sessions/cs_1");
-    let of_application = console.get("/sessions?id=shop%2Fcs_1").await;
+    let of_application = console.get("/find?q=shop%2Fcs_1").await;
     assert_eq!(of_application.location(), "/sessions/shop%2Fcs_1");
     let unknown = console.get(of_application.location()).await;
     assert!(unknown.status == 404 && unknown.text.contains("shop/cs_1"), "{}", unknown.text);
     let page = console.get("/sessions/cs_1").await;
     assert_shows(
         &page,
-        &["short_summary", "Release the held verdict", "policy_applied", "Erase the session"],
+        &[
+            "short_summary",
+            "Release to the customer",
+            "Read the held verdict",
+            "policy_applied",
+            "Erase the session",
+        ],
     );
     let held = console.get("/sessions/cs_1/held").await;
-    assert_shows(&held, &["&lt;i&gt;7&lt;/i&gt;"]);
+    assert_shows(&held, &["&lt;i&gt;7&lt;/i&gt;", "As the customer would see it", "short summary"]);
     assert_eq!(log(&mut daemon.control().await, "event=held_verdict_read").await.len(), 1);
     for (session, action, done) in
         [("cs_1", "release", "released"), ("cs_2", "retry", "retried"), ("cs_3", "fail", "failed")]
@@ -344,21 +361,32 @@ async fn operator_erases_a_session_only_after_repeating_its_id() {
 async fn reviewer_resolves_dismisses_revokes_and_comments() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
-    let [by_source, by_mean, by_own, dismissed] = open_reviews(&daemon, [1961, 1962, 1963, 1964]).await;
+    let [by_source, revoked, by_own, dismissed] = open_reviews(&daemon, [1961, 1962, 1963, 1964]).await;
     let console = start(&world).await;
     let queue = console.get("/reviews").await;
     assert_shows(&queue, &[&by_source, &dismissed, "census", "area ABW, year 1961", "54208, 54611"]);
     assert!(!console.get("/reviews?workflow=another").await.text.contains(&by_source));
     let page = console.get(&format!("/reviews/{by_source}")).await;
-    // the raw lines of both sources, units, releases, and the mean of 54208 and 54611
+    // the raw lines of both sources, units in words, releases, and the difference; a mean that no source has is not offered
     assert_shows(
         &page,
-        &["Aruba,ABW,1961,54208", "Aruba,ABW,1961,54611", "{person}", "2026-03-07", "54410", "days old"],
+        &[
+            "<h1>Population, ABW, 1961</h1>",
+            "Aruba,ABW,1961,<mark>54208</mark>",
+            "Aruba,ABW,1961,<mark>54611</mark>",
+            "54,611 <small>person</small>",
+            "2026-03-07",
+            "<b>403</b>",
+            "0.74 %",
+            "days old",
+            "as each source has it",
+        ],
     );
+    assert!(!page.text.contains("54,410"), "{}", page.text);
     let choice = |text: &str| ("choice:population", text.to_owned());
     for (id, fields, value) in [
         (&by_source, vec![choice(r#"{"take":"offered","value":"54611","definition":null}"#)], "54611"),
-        (&by_mean, vec![choice(r#"{"take":"mean"}"#)], "54410"),
+        (&revoked, vec![choice(r#"{"take":"offered","value":"54208","definition":null}"#)], "54208"),
         (&by_own, vec![choice(r#"{"take":"own"}"#), ("own:population", "54300".into())], "54300"),
     ] {
         let path = format!("/reviews/{id}/resolve");
@@ -382,11 +410,11 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
         );
     }
     let reason = [("reason", "misread")];
-    let answer = console.post(&format!("/reviews/{by_mean}/revoke"), &reason).await;
+    let answer = console.post(&format!("/reviews/{revoked}/revoke"), &reason).await;
     assert_shows(&console.get(answer.location()).await, &["revoked", "misread"]);
     let answer = console.post(&format!("/reviews/{dismissed}/dismiss"), &reason).await;
     assert_shows(&console.get(answer.location()).await, &["dismissed", "misread"]);
-    let answer = console.post(&format!("/reviews/{dismissed}/comments"), &[("text", HOSTILE)]).await;
+    let answer = console.post(&format!("/reviews/{dismissed}/comments"), &[("reason", HOSTILE)]).await;
     assert_shows(&console.get(answer.location()).await, &["&lt;i&gt;7&lt;/i&gt;"]);
     assert!(!console.get("/reviews").await.text.contains(&dismissed));
     assert_shows(&console.get("/reviews?all=true").await, &[&dismissed, "dismissed at"]);
@@ -399,10 +427,8 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
     let daemon = world.serve().await;
     let [first, held, other] = hold_runs(&daemon).await;
     let console = start(&world).await;
-    eventually("the overview names the source of the held run", async || {
-        console.get("/").await.text.contains("/sources/world-bank-population")
-    })
-    .await;
+    let first_page = console.get("/").await;
+    assert_shows(&first_page, &["2 held runs", "world-bank-population, release 2021-01-01"]);
     assert_shows(&console.get("/sources").await, &["Held runs", &held, "ODC-PDDL-1.0", GATED]);
     let page = console.get(&format!("/runs/{held}")).await;
     assert_shows(
@@ -410,9 +436,10 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
         &[
             "Approve the run",
             r"&lt;b&gt;Nowhere&lt;/b&gt;\u{202e}\u{200b}\u{1b}[2J\u{1b}]0;title\u{7}\u{feff},ABW,1951,none",
-            "of 100 records in force",
-            "number",
-            "What the run would change",
+            "Of 100 records in force",
+            "<h1>world-bank-population, release 2021-01-01</h1>",
+            "population",
+            "What would change",
             "Aruba,ABW,1999,199900",
         ],
     );
@@ -444,7 +471,10 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     );
     let answer =
         console.get("/sources/office-a/query?filters=area%3DABW%0Ayear%3C%3D1962&axes=population").await;
-    assert_shows(&answer, &["54208", "({person})", "1961", "--unix-socket", "querySource", "query_source"]);
+    assert_shows(
+        &answer,
+        &["54,208", "population, person", "1961", "--unix-socket", "querySource", "query_source"],
+    );
     assert!(!answer.text.contains("1963"), "the filter applies: {}", answer.text);
     let wrong = console.get("/sources/office-a/query?filters=area").await;
     assert!(wrong.text.contains("role=\"alert\"") && wrong.text.contains("operator"), "{}", wrong.text);
@@ -455,10 +485,15 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     let path = "/sources/office-a/history?where:area=ABW&where:year=1961&axis=population";
     let history = console.get(path).await;
     // known after the second release: 54208; known after the third: 54208, then 54999
-    assert_shows(&history, &["54208", "54999", "<svg", "2026-04-01T00:00:00Z"]);
-    let rows = history.text.matches("<td>54208</td>").count();
-    assert_eq!((rows, history.text.matches("<td>54999</td>").count()), (2, 1), "{}", history.text);
-    assert_shows(&history, &["population ({person})", "valid at", "class=\"legend\""]);
+    assert_shows(&history, &["54,208", "54,999", "<svg", "2026-04-01T00:00:00Z", "before "]);
+    let rows = history.text.matches("<td class=\"n\">54,208</td>").count();
+    assert_eq!(
+        (rows, history.text.matches("<td class=\"n\">54,999</td>").count()),
+        (2, 1),
+        "{}",
+        history.text
+    );
+    assert_shows(&history, &["value, person", "valid from", "class=\"legend\""]);
     assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
     // without all identity values, it would be the history of another subject
     let partial = console.get(&path.replace("where:year=1961&", "")).await;
@@ -488,8 +523,8 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
         &checked,
         &[
             "FAIL",
-            "<mark class=\"supported\">The tower has 3 floors",
-            "<mark class=\"fault\">",
+            "<a class=\"claim ok\" href=\"#c1\">The tower has 3 floors",
+            "href=\"#c2\">The tower is green",
             "no fact supports this claim",
         ],
     );
@@ -506,8 +541,10 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
         ("rules", "RULE-PREC-013"),
     ];
     let checked = console.post("/rules", &compared).await;
-    let different = "<td>quantity</td><td>4</td><td>3</td><td><mark class=\"fault\">different</mark></td>";
-    assert_shows(&checked, &["FAIL", "nearest fact: The tower has 3 floors", different]);
+    assert_shows(
+        &checked,
+        &["FAIL", "nearest fact: The tower has 3 floors", ">quantity</span>", ">contradicted<"],
+    );
     assert!(!console.get("/rules").await.text.contains("Word list"), "none is registered");
     let list =
         json!({"wordlist_id": "house", "version": 1, "language": "en", "synonyms": [["floor", "storey"]]});
@@ -519,8 +556,7 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
         ("wordlist", "house@1"),
     ];
     let checked = console.post("/rules", &listed).await;
-    let synonym = "<td>storeys</td><td>floors</td><td><mark class=\"supported\">synonym</mark></td>";
-    assert_shows(&checked, &["PASS", "with word list house@1", synonym, "selected>house@1"]);
+    assert_shows(&checked, &["PASS", "word list house@1", ">storeys</span>", "synonym", "selected>house@1"]);
     let empty = console.post("/rules", &[("facts", "x")]).await;
     assert!(empty.text.contains("role=\"alert\""), "{}", empty.text);
 }
@@ -543,7 +579,7 @@ async fn log_page_filters_and_proves_entries() {
     let key = String::from_utf8(world.ctl(&["log", "key"]).stdout).expect("valid UTF-8");
     let verified = world.ctl(&["verify-log", &file.display().to_string(), "--key", key.trim()]);
     assert!(verified.status.success(), "{verified:?}");
-    assert_shows(&console.get("/log?after=0").await, &["<td>service_started</td>"]);
+    assert_shows(&console.get("/log?after=0").await, &["service_started"]);
     assert_eq!(console.get("/log?since=soon").await.status, 400);
     assert_eq!(console.get("/log?after=many").await.status, 400);
     assert_eq!(console.get("/log/99999").await.status, 404);
@@ -562,7 +598,7 @@ async fn visit_all_pages(console: &ConsoleProcess) -> BTreeSet<String> {
         let is_known = page.status.is_success() || page.status.is_redirection() || page.status == 404;
         assert!(is_known, "{path}: {}", page.text);
         // a download for a program keeps the text as it is
-        if path.ends_with(".json") {
+        if path.ends_with(".json") || path.contains(".csv") {
             continue;
         }
         assert_eq!(page.text.find(is_hiding), None, "{path}: {}", page.text);
@@ -572,7 +608,10 @@ async fn visit_all_pages(console: &ConsoleProcess) -> BTreeSet<String> {
         let links = page.text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let links =
             links.map(|link| link.replace("&amp;", "&").split('#').next().unwrap_or_default().to_owned());
-        to_visit.extend(links.filter(|link| link.starts_with('/') && !link.starts_with("/events")));
+        // each filter of facts leads to further ones
+        let is_endless =
+            |link: &str| ["filters=", "sort=", "/history?"].iter().any(|part| link.contains(part));
+        to_visit.extend(links.filter(|link| link.starts_with('/') && !is_endless(link)));
     }
     assert!(visited.len() >= 20, "{visited:?}");
     escaped
@@ -655,14 +694,14 @@ async fn console_shows_an_error_while_the_daemon_is_down() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let console = start(&world).await;
-    assert_shows(&console.get("/").await, &["Ready"]);
+    assert_shows(&console.get("/").await, &["What needs you"]);
     assert!(daemon.stop().success());
-    for path in ["/", "/orders", "/reviews", "/sources", "/log", "/rules"] {
+    for path in ["/", "/inbox", "/orders", "/reviews", "/sources", "/log", "/rules"] {
         let answer = console.get(path).await;
         assert_eq!(answer.status, 502, "{path}: {}", answer.text);
     }
     let _daemon = world.serve().await;
-    assert_shows(&console.get("/").await, &["Ready"]);
+    assert_shows(&console.get("/").await, &["What needs you"]);
     assert_eq!(console.get("/nothing").await.status, 404);
 }
 
@@ -726,10 +765,16 @@ async fn live_parts_end_with_the_login() {
 #[ignore = "needs chromium and npm: `just console`"]
 async fn browser_walks_through_every_action() {
     let folder = std::env::var("ORACLED_CONSOLE_WALK").expect("`tests/console.sh` sets ORACLED_CONSOLE_WALK");
-    let (_model, world) = prepare().await;
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(GOOD));
+    let world = model.create_world("[gate]\nhold = [\"short_summary\", \"empty_analysis\"]\n");
     let daemon = world.serve().await;
     hold(&daemon, &["cs_1", "cs_2", "cs_3", "cs_4"]).await;
-    let reviews = open_reviews(&daemon, [1961, 1962, 1963, 1964]).await;
+    let of_strategy = json!({"tier": "strategy", "query": "Should I open a second bakery before the spring?", "raw": STRATEGY});
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_full", &of_strategy).await.status, 202);
+    // ten are decided by the keyboard, the oldest first, and the last three by the mouse
+    let reviews: [String; 13] =
+        open_reviews(&daemon, std::array::from_fn(|number| 1961 + number as u16)).await;
     let later = "Country Name,Country Code,Year,Value\nAruba,ABW,1961,54999\n";
     let control = &mut daemon.control().await;
     let run = ingest(control, "office-a", "2026-04-01", "2026-04-01", later).await;
@@ -747,7 +792,7 @@ async fn browser_walks_through_every_action() {
     let console = ConsoleProcess::start(&world);
     let mut walk = Command::new("node");
     walk.arg("walk.mjs").current_dir(&folder).env("CONSOLE_LINK", &console.link);
-    walk.env("CONSOLE_STATE", json!({"reviews": reviews, "heldRuns": held}).to_string());
+    walk.env("CONSOLE_STATE", json!({"reviews": reviews[10..], "heldRuns": held}).to_string());
     let status = tokio::task::spawn_blocking(move || walk.status()).await.expect("it does not panic");
     load.abort();
     assert!(status.expect("node starts").success());

@@ -1,118 +1,222 @@
-//! The document around each page with its style and script, the navigation, and parts that several pages have, such as
-//! fields of forms and charts.
-//!
-//! Charts are SVG without inline style: the stylesheet colors their classes.
+//! The document around each page, with the navigation; and errors as pages.
 
+use super::items::{NavCounts, read_counts};
+use super::parts::{Tone, badge, icon, message};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
-use crate::base::options::encode_segment;
+use crate::base::output::format_user;
 use axum::body::to_bytes;
-use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, FromRequest, Request, State};
+use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::{Html, IntoResponse, Redirect, Response};
-use domain_base::moment::format_span;
+use axum::response::{Html, IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-use jiff::Timestamp;
-use maud::{DOCTYPE, Markup, html};
-use std::collections::BTreeMap;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use nix::unistd::{User, geteuid};
 
 /// The section of the navigation that a page belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
     Overview,
+    Inbox,
     Orders,
-    Reviews,
     Sources,
     Rules,
     Log,
 }
 
-/// The sections with their names and paths, in the order of the navigation; and whether reviewers have them.
-const SECTIONS: [(Section, &str, &str, bool); 6] = [
-    (Section::Overview, "Overview", "/", false),
-    (Section::Orders, "Orders and sessions", "/orders", true),
-    (Section::Reviews, "Reviews", "/reviews", true),
-    (Section::Sources, "Sources", "/sources", false),
-    (Section::Rules, "Rules", "/rules", false),
-    (Section::Log, "Log", "/log", false),
+/// An entry of the navigation.
+struct NavEntry {
+    section: Section,
+    name: &'static str,
+    icon: &'static str,
+    path: &'static str,
+    /// The key after `g`.
+    key: &'static str,
+    for_reviewers: bool,
+}
+
+const NAVIGATION: [NavEntry; 6] = [
+    NavEntry {
+        section: Section::Overview,
+        name: "Overview",
+        icon: "overview",
+        path: "/",
+        key: "o",
+        for_reviewers: false,
+    },
+    NavEntry {
+        section: Section::Inbox,
+        name: "Inbox",
+        icon: "inbox",
+        path: "/inbox",
+        key: "i",
+        for_reviewers: true,
+    },
+    NavEntry {
+        section: Section::Orders,
+        name: "Orders",
+        icon: "orders",
+        path: "/orders",
+        key: "d",
+        for_reviewers: true,
+    },
+    NavEntry {
+        section: Section::Sources,
+        name: "Sources",
+        icon: "sources",
+        path: "/sources",
+        key: "s",
+        for_reviewers: false,
+    },
+    NavEntry {
+        section: Section::Rules,
+        name: "Rules",
+        icon: "rules",
+        path: "/rules",
+        key: "r",
+        for_reviewers: false,
+    },
+    NavEntry {
+        section: Section::Log,
+        name: "Log",
+        icon: "log",
+        path: "/log",
+        key: "l",
+        for_reviewers: false,
+    },
 ];
 
+/// What stands at the top of a page.
+#[derive(Debug, Default)]
+pub(crate) struct PageHead {
+    pub(crate) title: String,
+    /// The way to the page, before its title.
+    pub(crate) crumbs: Option<Markup>,
+    /// The state in words, after the title.
+    pub(crate) sub: Option<Markup>,
+    /// Links at the right.
+    pub(crate) actions: Option<Markup>,
+}
+
+impl PageHead {
+    pub(crate) fn titled(title: impl Into<String>) -> Self {
+        Self { title: title.into(), ..Self::default() }
+    }
+
+    /// The head of a page below the list at `path`.
+    pub(crate) fn below(path: &str, list: &str, title: impl Into<String>) -> Self {
+        Self { crumbs: Some(html! { a href=(path) { (list) } }), ..Self::titled(title) }
+    }
+
+    fn render(&self) -> Markup {
+        html! {
+            div.head {
+                div {
+                    @if let Some(crumbs) = &self.crumbs { p.crumbs { (crumbs) } }
+                    h1 { (self.title) }
+                    @if let Some(sub) = &self.sub { p.sub { (sub) } }
+                }
+                @if let Some(actions) = &self.actions { div.actions { (actions) } }
+            }
+        }
+    }
+}
+
 /// A page with the status 200.
-pub(crate) fn page(console: &Console, section: Section, title: &str, body: &Markup) -> Response {
-    document(title, &html! {}, &navigation(console, Some(section)), body, StatusCode::OK)
+pub(crate) async fn page(console: &Console, section: Section, head: PageHead, body: &Markup) -> Response {
+    let counts = read_counts(console).await;
+    let body = html! { (head.render()) (body) };
+    document(&head.title, &html! {}, Some(&navigation(console, Some(section), counts)), &body, StatusCode::OK)
 }
 
 /// The navigation. `current` is the section of the page.
-fn navigation(console: &Console, current: Option<Section>) -> Markup {
-    let sections = SECTIONS.iter().filter(|(.., for_reviewers)| *for_reviewers || !console.has_only_reviews);
+fn navigation(console: &Console, current: Option<Section>, counts: NavCounts) -> Markup {
+    let shown = NAVIGATION.iter().filter(|entry| entry.for_reviewers || !console.has_only_reviews);
+    let count = |section| match section {
+        Section::Inbox => Some((counts.inbox?, Tone::Held, "to decide")),
+        Section::Orders => Some((counts.waiting_orders?, Tone::Waiting, "waiting")),
+        _ => None,
+    };
     html! {
-        nav aria-label="Pages" {
-            ul {
-                @for (of, name, path, _) in sections {
-                    li { a href=(path) aria-current=[(Some(*of) == current).then_some("page")] { (name) } }
+        header.side {
+            a.brand href="/" {
+                svg viewBox="0 0 22 22" aria-hidden="true" {
+                    circle cx="11" cy="11" r="9" fill="none" stroke="currentColor" stroke-width="2.2" {}
+                    circle.info.lgo cx="11" cy="11" r="3.4" {}
+                }
+                "oracled"
+                span.host { (console.host) }
+            }
+            form.find role="search" action="/find" {
+                label.sr for="find" { "Find a session, a source, a review, or a log entry by its number" }
+                input #find name="q" type="text" placeholder="Find" required autocomplete="off";
+                kbd { "/" }
+                button.sr type="submit" tabindex="-1" { "Find" }
+            }
+            nav.nav aria-label="Console" {
+                @for entry in shown {
+                    a href=(entry.path) data-go=(entry.key) aria-current=[(Some(entry.section) == current).then_some("page")] {
+                        (icon(entry.icon))
+                        span { (entry.name) }
+                        @if let Some((number, tone, word)) = count(entry.section).filter(|(number, ..)| *number > 0) {
+                            span.count.(tone.name()) { (number) span.sr { " " (word) } }
+                        }
+                    }
                 }
             }
         }
-        form.logout method="post" action="/logout" { button type="submit" { "Log out" } }
     }
 }
 
-/// A table with the head and the body in `parts`. A narrow screen scrolls it.
-pub(crate) fn scrolled(caption: &str, parts: &Markup) -> Markup {
+/// The end of the navigation: updates, keys, the user.
+fn foot() -> Markup {
+    let uid = geteuid();
+    let name = User::from_uid(uid).ok().flatten().map(|user| user.name);
     html! {
-        div.scroll role="region" aria-label=(caption) tabindex="0" { table { caption { (caption) } (parts) } }
-    }
-}
-
-/// A table of cells.
-pub(crate) fn table(caption: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Markup {
-    let parts = html! {
-        thead { tr { @for name in heading { th scope="col" { (name) } } } }
-        tbody {
-            @for row in rows { tr { @for cell in row { td { (cell) } } } }
-            @if rows.is_empty() { tr { td colspan=(heading.len()) { "none" } } }
-        }
-    };
-    scrolled(caption, &parts)
-}
-
-/// Names with their values.
-pub(crate) fn pairs<'n>(rows: impl IntoIterator<Item = (&'n str, Markup)>) -> Markup {
-    html! { dl { @for (name, value) in rows { div { dt { (name) } dd { (value) } } } } }
-}
-
-/// A link to the next page of a list: the page at `path` with the parameter `after`.
-pub(crate) fn next_link(path: &str, next: Option<&str>) -> Markup {
-    let separator = if path.contains('?') { '&' } else { '?' };
-    html! {
-        @if let Some(next) = next {
-            p { a href=(format!("{path}{separator}after={}", encode_segment(next))) { "Next page" } }
+        footer.foot {
+            div.side-foot {
+                div.row {
+                    span.live #live-state role="status" {}
+                    button.linkish #pause type="button" data-key="u" hidden { "Pause updates" }
+                }
+                noscript { "Reload the page to update it." }
+                div.row {
+                    span { "Version " (env!("CARGO_PKG_VERSION")) }
+                    button.linkish popovertarget="keys" data-key="?" { kbd { "?" } " keys" }
+                }
+                div.row {
+                    span { (format_user(&uid.to_string(), name.as_deref())) }
+                    form method="post" action="/logout" { button.linkish type="submit" { "Log out" } }
+                }
+            }
         }
     }
 }
 
-/// A form for an action with a reason. `action` is the path of the post, `name` what the button says.
-pub(crate) fn reason_form(action: &str, name: &str, fields: &Markup) -> Markup {
-    html! {
-        form.action method="post" action=(action) {
-            (fields)
-            label { "Reason" input name="reason" required maxlength="1024" autocomplete="off"; }
-            button type="submit" { (name) }
-        }
-    }
-}
+/// The keys of all pages. Those of a decision stand on its buttons.
+const KEYS: [(&[&str], &str); 9] = [
+    (&["g", "o", "i", "d", "s", "r", "l"], "g, then a letter: overview, inbox, orders, sources, rules, log"),
+    (&["/"], "find"),
+    (&["j", "k"], "next, previous row"),
+    (&["Enter"], "open the row"),
+    (&["n", "p"], "next, previous item of the inbox"),
+    (&["w"], "write the reason"),
+    (&["Esc"], "leave the field, close this"),
+    (&["u"], "pause or continue updates"),
+    (&["←", "→"], "newer, older page of a list"),
+];
 
-/// Parts of a page that the script replaces whenever the events at `path` bring new ones.
-pub(crate) fn live(path: &str, parts: &Markup) -> Markup {
+fn keys() -> Markup {
     html! {
-        p.live {
-            button #pause type="button" hidden { "Pause updates" }
-            span #live-state role="status" {}
-            noscript { "Reload the page to update it." }
+        div #keys.pop popover role="dialog" aria-label="Keys" {
+            h2 { "Keys" }
+            dl.dl.kd {
+                @for (keys, effect) in KEYS { dt { @for key in keys { kbd { (key) } " " } } dd { (effect) } }
+            }
+            p.small.keyoff { label.check { input #single-keys type="checkbox" checked; "Single keys" } }
+            noscript { p.small { "Keys need the console's script." } }
         }
-        div #live data-events=(path) { (parts) }
     }
 }
 
@@ -129,29 +233,25 @@ pub(crate) async fn script() -> impl IntoResponse {
 
 /// A page with one text and without navigation, for a browser without a login.
 pub(super) fn text_page(title: &str, text: &str, status: StatusCode) -> Response {
-    document(title, &html! {}, &html! {}, &html! { p { (text) } }, status)
+    document(title, &html! {}, None, &html! { h1 { (title) } p { (text) } }, status)
 }
 
 /// The page after the login, which opens the console. A redirect would not do: after a link on another page, the browser
 /// would follow it without the cookie.
 pub(super) fn entry_page() -> Response {
     let head = html! { meta http-equiv="refresh" content="0; url=/"; };
-    document(
-        "Logged in",
-        &head,
-        &html! {},
-        &html! { p { a href="/" { "Open the console" } } },
-        StatusCode::OK,
-    )
+    let body = html! { h1 { "Logged in" } p { a href="/" { "Open the console" } } };
+    document("Logged in", &head, None, &body, StatusCode::OK)
 }
 
-pub(super) fn document(
+fn document(
     title: &str,
     head: &Markup,
-    navigation: &Markup,
+    navigation: Option<&Markup>,
     body: &Markup,
     status: StatusCode,
 ) -> Response {
+    let main = html! { main #main tabindex="-1" { (body) } };
     let document = html! {
         (DOCTYPE)
         html lang="en" {
@@ -165,35 +265,16 @@ pub(super) fn document(
                 script src=(SCRIPT_PATH) defer {}
             }
             body {
+                (PreEscaped(include_str!("../../assets/icons.svg")))
                 a.skip href="#main" { "Skip to the content" }
-                header { span.brand { "oracled" } (navigation) }
-                main #main tabindex="-1" { h1 { (title) } (body) }
+                @match navigation {
+                    Some(navigation) => { div.app { (navigation) (main) (foot()) } (keys()) },
+                    None => (main),
+                }
             }
         }
     };
     (status, Html(document.into_string())).into_response()
-}
-
-/// A moment as UTC with its age.
-pub(crate) fn moment(at: Timestamp) -> Markup {
-    html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S UTC")) } " (" (age_text(at, Timestamp::now())) ")" }
-}
-
-/// A moment as UTC, or `none`.
-pub(crate) fn moment_or_none(at: Option<Timestamp>) -> Markup {
-    html! { @if let Some(at) = at { (moment(at)) } @else { "none" } }
-}
-
-/// How long ago `at` was, or how far in the future it is.
-fn age_text(at: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(at).as_secs();
-    let span = format_span(seconds.unsigned_abs());
-    if seconds < 0 { format!("in {span}") } else { format!("{span} ago") }
-}
-
-/// A link to the page of a session.
-pub(crate) fn session_link(session_id: &str) -> Markup {
-    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } }
 }
 
 /// Why a page cannot be shown, or an action failed.
@@ -210,7 +291,7 @@ impl PageError {
 
     /// The error as a part of a page.
     pub(crate) fn render(&self) -> Markup {
-        html! { p.alert role="alert" { strong { "Error: " } (self.0) } }
+        html! { div role="alert" { (message(Tone::Refused, &html! { strong { "Error: " } (self.0) })) } }
     }
 
     fn status(&self) -> StatusCode {
@@ -262,7 +343,9 @@ pub(super) async fn render_errors(
     // the text is in memory already
     let text = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let body = html! {
+    let title = if status == StatusCode::NOT_FOUND { "Not found" } else { "The request failed" };
+    let tone = if status.is_server_error() { Tone::Refused } else { Tone::Waiting };
+    let fault = html! {
         p role="alert" {
             @if text.is_empty() { (status) "." } @else { (text) }
             @if !is_read {
@@ -272,256 +355,9 @@ pub(super) async fn render_errors(
             }
         }
     };
-    let title = if status == StatusCode::NOT_FOUND { "Not found" } else { "The request failed" };
-    let shown = if login.is_some() {
-        navigation(&console, None)
-    } else {
-        html! {}
-    };
-    document(title, &html! {}, &shown, &body, status)
-}
-
-const WIDTH: f64 = 240.0;
-const HEIGHT: f64 = 40.0;
-
-/// A line of values, with gaps where a value is missing. `summary` describes it to a screen reader.
-pub(crate) fn sparkline(values: &[Option<f64>], summary: &str) -> Markup {
-    let top = values.iter().flatten().copied().fold(1.0, f64::max);
-    let step = WIDTH / values.len().saturating_sub(1).max(1) as f64;
-    let mut path = String::new();
-    let mut is_drawing = false;
-    for (index, value) in values.iter().enumerate() {
-        if let Some(value) = value {
-            let (x, y) = (index as f64 * step, HEIGHT - 2.0 - value / top * (HEIGHT - 4.0));
-            path.push_str(&format!("{}{x:.1} {y:.1}", if is_drawing { 'L' } else { 'M' }));
-            if !is_drawing {
-                // a single value is a dot
-                path.push_str("h0.1");
-            }
-        }
-        is_drawing = value.is_some();
-    }
-    html! {
-        svg.sparkline viewBox="0 0 240 40" role="img" aria-label=(summary) preserveAspectRatio="none" {
-            path d=(path) {}
-        }
-    }
-}
-
-/// Names with their numbers, as a table whose last column is drawn.
-pub(crate) fn bars(caption: &str, label: &str, unit: &str, rows: &[(String, f64)]) -> Markup {
-    let top = rows.iter().map(|(_, count)| *count).fold(1.0, f64::max);
-    let parts = html! {
-        thead { tr { th scope="col" { (label) } th scope="col" { (unit) } td {} } }
-        tbody {
-            @for (name, count) in rows {
-                tr {
-                    th scope="row" { (name) }
-                    td.number { (count) }
-                    td aria-hidden="true" {
-                        svg.bar viewBox="0 0 100 10" preserveAspectRatio="none" {
-                            rect width=(format!("{:.1}", count / top * 100.0)) height="10" {}
-                        }
-                    }
-                }
-            }
-            @if rows.is_empty() { tr { td colspan="3" { "none" } } }
-        }
-    };
-    scrolled(caption, &parts)
-}
-
-/// A line of a chart over time: its name, and its values at times in seconds. Each value holds until the next time; without one, the
-/// line has a gap.
-#[derive(Debug)]
-pub(crate) struct StepLine {
-    pub(crate) name: String,
-    pub(crate) points: Vec<(i64, Option<f64>)>,
-}
-
-/// The size of a chart over time.
-const SIZE: (f64, f64) = (640.0, 240.0);
-/// Space around the lines.
-const MARGIN: f64 = 8.0;
-/// Number of colors of lines in the stylesheet.
-const COLORS: usize = 4;
-
-/// Lines over time with a legend. The last line is the most prominent. `labels` are those of the first and the last time.
-pub(crate) fn step_chart(lines: &[StepLine], unit: &str, labels: [&str; 2], summary: &str) -> Markup {
-    let all = || lines.iter().flat_map(|line| &line.points);
-    let times = || all().map(|(at, _)| *at as f64);
-    let span = (times().fold(f64::MAX, f64::min), times().fold(f64::MIN, f64::max));
-    let values = || all().filter_map(|(_, value)| *value);
-    let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
-    // counted from the newest line, which always has the first look
-    let look = |number: usize| {
-        let age = lines.len().saturating_sub(number + 1);
-        format!("color-{} dash-{}", age % COLORS, age / COLORS)
-    };
-    html! {
-        figure.chart {
-            svg viewBox="0 0 640 240" role="img" aria-label=(summary) {
-                @for (number, line) in lines.iter().enumerate() {
-                    path class=(look(number)) d=(step_path(line, span, (low, high))) { title { (line.name) } }
-                }
-                @if values().next().is_some() {
-                    text x="8" y="20" { (high) " " (unit) }
-                    @if low < high { text x="8" y="236" { (low) " " (unit) } }
-                }
-            }
-            figcaption { span { (labels[0]) } span { (labels[1]) } }
-            ul.legend {
-                @for (number, line) in lines.iter().enumerate().rev() {
-                    li {
-                        svg viewBox="0 0 40 8" aria-hidden="true" { path class=(look(number)) d="M0 4H40" {} }
-                        (line.name)
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn step_path(line: &StepLine, (start, end): (f64, f64), (low, high): (f64, f64)) -> String {
-    let scale = |value: f64, low: f64, high: f64, length: f64| {
-        let share = if high > low { (value - low) / (high - low) } else { 0.5 };
-        MARGIN + share * (length - 2.0 * MARGIN)
-    };
-    let mut path = String::new();
-    let mut is_drawing = false;
-    for (at, value) in &line.points {
-        let x = scale(*at as f64, start, end, SIZE.0);
-        if is_drawing {
-            path.push_str(&format!("H{x:.1}"));
-        }
-        if let Some(value) = value {
-            let y = SIZE.1 - scale(*value, low, high, SIZE.1);
-            path.push_str(&if is_drawing { format!("V{y:.1}") } else { format!("M{x:.1} {y:.1}") });
-        }
-        is_drawing = value.is_some();
-    }
-    if is_drawing {
-        path.push_str(&format!("H{:.1}", SIZE.0 - MARGIN));
-    }
-    path
-}
-
-/// The fields of a form, posted or in the query. Of a repeated field, the last one counts.
-#[derive(Debug, Default)]
-pub(crate) struct Fields(BTreeMap<String, String>);
-
-impl Fields {
-    /// The text of a field without surrounding white space; empty if it is missing.
-    pub(crate) fn text(&self, name: &str) -> &str {
-        self.0.get(name).map(|value| value.trim()).unwrap_or_default()
-    }
-
-    /// The text of a field; `None` if it is missing or empty.
-    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
-        Some(self.text(name)).filter(|text| !text.is_empty())
-    }
-
-    /// The text of a field that must not be empty. `label` is its label on the page.
-    ///
-    /// # Errors
-    /// The field is missing or empty.
-    pub(crate) fn required(&self, name: &str, label: &str) -> Result<String, PageError> {
-        let text = self.filled(name).map(str::to_owned);
-        text.ok_or_else(|| PageError::input(format!("`{label}` is empty; enter a text")))
-    }
-
-    /// An input with the field's text. `hint` is shown while it is empty.
-    pub(crate) fn input(&self, name: &str, label: &str, hint: &str) -> Markup {
-        html! { label { (label) input name=(name) value=(self.text(name)) placeholder=(hint) autocomplete="off"; } }
-    }
-
-    /// All fields whose names begin with `prefix`, by the rest of their names.
-    pub(crate) fn with_prefix<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
-        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.trim())))
-    }
-
-    /// The value of a field, parsed; `None` if it is missing or empty.
-    ///
-    /// # Errors
-    /// The text cannot be parsed.
-    pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
-        &self,
-        name: &str,
-        label: &str,
-    ) -> Result<Option<T>, PageError> {
-        let parse =
-            |text: &str| text.parse().map_err(|error| PageError::input(format!("`{label}`: {error}")));
-        self.filled(name).map(parse).transpose()
-    }
-}
-
-impl<S: Send + Sync> FromRequest<S> for Fields {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
-        let fields: Result<Form<Vec<(String, String)>>, FormRejection> =
-            Form::from_request(request, state).await;
-        match fields {
-            // browsers send line breaks of a textarea as CRLF
-            Ok(Form(fields)) => {
-                Ok(Self(fields.into_iter().map(|(name, text)| (name, text.replace("\r\n", "\n"))).collect()))
-            }
-            Err(rejection) => Err((rejection.status(), rejection.body_text()).into_response()),
-        }
-    }
-}
-
-/// Sends the browser to the page at `path` after an action. [`done_note`] is its note there.
-pub(crate) fn after_action(path: &str, done: &str) -> Response {
-    Redirect::to(&format!("{path}?done={}", encode_segment(done))).into_response()
-}
-
-/// The note that an action is done.
-pub(crate) fn done_note(fields: &Fields) -> Markup {
-    let done = fields.filled("done").filter(|words| {
-        words.len() < 30 && words.bytes().all(|byte| byte == b' ' || byte.is_ascii_lowercase())
-    });
-    html! { @if let Some(done) = done { p.done role="status" { "Done: " (done) "." } } }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use axum::body::Body;
-    use hyper::header::CONTENT_TYPE;
-
-    #[test]
-    fn chart_of_no_or_equal_values_has_only_finite_numbers() {
-        let line =
-            |points: &[(i64, Option<f64>)]| StepLine { name: "<a>".to_owned(), points: points.to_vec() };
-        let one = Some(1.0);
-        for points in [vec![], vec![(5, None)], vec![(5, one)], vec![(5, one), (6, one)]] {
-            let chart = step_chart(&[line(&points)], "", ["", ""], "").into_string();
-            assert!(!chart.contains("NaN") && !chart.contains("inf") && !chart.contains("<a>"), "{chart}");
-        }
-        let sparkline = sparkline(&[None, Some(0.0), None], "").into_string();
-        assert!(sparkline.contains("M120.0 38.0h0.1"), "{sparkline}");
-    }
-
-    #[test]
-    fn line_over_time_has_a_gap_where_a_value_is_missing() {
-        let points = vec![(0, Some(1.0)), (4, None), (6, None), (8, Some(3.0)), (10, Some(2.0))];
-        let line = StepLine { name: "known".to_owned(), points };
-        let path = step_path(&line, (0.0, 10.0), (1.0, 3.0));
-        // from 8 to 632: the first value ends at 4, the next one begins at 8
-        assert_eq!(path, "M8.0 232.0H257.6M507.2 8.0H632.0V120.0H632.0");
-        let at_end = StepLine { name: "known".to_owned(), points: vec![(0, Some(1.0)), (10, None)] };
-        assert_eq!(step_path(&at_end, (0.0, 10.0), (1.0, 3.0)), "M8.0 232.0H632.0");
-        let chart = step_chart(&[line, at_end], "m", ["", ""], "").into_string();
-        assert!(chart.contains("3 m") && chart.contains("</svg>known</li>"), "{chart}");
-        assert!(chart.contains("color-0 dash-0") && chart.contains("color-1 dash-0"), "{chart}");
-    }
-
-    #[tokio::test]
-    async fn line_breaks_of_a_textarea_are_read_as_lf() {
-        let request = Request::post("/").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let request = request.body(Body::from("text=a%0D%0Ab%0Ac")).expect("a valid request");
-        let fields = Fields::from_request(request, &()).await.expect("a valid form");
-        assert_eq!(fields.text("text"), "a\nb\nc");
-    }
+    let head = PageHead { sub: Some(badge(tone, status.as_u16())), ..PageHead::titled(title) };
+    let body = html! { (head.render()) (message(tone, &fault)) };
+    // the daemon may be what fails, so no counts are read
+    let shown = login.map(|_| navigation(&console, None, NavCounts::default()));
+    document(title, &html! {}, shown.as_ref(), &body, status)
 }

@@ -1,20 +1,24 @@
-//! The audit log: the newest entries, and one entry with its proof.
+//! The audit log: the newest entries first, one line each, and one entry with its proof.
 
 use super::access::LoginEnd;
-use super::layout::{PageError, PageResult, Section, live, page as render_page, pairs, session_link, table};
+use super::forms::Fields;
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::parts::{Tone, badge, card, icon, live, pairs, session_link};
+use super::timeline::format_duration;
 use super::{Console, ConsoleState};
 use crate::audit::log::{SinceTime, prove_entry, summarize_entry};
 use crate::base::options::encode_segment;
 use crate::console;
-use crate::console::layout::Fields;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use domain_audit::checkpoint::Checkpoint;
 use domain_base::event::EntryMembers;
+use domain_base::moment::Moment;
 use domain_base::wording::format_count;
 use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use jiff::Timestamp;
 use maud::{Markup, html};
 use oracled_api::client::{ClientError, DaemonClient};
 use oracled_domain::events::event_types;
@@ -22,24 +26,45 @@ use serde_json::Value;
 
 /// Number of entries on the page.
 const LIMIT: usize = 100;
+/// A time without an event that the list of a session states, in seconds.
+const QUIET_S: i64 = 600;
 
-pub(super) const ENTRY_HEADING: [&str; 6] = ["number", "time", "event", "session", "summary", "caller"];
+fn time_of(entry: EntryMembers<'_>) -> Option<Timestamp> {
+    entry.text("timestamp").parse().ok().map(|Moment(at)| at)
+}
 
-/// The rows of log entries.
-pub(super) fn entry_rows(entries: &[Value]) -> Vec<Vec<Markup>> {
-    let row = |entry: &Value| {
-        let entry = EntryMembers(entry);
-        let (seq, session) = (entry.text("seq"), entry.text("session_id"));
-        vec![
-            html! { a href=(format!("/log/{seq}")) { (seq) } },
-            html! { (entry.text("timestamp")) },
-            html! { (entry.text("event")) },
-            html! { @if !session.is_empty() { (session_link(&session)) } },
-            html! { (summarize_entry(entry)) },
-            html! { (entry.caller()) },
-        ]
-    };
-    entries.iter().map(row).collect()
+/// An icon, if the specification gives the entry a severity.
+fn severity_icon(entry: EntryMembers<'_>) -> Markup {
+    let severity = entry.text("severity");
+    html! {
+        @if severity.is_empty() { span {} } @else { span.refused.fg title=(severity) { (icon("alert")) span.sr { (severity) } } }
+    }
+}
+
+/// The entries of a session in their order, with times without an event between them.
+pub(super) fn event_list(entries: &[Value]) -> Markup {
+    let mut last: Option<Timestamp> = None;
+    html! {
+        ul.events {
+            @for entry in entries.iter().map(EntryMembers) {
+                @let at = time_of(entry);
+                @let quiet = at.zip(last).map(|(at, last)| at.duration_since(last).as_secs()).filter(|seconds| *seconds > QUIET_S);
+                @if let Some(seconds) = quiet { li.gap { (format_duration(seconds as f64)) " without events" } }
+                @let seq = entry.text("seq");
+                li {
+                    time datetime=(entry.text("timestamp")) title=(entry.text("timestamp")) { (clock(at)) }
+                    (severity_icon(entry))
+                    span { b { (entry.text("event")) } " " (summarize_entry(entry)) @let caller = entry.caller(); @if !caller.is_empty() { " " span.muted { (caller) } } }
+                    a.du href=(format!("/log/{seq}")) { (seq) }
+                }
+                @let () = last = at.or(last);
+            }
+        }
+    }
+}
+
+fn clock(at: Option<Timestamp>) -> String {
+    at.map(|at| at.strftime("%H:%M:%S%.3f").to_string()).unwrap_or_default()
 }
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
@@ -47,11 +72,24 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     let parts = render_entries(&console, &query).await?;
     let is_following = fields.filled("since").is_none() && fields.filled("after").is_none();
     let body = html! {
-        (filter_form(&fields))
+        (filter_chips(&fields))
         // with a start, the page shows the first entries from there, which do not change
         @if is_following { (live(&format!("/events/log?{query}"), &parts)) } @else { (parts) }
+        p.keys {
+            span { kbd { "j" } kbd { "k" } "move" }
+            span { kbd { "Enter" } "open or close" }
+            span { kbd { "f" } "newest entries" }
+            span { kbd { "←" } kbd { "→" } "page" }
+        }
     };
-    Ok(render_page(&console, Section::Log, "Log", &body))
+    let sub = html! {
+        @if is_following { (badge(Tone::Ok, "newest entries, updated")) } @else { (badge(Tone::Neutral, "from a start")) }
+        span { "Newest first, UTC" }
+    };
+    let actions =
+        html! { @if !is_following { a.btn.slim data-key="f" href="/log" { "Follow " kbd { "f" } } } };
+    let head = PageHead { sub: Some(sub), actions: Some(actions), ..PageHead::titled("Log") };
+    Ok(render_page(&console, Section::Log, head, &body).await)
 }
 
 pub(super) async fn events(
@@ -83,22 +121,55 @@ fn filter_query(fields: &Fields) -> Result<String, PageError> {
     Ok(params.collect::<Vec<_>>().join("&"))
 }
 
-fn filter_form(fields: &Fields) -> Markup {
+/// The parameters of the page with their labels.
+const FILTERS: [(&str, &str); 6] = [
+    ("session", "session"),
+    ("event", "event"),
+    ("execution", "verification"),
+    ("request_id", "request"),
+    ("since", "since"),
+    ("after", "after number"),
+];
+
+/// The filters as chips, and the form behind "+ filter".
+fn filter_chips(fields: &Fields) -> Markup {
+    let without = |name: &str| {
+        let others = FILTERS.iter().filter(|(other, _)| *other != name);
+        let params =
+            others.filter_map(|(name, _)| Some(format!("{name}={}", encode_segment(fields.filled(name)?))));
+        format!("/log?{}", params.collect::<Vec<_>>().join("&"))
+    };
+    let field = |name: &str, label: &str, hint: &str| {
+        html! { label.f { (label) input type="text" name=(name) value=(fields.text(name)) placeholder=(hint) autocomplete="off"; } }
+    };
     html! {
-        form.filter method="get" action="/log" {
-            (fields.input("session", "Session", ""))
-            label {
-                "Event"
-                select name="event" {
-                    option value="" { "any" }
-                    @for name in event_types().map(|kind| kind.name) { option value=(name) selected[fields.text("event") == name] { (name) } }
+        div.chips {
+            @for (name, label) in FILTERS {
+                @if let Some(value) = fields.filled(name) {
+                    a.chip.on href=(without(name)) { (label) " " (value) " " span.x aria-hidden="true" { "×" } span.sr { " remove the filter" } }
                 }
             }
-            (fields.input("execution", "Verification", ""))
-            (fields.input("request_id", "Request", ""))
-            (fields.input("since", "Since", "2h, or 2026-11-20"))
-            (fields.input("after", "After number", ""))
-            button type="submit" { "Filter the entries" }
+            @for span in ["15m", "2h", "24h"] {
+                @if fields.filled("since").is_none() { a.chip href=(format!("{}&since={span}", without("since"))) { "last " (span) } }
+            }
+        }
+        details.more {
+            summary { "+ filter" }
+            form.fields method="get" action="/log" {
+                (field("session", "Session", ""))
+                label.f {
+                    "Event"
+                    select name="event" {
+                        option value="" { "any" }
+                        @for name in event_types().map(|kind| kind.name) { option value=(name) selected[fields.text("event") == name] { (name) } }
+                    }
+                }
+                (field("execution", "Verification", ""))
+                (field("request_id", "Request", ""))
+                (field("since", "Since", "2h, or 2026-11-20"))
+                (field("after", "After number", ""))
+                button.btn type="submit" { "Filter the entries" }
+            }
         }
     }
 }
@@ -108,17 +179,92 @@ async fn render_entries(console: &Console, query: &str) -> Result<Markup, PageEr
     let answer = console.options.call_control(Method::GET, path.trim_end_matches('&'), None).await?;
     let lines = answer.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
-    let entries: Vec<Value> =
+    let mut entries: Vec<Value> =
         lines.map(serde_json::from_slice).collect::<Result<_, _>>().map_err(unreadable)?;
-    let next = entries.last().filter(|_| entries.len() == LIMIT).map(|entry| EntryMembers(entry).text("seq"));
-    let has_start = query.contains("since=") || query.contains("after=");
+    entries.reverse();
     Ok(html! {
-        (table("Log entries", &ENTRY_HEADING, &entry_rows(&entries)))
-        @if let Some(next) = next.filter(|_| has_start) {
-            @let others = query.split('&').filter(|param| !param.starts_with("after=")).collect::<Vec<_>>().join("&");
-            p { a href=(format!("/log?{others}&after={next}")) { "Next page" } }
+        section.card aria-label="Log entries" {
+            (entry_list(&entries))
+            (render_pager(query, &entries))
         }
     })
+}
+
+/// The entries, one line each. A line opens in place.
+fn entry_list(entries: &[Value]) -> Markup {
+    let mut last_day = String::new();
+    html! {
+        @if entries.is_empty() { div.empty { h3 { "No entry matches" } p { a href="/log" { "Show the newest entries" } } } }
+        ul.log {
+            @for entry in entries.iter().map(EntryMembers) {
+                @let at = time_of(entry);
+                @let day = at.map(|at| at.strftime("%A, %-d %B %Y").to_string()).unwrap_or_default();
+                @if day != last_day { li.day { (day) } }
+                @let () = last_day = day;
+                li { (entry_line(entry, at)) }
+            }
+        }
+    }
+}
+
+fn entry_line(entry: EntryMembers<'_>, at: Option<Timestamp>) -> Markup {
+    let (seq, session) = (entry.text("seq"), entry.text("session_id"));
+    let (event, caller) = (entry.text("event"), entry.caller());
+    html! {
+        details {
+            summary data-row=(seq) {
+                time datetime=(entry.text("timestamp")) { (clock(at)) }
+                (severity_icon(entry))
+                span.ev-n { (event) }
+                span.m { (summarize_entry(entry)) }
+                span.sub { (session) }
+                span.seq { (seq) }
+            }
+            div.entry {
+                div {
+                    (pairs([
+                        ("entry", html! { a href=(format!("/log/{seq}")) { (seq) ", with its proof" } }),
+                        ("time", html! { (entry.text("timestamp")) }),
+                        ("event", html! { a href=(format!("/log?event={event}")) { "only " (event) } }),
+                        ("session", html! { @if session.is_empty() { "none" } @else { (session_link(&session)) ", " a href=(format!("/log?session={}", encode_segment(&session))) { "its entries" } } }),
+                        ("caller", html! { (if caller.is_empty() { "none" } else { caller.as_str() }) }),
+                        ("summary", html! { (summarize_entry(entry)) }),
+                    ]))
+                }
+                pre.raw.wrap tabindex="0" { (serde_json::to_string_pretty(entry.0).unwrap_or_default()) }
+            }
+        }
+    }
+}
+
+/// The pages before and after this one. Without a filter, the numbers of entries have no gaps, so the page before is known.
+fn render_pager(query: &str, newest_first: &[Value]) -> Markup {
+    let seq =
+        |entry: Option<&Value>| entry.and_then(|entry| EntryMembers(entry).text("seq").parse::<u64>().ok());
+    let (newest, oldest) = (seq(newest_first.first()), seq(newest_first.last()));
+    let others: Vec<_> =
+        query.split('&').filter(|param| !param.is_empty() && !param.starts_with("after=")).collect();
+    let has_start = query.contains("since=") || query.contains("after=");
+    let path = |after: u64| {
+        let params: Vec<_> =
+            others.iter().map(|param| (*param).to_owned()).chain([format!("after={after}")]).collect();
+        format!("/log?{}", params.join("&"))
+    };
+    let newer = newest.filter(|_| has_start && newest_first.len() == LIMIT);
+    let older = oldest.filter(|oldest| *oldest > 1 && others.is_empty());
+    html! {
+        div.pager {
+            span {
+                (format_count(newest_first.len(), "entry", "entries"))
+                @if let Some((newest, oldest)) = newest.zip(oldest) { ", numbers " (oldest) " to " (newest) }
+            }
+            span.right {
+                @if let Some(newest) = newer { a.btn.slim rel="prev" data-key="ArrowLeft" href=(path(newest)) { "Newer" } }
+                @if let Some(oldest) = older { a.btn.slim rel="next" data-key="ArrowRight" href=(path(oldest.saturating_sub(LIMIT as u64 + 1))) { "Older" } }
+                @else if !others.is_empty() && !has_start { a.btn.slim data-key="ArrowRight" href=(path(0)) { "From the first" } }
+            }
+        }
+    }
 }
 
 pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u64>) -> PageResult {
@@ -148,18 +294,20 @@ pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u
             },
         ),
     ];
+    let raw = |text: &str| html! { div.body { pre.raw.wrap tabindex="0" { (text) } } };
+    let json = serde_json::to_string_pretty(&entry).unwrap_or_default();
     let body = html! {
-        (pairs(rows))
-        h2 { "Entry" }
-        pre tabindex="0" { (serde_json::to_string_pretty(&entry).unwrap_or_default()) }
-        h2 { "Checkpoint" }
-        pre tabindex="0" { (bundle.checkpoint) }
-        nav aria-label="Entries" {
-            @if seq > 1 { a href=(format!("/log/{}", seq - 1)) { "Previous entry" } " " }
-            a href=(format!("/log/{}", seq.saturating_add(1))) { "Next entry" }
-        }
+        (card("Proof", &badge(Tone::Ok, "verified now"), &html! { div.body { (pairs(rows)) } }))
+        (card("Entry", &html! {}, &raw(&json)))
+        (card("Checkpoint", &html! {}, &raw(&bundle.checkpoint)))
     };
-    Ok(render_page(&console, Section::Log, &format!("Log entry {seq}"), &body))
+    let actions = html! {
+        @if seq > 1 { a.btn.slim rel="prev" data-key="ArrowLeft" href=(format!("/log/{}", seq - 1)) { "Previous entry" } }
+        a.btn.slim rel="next" data-key="ArrowRight" href=(format!("/log/{}", seq.saturating_add(1))) { "Next entry" }
+    };
+    let head =
+        PageHead { actions: Some(actions), ..PageHead::below("/log", "Log", format!("Log entry {seq}")) };
+    Ok(render_page(&console, Section::Log, head, &body).await)
 }
 
 pub(super) async fn bundle(State(console): State<ConsoleState>, Path(seq): Path<u64>) -> PageResult {

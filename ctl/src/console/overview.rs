@@ -1,16 +1,19 @@
-//! The first page: the state of the daemon, and its metrics: read from their text (OpenMetrics), and sampled for the
-//! last day while the console runs.
+//! The first page: what needs a person, and the state of the daemon with its metrics, read from their text (OpenMetrics).
 
 use super::access::LoginEnd;
-use super::layout::{
-    PageError, PageResult, Section, live, moment, moment_or_none, page as render_page, pairs, table,
+use super::chart::{BarRow, bars, format_number};
+use super::forms::Fields;
+use super::items::{InboxItem, ItemKind, read_items};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::parts::{
+    Tone, age, badge, card, group_digits, health_badge, icon, live, moment, moment_or_none, pairs, table,
 };
+use super::series;
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
 use crate::base::output::format_known;
 use crate::console;
-use crate::console::layout::{bars, sparkline};
 use crate::platform::status::{format_budgets, format_witnesses, list_lost_rows};
 use crate::verdict::divergence::format_variance;
 use axum::Extension;
@@ -19,46 +22,43 @@ use axum::response::{IntoResponse, Redirect};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
+use domain_base::metric_samples::{MetricSample, parse_samples};
 use domain_base::moment::format_span;
+use domain_base::series::SeriesRange;
 use domain_base::service::ActorReport;
 use domain_base::wording::format_count;
-use domain_upstream::health::OracleHealthStatus;
+use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use domain_verdict::crosscheck::CrosscheckReason;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
-use oracled_domain::status::{StatusReport, WaitingOrders};
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::time::sleep;
+use oracled_domain::status::StatusReport;
+use std::collections::BTreeMap;
+use strum::VariantArray;
 
-/// The periods of the charts over time, with their names.
-const PERIODS: [(SignedDuration, &str); 2] =
-    [(SignedDuration::from_hours(1), "last hour"), (SignedDuration::from_hours(24), "last day")];
-/// Number of values in a chart over time.
-const POINTS: usize = 60;
-
-pub(super) async fn page(State(console): State<ConsoleState>) -> PageResult {
+pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     if console.has_only_reviews {
-        return Ok(Redirect::to("/reviews").into_response());
+        return Ok(Redirect::to("/inbox").into_response());
     }
-    let parts = render(&console).await?;
-    Ok(render_page(&console, Section::Overview, "Overview", &live("/events/overview", &parts)))
+    let range = series::read_range(&fields);
+    let parts = render(&console, range).await?;
+    let path = series::events_path(range);
+    Ok(render_page(&console, Section::Overview, PageHead::titled("Overview"), &live(&path, &parts)).await)
 }
 
 pub(super) async fn events(
     State(console): State<ConsoleState>,
     Extension(login): Extension<LoginEnd>,
+    fields: Fields,
 ) -> PageResult {
-    let shared = console.clone();
+    let (shared, range) = (console.clone(), series::read_range(&fields));
     console::stream(&console, login, move || {
         let console = shared.clone();
-        async move { render(&console).await }
+        async move { render(&console, range).await }
     })
 }
 
-async fn render(console: &Console) -> Result<Markup, PageError> {
+async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageError> {
     let options = &console.options;
     let get = async |path: &str| options.call_control(Method::GET, path, None).await;
     let status: StatusReport = get("/v1/status").await?.json()?;
@@ -67,136 +67,216 @@ async fn render(console: &Console) -> Result<Markup, PageError> {
     let note = get("/v1/log/checkpoint").await?.body;
     let checkpoint = Checkpoint::read_unverified(&String::from_utf8_lossy(&note)).ok();
     let metrics = read_metrics(options).await?;
+    let series = series::read(console, range).await?;
+    let items = read_items(console).await?;
+    let needs = find_needs(&status, &oracles, &items, &metrics);
     Ok(html! {
-        section aria-labelledby="state" {
-            h2 #state { "State" }
-            (render_readiness(&status))
-            (render_state(&status, &metrics, checkpoint.as_ref()))
-        }
-        section aria-labelledby="time" { h2 #time { "Over time" } (render_series(console)) }
-        section aria-labelledby="verdicts" {
-            h2 #verdicts { "Verdicts" }
-            div.columns {
-                (bars("Coherence of judged verdicts", "up to", "verdicts", &coherence_rows(&metrics)))
-                (render_judgments(&metrics))
-                (render_divergence(&metrics))
-            }
-        }
-        section aria-labelledby="parts" {
-            h2 #parts { "Parts" }
-            (render_oracles(&oracles))
-            (render_actors(&actors))
-        }
+        (render_readiness(&status, &needs))
+        (render_needs(&needs, items.len()))
+        (series::render(&series))
+        div.grid2 { (render_judgments(&metrics)) (render_coherence(&metrics)) }
+        (render_oracles(&oracles))
+        div.grid2 { (render_log(&status, checkpoint.as_ref())) (render_store(&status, &metrics)) }
+        (render_divergence(&metrics))
+        (render_actors(&actors))
     })
 }
 
-fn render_readiness(status: &StatusReport) -> Markup {
-    html! {
-        @if status.ready {
-            p.good { strong { "Ready." } " It accepts verdicts." }
-        } @else {
-            p.alert { strong { "Not ready: " } (status.reasons.join("; ")) }
-        }
-        @if let Some(failure) = &status.journal_failure { p.alert { "The journal rejects entries: " (failure) } }
-        @if let Some(damage) = &status.segment_damage { p.alert { "The segments are damaged, and are written again from their copies: " (damage) } }
-        @if !status.lost_rows.is_empty() { p.alert { "Lost: " (list_lost_rows(&status.lost_rows)) } }
-        @if let Some(lag) = &status.mirror_lag { p.alert { "oracle_log.jsonl lags behind the log: " (lag) } }
-        @if status.variance.escalated { p.alert { "Regenerated verdicts differ too often from the delivered ones." } }
+/// Something that needs a person.
+#[derive(Debug)]
+struct Need {
+    tone: Tone,
+    title: String,
+    /// What follows from it.
+    detail: String,
+    since: Option<Timestamp>,
+    path: String,
+    verb: &'static str,
+}
+
+impl Need {
+    fn new(
+        tone: Tone,
+        title: impl Into<String>,
+        detail: impl Into<String>,
+        path: &str,
+        verb: &'static str,
+    ) -> Self {
+        Self { tone, title: title.into(), detail: detail.into(), since: None, path: path.to_owned(), verb }
     }
 }
 
-fn render_state(status: &StatusReport, metrics: &Metrics, checkpoint: Option<&Checkpoint>) -> Markup {
-    let orders = status.orders.as_ref().map(|WaitingOrders { queued, generating, held }| {
-        html! {
-            a href="/orders?state=queued" { (queued) " queued" } ", " (generating) " generating, "
-            a href="/orders?state=held" { (held) " held" }
+/// What needs a person, worst first: the daemon, upstreams that take no calls, orders that wait, the inbox, and warnings.
+fn find_needs(
+    status: &StatusReport,
+    oracles: &[OracleHealthStatus],
+    items: &[InboxItem],
+    metrics: &Metrics,
+) -> Vec<Need> {
+    let mut needs = daemon_needs(status);
+    needs.extend(oracles.iter().filter_map(oracle_need));
+    let waiting = status.orders.as_ref().map_or(0, |orders| orders.queued);
+    let oldest = metrics.sum("oracled_orders_oldest_age_seconds").filter(|age| *age >= 1.0);
+    // an order that was just placed needs nobody
+    if waiting > 0 && oldest.is_some_and(|age| age >= WAITING_LEAST_S) {
+        let detail = "The daemon attempts them again by itself.";
+        let title = format!("{} for a model", format_count(waiting, "order waits", "orders wait"));
+        let since =
+            oldest.and_then(|age| Timestamp::now().checked_sub(SignedDuration::from_secs(age as i64)).ok());
+        needs.push(Need {
+            since,
+            ..Need::new(Tone::Waiting, title, detail, "/orders?state=queued", "Show orders")
+        });
+    }
+    needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
+    if let Some(lag) = &status.mirror_lag {
+        needs.push(Need::new(
+            Tone::Stale,
+            "oracle_log.jsonl lags behind the log",
+            lag,
+            "#log",
+            "Show the log",
+        ));
+    }
+    if status.variance.escalated {
+        let title = "Regenerated verdicts differ too often from the delivered ones";
+        needs.push(Need::new(
+            Tone::Diverged,
+            title,
+            format_variance(&status.variance),
+            "#divergence",
+            "Show them",
+        ));
+    }
+    needs
+}
+
+/// The age of the oldest order from which waiting orders need a person, in seconds.
+const WAITING_LEAST_S: f64 = 60.0;
+
+fn daemon_needs(status: &StatusReport) -> Vec<Need> {
+    let mut needs = Vec::new();
+    if !status.ready {
+        let reasons = status.reasons.join("; ");
+        needs.push(Need::new(
+            Tone::Refused,
+            format!("Not ready: {reasons}"),
+            "No verdict is accepted.",
+            "#health",
+            "See health",
+        ));
+    }
+    let faults = [
+        (status.journal_failure.clone(), "The journal rejects entries"),
+        (status.segment_damage.clone(), "The segments are damaged, and are written again from their copies"),
+        ((!status.lost_rows.is_empty()).then(|| list_lost_rows(&status.lost_rows)), "Rows are lost"),
+    ];
+    for (fault, title) in faults {
+        needs.extend(fault.map(|fault| Need::new(Tone::Refused, title, fault, "#log", "Show the log")));
+    }
+    needs
+}
+
+fn oracle_need(oracle: &OracleHealthStatus) -> Option<Need> {
+    let word = match oracle.status {
+        OracleHealthLevel::Refusing => "refuses every call",
+        OracleHealthLevel::CircuitOpen => "is not called: its circuit is open",
+        OracleHealthLevel::Unhealthy => "fails",
+        OracleHealthLevel::Healthy | OracleHealthLevel::Degraded => return None,
+    };
+    let error = oracle.last_error.clone().unwrap_or_else(|| "no error is known".to_owned());
+    let need =
+        Need::new(Tone::Refused, format!("{} {word}", oracle.oracle_id), error, "#health", "See health");
+    Some(Need { since: oracle.circuit_opened_at.or(oracle.last_failure_at), ..need })
+}
+
+fn inbox_need(kind: ItemKind, items: &[InboxItem]) -> Option<Need> {
+    let of_kind: Vec<_> = items.iter().filter(|item| item.kind == kind).collect();
+    let oldest = of_kind.first()?;
+    let (one, several) = kind.words();
+    let titles: Vec<_> = of_kind.iter().take(3).map(|item| item.title.as_str()).collect();
+    let more = of_kind.len().saturating_sub(titles.len());
+    let detail = if more > 0 { format!("{}; and {more} more", titles.join("; ")) } else { titles.join("; ") };
+    let path =
+        if of_kind.len() == 1 { oldest.path.clone() } else { format!("/inbox?kind={}", kind.into_str()) };
+    let title = format_count(of_kind.len(), &one.to_lowercase(), &several.to_lowercase());
+    let since = of_kind.iter().map(|item| item.since).min();
+    Some(Need { since, ..Need::new(kind.tone(), title, detail, &path, "Review") })
+}
+
+/// The state in words. It is green only while nothing is refused.
+fn render_readiness(status: &StatusReport, needs: &[Need]) -> Markup {
+    let worst = needs.iter().find(|need| need.tone == Tone::Refused);
+    html! {
+        p.sub {
+            @match worst {
+                Some(need) => (badge(Tone::Refused, &need.title)),
+                None if needs.is_empty() => (badge(Tone::Ok, "Ready: it accepts verdicts")),
+                None => (badge(Tone::Waiting, "Ready, with work for you")),
+            }
+            " " span.muted { "as of " (Timestamp::now().strftime("%H:%M UTC, %A %-d %B %Y")) ". Version " (status.version) ", serves since " (moment(status.started_at)) }
         }
-    });
-    let age = |metric: &str| metrics.sum(metric).filter(|age| *age >= 1.0);
-    let age = |metric: &str| age(metric).map_or_else(|| "none".into(), |age| format_span(age as u64));
-    let oldest_review = metrics.sum("oracled_review_oldest_open_timestamp_seconds").filter(|at| *at > 0.0);
-    let oldest_review = oldest_review.and_then(|at| Timestamp::from_second(at as i64).ok());
-    let held_runs = status.held_runs.as_deref().map(|runs| {
-        html! {
-            @if runs.is_empty() { "none" }
-            @for run in runs { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } " " }
-        }
-    });
-    let budgets =
-        status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
-    pairs([
-        ("version", html! { (status.version) ", serves since " (moment(status.started_at)) }),
-        ("store", html! { (status.verdicts) " verdicts, " (status.sessions) " sessions" }),
-        ("model", html! { (status.model) }),
-        ("budgets", html! { (budgets) }),
-        ("orders", orders.unwrap_or_else(|| html! { "unknown: they cannot be read" })),
-        ("oldest order", html! { (age("oracled_orders_oldest_age_seconds")) }),
-        (
-            "mail",
-            html! { (format_known(status.mails)) " in the outbox, oldest: " (age("oracled_outbox_oldest_age_seconds")) },
-        ),
-        ("webhooks", html! { (format_known(status.webhooks)) " in the outbox" }),
-        (
-            "reviews",
-            html! { a href="/reviews" { (status.open_reviews) " open" } ", oldest: " (moment_or_none(oldest_review)) },
-        ),
-        ("held runs", held_runs.unwrap_or_else(|| html! { "unknown: they cannot be read" })),
-        ("divergence", html! { (format_variance(&status.variance)) }),
-        (
-            "log",
-            html! {
-                a href="/log" { (format_count(status.entries, "entry", "entries")) }
-                @if let Some(checkpoint) = checkpoint {
-                    ", checkpoint of " (format_count(checkpoint.size, "entry", "entries")) " with root "
-                    code { (BASE64_STANDARD.encode(checkpoint.root)) }
+    }
+}
+
+fn render_needs(needs: &[Need], in_inbox: usize) -> Markup {
+    let is_alarm = needs.iter().any(|need| need.tone == Tone::Refused);
+    html! {
+        section.card.alarm[is_alarm] aria-labelledby="need" {
+            header {
+                (icon(if is_alarm { "alert" } else { "inbox" }))
+                h2 #need { "What needs you" }
+                @if !needs.is_empty() { span.count.refused[is_alarm] { (needs.len()) } }
+                span.right { a href="/inbox" { "Open the inbox (" (in_inbox) ")" } }
+            }
+            @if needs.is_empty() { div.empty { (icon("ok")) h3 { "Nothing" } p { "Faults and decisions appear here." } } }
+            ul.todo {
+                @for need in needs {
+                    li.lead[need.tone == Tone::Refused] {
+                        a.item data-row=(need.title) href=(need.path) {
+                            span.mark.(need.tone.name()) { (icon(if need.tone == Tone::Refused { "alert" } else { need.tone.name() })) }
+                            span { span.t { (need.title) } br; span.s { (need.detail) } }
+                            span.age { @if let Some(since) = need.since { (age(since)) } }
+                            span.go { (need.verb) }
+                        }
+                    }
                 }
-            },
-        ),
-        ("witnesses", html! { (format_witnesses(&status.witnesses)) }),
-    ])
-}
-
-fn render_series(console: &Console) -> Markup {
-    let history = console.history.lock().unwrap_or_else(PoisonError::into_inner);
-    let end = Timestamp::now();
-    let since = history.since().unwrap_or(end);
-    let row = |series: &Series| {
-        let now = match history.latest(*series, end) {
-            Some(value) if series.is_counter => format!("{} in 10 s", format_number(value)),
-            Some(value) => format_number(value),
-            None => "–".to_owned(),
-        };
-        let mut cells = vec![html! { (series.title) }, html! { (now) }];
-        for (span, name) in PERIODS {
-            let values = history.values(*series, (span, end), POINTS);
-            let most = values.iter().flatten().copied().reduce(f64::max);
-            let most = most
-                .map_or_else(|| "no samples".to_owned(), |most| format!("at most {}", format_number(most)));
-            let summary = format!("{}, {name}: {most}", series.title);
-            cells.push(html! { (sparkline(&values, &summary)) span.number { (most) } });
+            }
         }
-        cells
-    };
-    let rows: Vec<_> = SERIES.iter().map(row).collect();
-    html! {
-        (table("Samples of the console", &["metric", "now", "last hour, by minute", "last day, by 24 minutes"], &rows))
-        p.note { "The console takes a sample every 10 s while it runs: since " (since.strftime("%Y-%m-%d %H:%M:%S UTC")) "." }
     }
 }
 
-/// Judged verdicts by the upper limits of their coherence.
-fn coherence_rows(metrics: &Metrics) -> Vec<(String, f64)> {
-    let buckets = metrics.buckets("oracled_coherence").into_iter();
-    let format_limit = |limit: String| match limit.parse::<f64>() {
-        Ok(number) if number.is_finite() => format_number(number),
-        _ => limit,
-    };
-    buckets.map(|(limit, count)| (format_limit(limit), count)).collect()
+/// Judged verdicts by ranges of their coherence.
+fn coherence_rows(metrics: &Metrics) -> Vec<BarRow> {
+    let buckets = metrics.buckets("oracled_coherence");
+    let most = buckets.iter().map(|(_, count)| *count).fold(1.0, f64::max);
+    let mut below: Option<String> = None;
+    let mut rows = Vec::new();
+    for (limit, count) in buckets {
+        let limit = limit.parse::<f64>().ok().filter(|limit| limit.is_finite()).map(format_number);
+        let name = match (&below, &limit) {
+            (None, Some(limit)) => format!("up to {limit}"),
+            (Some(below), Some(limit)) => format!("{below} to {limit}"),
+            (Some(below), None) => format!("above {below}"),
+            (None, None) => "all".to_owned(),
+        };
+        // the last range has no upper limit; the coherence is at most 1
+        if limit.is_some() || count > 0.0 {
+            rows.push(BarRow {
+                name,
+                parts: vec![(Tone::Info, count / most)],
+                text: format_number(count),
+                note: None,
+            });
+        }
+        below = limit.or(below);
+    }
+    rows
 }
 
-/// A number, rounded to 4 digits after the point.
-fn format_number(number: f64) -> String {
-    ((number * 10_000.0).round() / 10_000.0).to_string()
+fn render_coherence(metrics: &Metrics) -> Markup {
+    let beside = html! { span.muted.small { "verdicts, since the start" } };
+    card("Coherence of judged verdicts", &beside, &html! { div.body { (bars(&coherence_rows(metrics))) } })
 }
 
 fn render_judgments(metrics: &Metrics) -> Markup {
@@ -207,11 +287,17 @@ fn render_judgments(metrics: &Metrics) -> Markup {
         *all += count;
         *approved += if reason == CrosscheckReason::Pass.into_str() { *count } else { 0.0 };
     }
-    let rows = tiers.into_iter().filter(|(_, (_, all))| *all > 0.0).map(|(tier, (approved, all))| {
-        vec![html! { (tier) }, html! { (all) }, html! { (format!("{:.1} %", approved / all * 100.0)) }]
+    let judged = tiers.into_iter().filter(|(_, (_, all))| *all > 0.0);
+    let rows = judged.map(|(tier, (approved, all))| BarRow {
+        name: tier.to_owned(),
+        parts: vec![(Tone::Ok, approved / all)],
+        text: format!("{:.1} %", approved / all * 100.0),
+        note: Some(format!("{} of {}", format_number(approved), format_number(all))),
     });
     let rows: Vec<_> = rows.collect();
-    table("Approval by tier, since the start", &["tier", "judged", "approved"], &rows)
+    let beside = html! { span.muted.small { "% of judged verdicts by tier, since the start" } };
+    let body = html! { div.body { @if rows.is_empty() { p.small.muted { "No verdict was judged yet." } } (bars(&rows)) } };
+    card("Approved by the crosscheck", &beside, &body)
 }
 
 fn render_divergence(metrics: &Metrics) -> Markup {
@@ -223,22 +309,77 @@ fn render_divergence(metrics: &Metrics) -> Markup {
             vec![html! { (original) " → " (regenerated) }, html! { (level) }, html! { (count) }]
         })
         .collect();
-    table("Regenerated verdicts, since the start", &["labels", "divergence", "verdicts"], &rows)
+    html! {
+        @if !rows.is_empty() {
+            div #divergence { (card("Regenerated verdicts, since the start", &html! {}, &table("Regenerated verdicts", &["labels", "divergence", "#verdicts"], &rows))) }
+        }
+    }
 }
 
 fn render_oracles(oracles: &[OracleHealthStatus]) -> Markup {
     let row = |oracle: &OracleHealthStatus| {
+        let latency = (oracle.latency_p50_ms, oracle.latency_p99_ms);
         vec![
-            html! { (oracle.oracle_id) },
-            html! { span.status data-status=(oracle.status.into_str()) { (oracle.status.into_str()) } },
-            html! { (oracle.consecutive_failures) },
-            html! { (oracle.latency_p50_ms) " ms, " (oracle.latency_p99_ms) " ms" },
+            html! { b { (oracle.oracle_id) } },
+            health_badge(oracle.status),
+            html! { @if let Some(at) = oracle.circuit_opened_at { (moment(at)) } @else { "–" } },
             moment_or_none(oracle.last_success_at),
-            html! { (oracle.refusal().or_else(|| oracle.last_error.clone()).unwrap_or_else(|| "none".to_owned())) },
+            html! { @if latency == (0, 0) { "–" } @else { (latency.0) " / " (latency.1) } },
+            html! { (oracle.consecutive_failures) },
+            html! { (oracle.last_error.as_deref().unwrap_or("none")) },
         ]
     };
-    let heading = ["oracle", "status", "failures", "p50, p99", "last success", "last error"];
-    table("Health of models, mail and sources", &heading, &oracles.iter().map(row).collect::<Vec<_>>())
+    let heading =
+        ["part", "state", "since", "last success", "#p50 / p99, ms", "#failures in a row", "last error"];
+    let beside = html! { span.muted.small { "by real calls" } };
+    html! { div #health { (card("Health", &beside, &table("Health", &heading, &oracles.iter().map(row).collect::<Vec<_>>()))) } }
+}
+
+fn render_log(status: &StatusReport, checkpoint: Option<&Checkpoint>) -> Markup {
+    let body = html! {
+        div.stats.two {
+            div.stat { span.k { "Entries" } span.v { a href="/log" { (group_digits(&status.entries.to_string())) } } }
+            div.stat {
+                span.k { "Last checkpoint" }
+                @if let Some(checkpoint) = checkpoint {
+                    span.v { (group_digits(&checkpoint.size.to_string())) } span.d { "entries, root " code { (BASE64_STANDARD.encode(checkpoint.root)) } }
+                } @else { span.v { "none" } }
+            }
+        }
+        footer { span { "Witnesses: " (format_witnesses(&status.witnesses)) } }
+    };
+    html! { div #log { (card("Log", &html! {}, &body)) } }
+}
+
+fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
+    let age = |metric: &str| metrics.sum(metric).filter(|age| *age >= 1.0);
+    let age = |metric: &str| age(metric).map_or_else(|| "none".into(), |age| format_span(age as u64));
+    let budgets =
+        status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
+    let free = metrics.sum("oracled_storage_free_bytes");
+    let orders = status.orders.as_ref().map_or_else(
+        || "unknown: they cannot be read".to_owned(),
+        |orders| format!("{} queued, {} generating, {} held", orders.queued, orders.generating, orders.held),
+    );
+    let body = html! {
+        div.stats.two {
+            div.stat { span.k { "Verdicts" } span.v { (group_digits(&status.verdicts.to_string())) } span.d { (group_digits(&status.sessions.to_string())) " sessions" } }
+            div.stat {
+                span.k { "Disk" }
+                span.v { (format_number(metrics.sum("oracled_storage_bytes").unwrap_or_default() / 1e9)) " " small { "GB" } }
+                @if let Some(free) = free { span.d { (format_number(free / 1e9)) " GB free" } }
+            }
+        }
+        div.body { (pairs([
+            ("model", html! { (status.model) }),
+            ("budgets", html! { (budgets) }),
+            ("orders", html! { a href="/orders" { (orders) } }),
+            ("mail", html! { (format_known(status.mails)) " in the outbox, oldest: " (age("oracled_outbox_oldest_age_seconds")) }),
+            ("webhooks", html! { (format_known(status.webhooks)) " in the outbox" }),
+            ("divergence", html! { (format_variance(&status.variance)) }),
+        ])) }
+    };
+    card("Store and queues", &html! {}, &body)
 }
 
 fn render_actors(actors: &[ActorReport]) -> Markup {
@@ -246,33 +387,23 @@ fn render_actors(actors: &[ActorReport]) -> Markup {
         let panic = actor.last_panic.as_ref();
         vec![
             html! { (actor.name) },
-            html! { (actor.handled) },
+            html! { (group_digits(&actor.handled.to_string())) },
             html! { (actor.queue_depth) },
-            html! { (actor.latency_p50_us) " µs, " (actor.latency_p99_us) " µs" },
+            html! { (actor.latency_p50_us) " / " (actor.latency_p99_us) },
             html! { (actor.restarts) },
             html! { @if let Some(panic) = panic { (moment(panic.at)) ": " (panic.message) } @else { "none" } },
         ]
     };
-    let heading = ["actor", "handled", "waiting", "p50, p99", "restarts", "last panic"];
-    table("Actors", &heading, &actors.iter().map(row).collect::<Vec<_>>())
-}
-
-/// One sample of a metric.
-#[derive(Debug, Clone, PartialEq)]
-struct MetricSample {
-    name: String,
-    labels: BTreeMap<String, String>,
-    value: f64,
+    let heading = ["actor", "#handled", "#waiting", "#p50 / p99, µs", "#restarts", "last panic"];
+    card("Actors", &html! {}, &table("Actors", &heading, &actors.iter().map(row).collect::<Vec<_>>()))
 }
 
 /// The samples of one scrape.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Metrics(Vec<MetricSample>);
+struct Metrics(Vec<MetricSample>);
 
 impl Metrics {
-    /// The samples in `text`. Lines that are not samples are skipped.
-    pub(crate) fn parse(text: &str) -> Self {
-        Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(parse_line).collect())
+    fn parse(text: &str) -> Self {
+        Self(parse_samples(text).collect())
     }
 
     fn named(&self, name: &str) -> impl Iterator<Item = &MetricSample> {
@@ -280,24 +411,22 @@ impl Metrics {
     }
 
     /// The sum of the samples of `name`; `None` if there are none.
-    pub(crate) fn sum(&self, name: &str) -> Option<f64> {
-        let mut values = self.named(name).map(|sample| sample.value);
-        let first = values.next()?;
-        Some(values.fold(first, |sum, value| sum + value))
+    fn sum(&self, name: &str) -> Option<f64> {
+        self.named(name).map(|sample| sample.value).reduce(|sum, value| sum + value)
     }
 
     /// The sums of the samples of `name`, by the values of `labels`.
     fn sums_by<const N: usize>(&self, name: &str, labels: [&str; N]) -> BTreeMap<[String; N], f64> {
         let mut sums = BTreeMap::new();
         for sample in self.named(name) {
-            let values = labels.map(|label| sample.labels.get(label).cloned().unwrap_or_default());
+            let values = labels.map(|label| sample.labels.get(label).unwrap_or_default().to_owned());
             *sums.entry(values).or_default() += sample.value;
         }
         sums
     }
 
     /// The buckets of a histogram: upper limits with the number of values in each, in order.
-    pub(crate) fn buckets(&self, histogram: &str) -> Vec<(String, f64)> {
+    fn buckets(&self, histogram: &str) -> Vec<(String, f64)> {
         let name = format!("{histogram}_bucket");
         let mut below = 0.0;
         let buckets = self.named(&name).filter_map(|sample| Some((sample.labels.get("le")?, sample.value)));
@@ -305,169 +434,16 @@ impl Metrics {
             .map(|(limit, total)| {
                 let own = total - below;
                 below = total;
-                (limit.clone(), own)
+                (limit.to_owned(), own)
             })
             .collect()
     }
 }
 
-fn parse_line(line: &str) -> Option<MetricSample> {
-    let name_length = line.find(['{', ' '])?;
-    let (name, rest) = line.split_at_checked(name_length)?;
-    let (labels, rest) = match rest.strip_prefix('{') {
-        Some(rest) => parse_labels(rest)?,
-        None => (BTreeMap::new(), rest),
-    };
-    let value = rest.split_whitespace().next()?.parse().ok()?;
-    Some(MetricSample { name: name.to_owned(), labels, value })
-}
-
-/// The labels before `}`, and the rest of the line.
-fn parse_labels(text: &str) -> Option<(BTreeMap<String, String>, &str)> {
-    let mut labels = BTreeMap::new();
-    let mut rest = text;
-    loop {
-        rest = rest.trim_start_matches(',');
-        if let Some(rest) = rest.strip_prefix('}') {
-            return Some((labels, rest));
-        }
-        let (name, after) = rest.split_once("=\"")?;
-        let (mut value, mut is_escaped, mut end) = (String::new(), false, None);
-        for (at, character) in after.char_indices() {
-            match character {
-                'n' if is_escaped => value.push('\n'),
-                _ if is_escaped => value.push(character),
-                '\\' => {}
-                '"' => {
-                    end = Some(at + 1);
-                    break;
-                }
-                _ => value.push(character),
-            }
-            is_escaped = character == '\\' && !is_escaped;
-        }
-        rest = after.get(end?..)?;
-        labels.insert(name.to_owned(), value);
-    }
-}
-
-/// Time between two samples.
-const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a sample is kept.
-const KEPT: SignedDuration = SignedDuration::from_hours(24);
-
-/// A metric that the overview shows over time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Series {
-    title: &'static str,
-    metric: &'static str,
-    /// Whether the value only rises, so that its increase is shown.
-    pub(crate) is_counter: bool,
-}
-
-const SERIES: [Series; 6] = [
-    Series { title: "Judged verdicts", metric: "oracled_crosscheck_judgments_total", is_counter: true },
-    Series { title: "Orders that wait", metric: "oracled_orders", is_counter: false },
-    Series {
-        title: "Age of the oldest order, in seconds",
-        metric: "oracled_orders_oldest_age_seconds",
-        is_counter: false,
-    },
-    Series { title: "Open reviews", metric: "oracled_reviews_open", is_counter: false },
-    Series { title: "Verifications", metric: "oracled_verifications_total", is_counter: true },
-    Series { title: "New log entries", metric: "oracled_log_entries", is_counter: true },
-];
-
-/// The samples of the last day at most. A value is `None` if the daemon did not have the metric.
-#[derive(Debug, Default)]
-pub(crate) struct MetricHistory {
-    samples: VecDeque<(Timestamp, [Option<f64>; SERIES.len()])>,
-}
-
-impl MetricHistory {
-    fn push(&mut self, at: Timestamp, metrics: &Metrics) {
-        self.samples.push_back((at, SERIES.map(|series| metrics.sum(series.metric))));
-        while self.samples.front().is_some_and(|(first, _)| at.duration_since(*first) > KEPT) {
-            self.samples.pop_front();
-        }
-    }
-
-    /// When the oldest sample was taken.
-    pub(crate) fn since(&self) -> Option<Timestamp> {
-        self.samples.front().map(|(at, _)| *at)
-    }
-
-    /// The newest value of a gauge, or the newest increase of a counter; `None` if the newest sample is not from now, or has none.
-    pub(crate) fn latest(&self, series: Series, now: Timestamp) -> Option<f64> {
-        let place = SERIES.iter().position(|other| *other == series)?;
-        // the daemon may have been down between two samples
-        let is_recent = |at: Timestamp, end: Timestamp| {
-            end.duration_since(at).unsigned_abs() < SAMPLE_INTERVAL.saturating_mul(2)
-        };
-        let mut newest = self.samples.iter().rev();
-        let (at, sample) = newest.next().filter(|(at, _)| is_recent(*at, now))?;
-        let value = sample.get(place).copied().flatten()?;
-        if !series.is_counter {
-            return Some(value);
-        }
-        let (_, previous) = newest.next().filter(|(previous, _)| is_recent(*previous, *at))?;
-        let previous = previous.get(place).copied().flatten()?;
-        Some(find_increase(previous, value))
-    }
-
-    /// `points` values of a series over `span` until `end`, the oldest first: the highest value of each step, or the increase of
-    /// a counter. `None` without a sample.
-    pub(crate) fn values(
-        &self,
-        series: Series,
-        (span, end): (SignedDuration, Timestamp),
-        points: usize,
-    ) -> Vec<Option<f64>> {
-        let place = SERIES.iter().position(|other| *other == series).unwrap_or_default();
-        let step = span.as_secs_f64() / points.max(1) as f64;
-        let mut values: Vec<Option<f64>> = vec![None; points];
-        let mut previous: Option<f64> = None;
-        for (at, sample) in &self.samples {
-            let Some(value) = sample.get(place).copied().flatten() else { continue };
-            let shown = match previous {
-                _ if !series.is_counter => value,
-                Some(previous) => find_increase(previous, value),
-                None => 0.0,
-            };
-            previous = Some(value);
-            let before_end = end.duration_since(*at).as_secs_f64() / step;
-            let slot =
-                points.checked_sub(1 + before_end.max(0.0) as usize).and_then(|index| values.get_mut(index));
-            if let Some(slot) = slot {
-                let so_far = slot.unwrap_or_default();
-                *slot = Some(if series.is_counter { so_far + shown } else { so_far.max(shown) });
-            }
-        }
-        values
-    }
-}
-
-/// The increase of a counter between two samples.
-fn find_increase(previous: f64, value: f64) -> f64 {
-    // a counter starts again at 0 with the daemon
-    if value >= previous { value - previous } else { value }
-}
-
 /// The daemon's metrics now.
-pub(crate) async fn read_metrics(options: &GlobalOptions) -> Result<Metrics, CtlError> {
+async fn read_metrics(options: &GlobalOptions) -> Result<Metrics, CtlError> {
     let answer = options.call_routes(Method::GET, "/metrics", None).await?;
     Ok(Metrics::parse(&String::from_utf8_lossy(&answer.body)))
-}
-
-/// Takes samples for as long as the console runs. Without an answer of the daemon there is no sample.
-pub(super) async fn sample(options: GlobalOptions, history: Arc<Mutex<MetricHistory>>) {
-    loop {
-        if let Ok(metrics) = read_metrics(&options).await {
-            let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
-            history.push(Timestamp::now(), &metrics);
-        }
-        sleep(SAMPLE_INTERVAL).await;
-    }
 }
 
 #[cfg(test)]
@@ -475,80 +451,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_of_coherence_are_rounded() {
+    fn ranges_of_coherence_are_named_without_infinity() {
         let text = "oracled_coherence_bucket{le=\"0.5\"} 1\noracled_coherence_bucket{le=\"0.9740425724725061\"} 3\n\
                     oracled_coherence_bucket{le=\"+Inf\"} 3\n";
         let rows = coherence_rows(&Metrics::parse(text));
-        let limits: Vec<_> = rows.iter().map(|(limit, count)| (limit.as_str(), *count)).collect();
-        assert_eq!(limits, [("0.5", 1.0), ("0.974", 2.0), ("+Inf", 0.0)]);
-    }
-
-    const TEXT: &str = "# TYPE a counter\na_total{x=\"1\",y=\"q\\\"{}\\\\\"} 3\na_total{x=\"2\"} 4 # {} 1\nb 0.5\n\
-                        h_bucket{le=\"0.1\"} 1\nh_bucket{le=\"+Inf\"} 5\nbroken{\nz{x=\"3\"} 0\n# EOF\n";
-
-    #[test]
-    fn samples_are_read_with_escaped_labels() {
-        let metrics = Metrics::parse(TEXT);
-        assert_eq!(
-            (metrics.sum("a_total"), metrics.sum("b"), metrics.sum("c")),
-            (Some(7.0), Some(0.5), None)
-        );
-        let by_y = metrics.sums_by("a_total", ["y"]);
-        assert_eq!(by_y, [([String::new()], 4.0), (["q\"{}\\".to_owned()], 3.0)].into());
+        let rows: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.text.as_str())).collect();
+        assert_eq!(rows, [("up to 0.5", "1"), ("0.5 to 0.974", "2")]);
     }
 
     #[test]
     fn buckets_have_their_own_counts() {
-        let buckets = Metrics::parse(TEXT).buckets("h");
+        let text = "h_bucket{le=\"0.1\"} 1\nh_bucket{le=\"+Inf\"} 5\n";
+        let buckets = Metrics::parse(text).buckets("h");
         assert_eq!(buckets, [("0.1".to_owned(), 1.0), ("+Inf".to_owned(), 4.0)]);
     }
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).expect("a time")
+    fn oracle(status: &str) -> OracleHealthStatus {
+        serde_json::from_value(serde_json::json!({
+            "oracle_id": "openai", "status": status, "last_success_at": null, "last_failure_at": "2026-11-26T01:32:00Z",
+            "consecutive_failures": 3, "latency_p50_ms": 0, "latency_p99_ms": 0, "circuit_opened_at": null, "retry_at": null,
+            "held_open": false, "last_error": "HTTP 401",
+        }))
+        .expect("a valid status")
     }
 
     #[test]
-    fn values_are_the_maximum_of_a_gauge_and_the_increase_of_a_counter() {
-        let mut history = MetricHistory::default();
-        for (second, reviews, entries) in [(1, 2, 10), (11, 5, 15), (21, 1, 3), (31, 0, 4)] {
-            let text = format!("oracled_reviews_open {reviews}\noracled_log_entries {entries}\n");
-            history.push(at(second), &Metrics::parse(&text));
+    fn upstream_without_calls_needs_a_person() {
+        for (status, word) in
+            [("refusing", "refuses"), ("circuit_open", "circuit is open"), ("unhealthy", "fails")]
+        {
+            let need = oracle_need(&oracle(status)).expect("it needs a person");
+            assert!(
+                need.title.contains(word) && need.tone == Tone::Refused && need.detail == "HTTP 401",
+                "{need:?}"
+            );
         }
-        let values = |place: usize| history.values(SERIES[place], (SignedDuration::from_secs(60), at(60)), 3);
-        assert_eq!(values(3), [Some(5.0), Some(1.0), None]);
-        assert_eq!(values(5), [Some(5.0), Some(4.0), None]);
-        assert_eq!(values(0), [None, None, None]);
-        assert_eq!(history.since(), Some(at(1)));
-    }
-
-    #[test]
-    fn latest_value_is_that_of_a_recent_sample() {
-        let mut history = MetricHistory::default();
-        let latest = |history: &MetricHistory, second| {
-            [3, 5, 0].map(|place| history.latest(SERIES[place], at(second)))
-        };
-        assert_eq!(latest(&history, 5), [None, None, None]);
-        for (second, reviews, entries, now) in [
-            (1, 2, 10, [Some(2.0), None, None]),
-            (11, 5, 15, [Some(5.0), Some(5.0), None]),
-            (21, 1, 15, [Some(1.0), Some(0.0), None]),
-            (31, 0, 4, [Some(0.0), Some(4.0), None]),
-            // the daemon was down
-            (91, 0, 9, [Some(0.0), None, None]),
-        ] {
-            let text = format!("oracled_reviews_open {reviews}\noracled_log_entries {entries}\n");
-            history.push(at(second), &Metrics::parse(&text));
-            assert_eq!(latest(&history, second + 19), now, "{second}");
-            assert_eq!(latest(&history, second + 20), [None, None, None], "{second}");
-        }
-    }
-
-    #[test]
-    fn history_keeps_one_day() {
-        let mut history = MetricHistory::default();
-        for hour in 0..30 {
-            history.push(at(hour * 3600), &Metrics::default());
-        }
-        assert_eq!((history.samples.len(), history.since()), (25, Some(at(5 * 3600))));
+        assert!(["healthy", "degraded"].iter().all(|status| oracle_need(&oracle(status)).is_none()));
     }
 }

@@ -1,15 +1,19 @@
-//! One review: the candidates side by side with their origin, and the decisions.
+//! One dispute: the candidates side by side with their origin, and the decisions. And the list of all reviews.
 
 use super::access::LoginEnd;
-use super::layout::{
-    PageError, PageResult, Section, live, moment, next_link, page as render_page, pairs, reason_form,
-    scrolled, table,
+use super::chart::{ChartFrame, step_chart};
+use super::forms::{Fields, action_button, after_action, done_note, reason_field};
+use super::history::read_line;
+use super::items::{Difference, Neighbors, review_title, value_with_unit};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::parts::{
+    Tone, age, badge, capitalized, card, day, group_digits, icon, live, moment, next_link, pairs, scrolled,
+    table, unit_word, words,
 };
 use super::{Console, ConsoleState};
 use crate::audit::log::parse_duration;
 use crate::base::options::encode_segment;
 use crate::console;
-use crate::console::layout::{Fields, after_action, done_note};
 use crate::verification::review::{
     changed_lines, format_axes, format_comment, format_dismissal, format_resolution, format_revocation,
     format_state, format_subject, format_values, post, read_evidence, read_review,
@@ -17,17 +21,18 @@ use crate::verification::review::{
 use crate::verification::verify::describe_reasons;
 use axum::Extension;
 use axum::extract::{Path, State};
-use domain_base::decimal::{Decimal, Rounding};
 use domain_base::moment::format_span;
 use domain_base::page::ListPage;
 use domain_base::text_form::visible_json;
 use domain_ground::id::SourceId;
 use domain_verification::CandidateAnswer;
 use domain_verification::review::{
-    CommentRequest, DismissalRequest, ReviewCase, ReviewResolution, ReviewState, RevocationRequest,
+    CommentRequest, DismissalRequest, REASON_MAX_BYTES, ReviewCase, ReviewResolution, ReviewState,
+    RevocationRequest,
 };
 use domain_verification::wire::{ReviewEvidence, ReviewSummary};
 use hyper::Method;
+use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -44,87 +49,203 @@ pub(super) async fn page(
 ) -> PageResult {
     let state = read_review(&console.options, &review_id).await?;
     let evidence = read_evidence(&console.options, &review_id).await?;
+    let summary = ReviewSummary::from(state.clone());
+    let neighbors = Neighbors::read(&console, &page_path(&review_id)).await;
+    let history = render_history(&console, &state.review, &evidence).await;
+    let changed = html! { ul { @for line in changed_lines(&evidence) { li { (line) } } } };
     let body = html! {
         (done_note(&fields))
-        (render_question(&state))
-        section aria-labelledby="answers" {
-            h2 #answers { "Answers" }
-            (render_candidates(&state.review, &evidence))
-            @if !evidence.changed.is_empty() {
-                div.alert role="status" { ul { @for line in changed_lines(&evidence) { li { (line) } } } }
-            }
-        }
-        section aria-labelledby="decision" { h2 #decision { "Decision" } (render_decision(&state, &evidence)) }
-        section aria-labelledby="comments" {
-            h2 #comments { "Comments" }
-            (pairs(state.comments.iter().map(format_comment).map(|(name, text)| (name, html! { (text) }))))
-            form.action method="post" action=(format!("{}/comments", page_path(&review_id))) {
-                label { "Comment" textarea name="text" required maxlength="4096" rows="3" {} }
-                button type="submit" { "Add the comment" }
-            }
+        @if !evidence.changed.is_empty() { div role="status" { (super::parts::message(Tone::Waiting, &changed)) } }
+        div.split {
+            div { (render_candidates(&state.review, &evidence)) (history) (render_comments(&state)) }
+            div { (render_decision(&state, &evidence, &neighbors)) (render_question(&state)) }
         }
     };
-    Ok(render_page(&console, Section::Reviews, &format!("Review {review_id}"), &body))
+    let head = PageHead {
+        title: review_title(&summary),
+        crumbs: Some(neighbors.crumbs()),
+        sub: Some(render_causes(&state.review)),
+        actions: Some(neighbors.actions()),
+    };
+    Ok(render_page(&console, Section::Inbox, head, &body).await)
+}
+
+/// Why a reviewer must decide.
+fn render_causes(review: &ReviewCase) -> Markup {
+    html! {
+        @for (path, reasons) in &review.axes {
+            span { @if review.axes.len() > 1 { (words(path)) ": " } (capitalized_sentence(&describe_reasons(reasons).join("; "))) "." }
+            @for (oracle_id, candidate) in &review.candidates {
+                @if let Some(jump) = candidate.deviations.get(path) { span { (oracle_id) ": " (jump) "." } }
+            }
+            @if let Some(claim) = review.claimed.get(path) {
+                span { (claim.claimed_by) " claims " (group_digits(&claim.value.to_string())) @if claim.confirmed { ", and has confirmed the claim" } "." }
+            }
+        }
+    }
+}
+
+fn capitalized_sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
 fn render_question(state: &ReviewState) -> Markup {
     let review = &state.review;
     let summary = ReviewSummary::from(state.clone());
     let silent = review.sources.iter().filter(|(oracle_id, _)| !review.candidates.contains_key(*oracle_id));
+    let silent: Vec<_> = silent.collect();
+    let mut rows = vec![
+        ("workflow", html! { (review.workflow_id) }),
+        ("subject", html! { (format_subject(&summary)) }),
+        ("review", html! { code { (review.review_id) } }),
+        ("opened", moment(review.opened_at)),
+        ("evidence", html! { "SHA-256 " code { (review.evidence_hash) } }),
+    ];
+    if !silent.is_empty() {
+        let outcomes = html! { ul { @for (oracle_id, outcome) in silent { li { (oracle_id) ": " (words(outcome.into_str())) } } } };
+        rows.push(("no answer", outcomes));
+    }
+    card("Question", &html! {}, &html! { div.body { (pairs(rows)) } })
+}
+
+/// The answers: side by side for one axis, and as a table for several.
+fn render_candidates(review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
+    let paths: Vec<_> = review.axes.keys().collect();
+    match paths.as_slice() {
+        _ if review.candidates.is_empty() => {
+            card("Answers", &html! {}, &html! { div.body { p { "No source has an answer." } } })
+        }
+        [path] => render_versus(review, evidence, path),
+        _ => card("Answers of the sources", &html! {}, &answer_table(review, evidence)),
+    }
+}
+
+/// The tones of the lines and keys of candidates, in their order.
+const TONES: [Tone; 4] = [Tone::Info, Tone::Diverged, Tone::Stale, Tone::Neutral];
+
+fn tone_of(place: usize) -> Tone {
+    TONES.get(place % TONES.len()).copied().unwrap_or(Tone::Neutral)
+}
+
+fn render_versus(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Markup {
+    let candidates: Vec<_> = review.candidates.iter().collect();
+    let value = |candidate: &CandidateAnswer| Some(candidate.values.get(path)?.value.to_string());
+    let difference = match candidates.as_slice() {
+        [(_, first), (_, second)] => {
+            value(first).zip(value(second)).and_then(|(first, second)| Difference::of(&first, &second))
+        }
+        _ => None,
+    };
+    let unit = evidence.units.get(path);
+    let cand = |place: usize| {
+        html! { @if let Some((oracle_id, candidate)) = candidates.get(place) { (render_candidate(review, (oracle_id, candidate), evidence, (path, place))) } }
+    };
     html! {
-        (pairs([
-            ("workflow", html! { (review.workflow_id) }),
-            ("subject", html! { (format_subject(&summary)) }),
-            ("opened", moment(review.opened_at)),
-            ("evidence", html! { "SHA-256 " code { (review.evidence_hash) } }),
-        ]))
-        @for (path, reasons) in &review.axes {
-            p { strong { (path) } ": " (describe_reasons(reasons).join("; ")) }
-            ul {
-                @for (oracle_id, candidate) in &review.candidates {
-                    @if let Some(jump) = candidate.deviations.get(path) { li { (oracle_id) ": " (jump) } }
-                }
-                @if let Some(claim) = review.claimed.get(path) {
-                    li {
-                        (claim.claimed_by) " claims " (claim.value)
-                        @if claim.confirmed { ", and has confirmed the claim" }
+        section.card aria-label="Candidates" {
+            @match difference {
+                Some(difference) => div.versus {
+                    (cand(0))
+                    div.delta {
+                        (icon("diverged"))
+                        b { (difference.size) }
+                        span { @if let Some(unit) = unit { (unit_word(unit)) " " } "apart" }
+                        b { (difference.percent()) }
+                        span.hide-s { "of the lower value" }
                     }
-                }
+                    (cand(1))
+                },
+                None => div.versus.many { @for place in 0..candidates.len() { (cand(place)) } },
             }
         }
-        ul { @for (oracle_id, outcome) in silent { li { (oracle_id) ": " (outcome.into_str()) } } }
+    }
+}
+
+fn render_candidate(
+    review: &ReviewCase,
+    (oracle_id, candidate): (&SourceId, &CandidateAnswer),
+    evidence: &ReviewEvidence,
+    (path, place): (&str, usize),
+) -> Markup {
+    let stated = candidate.values.get(path);
+    let record = &candidate.record;
+    html! {
+        div.cand {
+            p.who {
+                svg.key.(tone_of(place).name()).dash[place % 2 == 1] viewBox="0 0 22 10" aria-hidden="true" { line x1="0" x2="22" y1="5" y2="5" {} }
+                (oracle_id)
+            }
+            @match stated {
+                Some(stated) => {
+                    p.val { (value_with_unit(&stated.value.to_string(), evidence.units.get(path))) }
+                    @if let Some(definition) = &stated.definition { p.small { "defined as " (definition) } }
+                },
+                None => p.val { "no value" },
+            }
+            p.chips { @for axis in candidate.freshness.iter().filter(|axis| review.axes.contains_key(&axis.axis) || path.starts_with(&axis.axis)) { (freshness_badge(axis.stale, axis.age_seconds)) } }
+            (render_raw(oracle_id, evidence, stated.map(|stated| stated.value.to_string())))
+            (pairs([
+                ("release", html! { (record.source_version.as_deref().unwrap_or("none")) " (" (day(candidate.observed_at)) ")" }),
+                ("source", html! { a href=(format!("/sources/{}", encode_segment(oracle_id.as_str()))) { (oracle_id) } }),
+                ("trust", html! { (record.oracle_tier.into_str()) }),
+            ]))
+            (render_provenance(candidate))
+        }
+    }
+}
+
+fn freshness_badge(is_stale: bool, age_seconds: Option<u64>) -> Markup {
+    let age =
+        age_seconds.map_or_else(|| "no release".to_owned(), |age_s| format!("{} old", format_span(age_s)));
+    if is_stale {
+        badge(Tone::Stale, format!("stale, {age}"))
+    } else {
+        badge(Tone::Ok, format!("fresh, {age}"))
+    }
+}
+
+/// The raw record, with the value marked where its digits stand as they are.
+fn render_raw(oracle_id: &SourceId, evidence: &ReviewEvidence, value: Option<String>) -> Markup {
+    let Some(text) = evidence.raw_texts.get(oracle_id) else {
+        return html! { p.xs.muted { "No raw record: the source is live, or its payload was pruned." } };
+    };
+    let parts = value.filter(|value| !value.is_empty()).and_then(|value| {
+        let (before, after) = text.rsplit_once(value.as_str())?;
+        Some((before, value, after))
+    });
+    html! {
+        pre.raw tabindex="0" {
+            @match parts { Some((before, value, after)) => { (before) mark { (value) } (after) }, None => (text) }
+        }
     }
 }
 
 /// The answers as a table with one column for each source.
-fn render_candidates(review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
+fn answer_table(review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
     let candidates: Vec<_> = review.candidates.iter().collect();
     let rows = review.axes.keys().map(|path| {
         let cells = candidates.iter().map(|(_, candidate)| render_value(candidate, path, evidence)).collect();
-        (path.as_str(), cells)
+        (words(path), cells)
     });
-    let of_each = |name, cell: fn(&CandidateAnswer) -> Markup| {
-        (name, candidates.iter().map(|(_, candidate)| cell(candidate)).collect::<Vec<_>>())
+    let of_each = |name: &str, cell: fn(&CandidateAnswer) -> Markup| {
+        (name.to_owned(), candidates.iter().map(|(_, candidate)| cell(candidate)).collect::<Vec<_>>())
     };
+    let raw = candidates.iter().map(|(oracle_id, _)| render_raw(oracle_id, evidence, None)).collect();
     let further = [
         of_each(
-            "version",
-            |candidate| html! { (candidate.record.source_version.as_deref().unwrap_or("none")) },
+            "release",
+            |candidate| html! { (candidate.record.source_version.as_deref().unwrap_or("none")) " (" (day(candidate.observed_at)) ")" },
         ),
-        of_each("as of", |candidate| moment(candidate.observed_at)),
-        of_each("freshness", render_freshness),
+        of_each(
+            "freshness",
+            |candidate| html! { @for axis in &candidate.freshness { (axis.axis) " " (freshness_badge(axis.stale, axis.age_seconds)) " " } },
+        ),
         of_each("trust", |candidate| html! { (candidate.record.oracle_tier.into_str()) }),
-        of_each("verified", |candidate| {
-            html! { (candidate.record.verification_method) " by " (candidate.record.verifier_id) }
-        }),
-        ("raw record", candidates.iter().map(|(oracle_id, _)| render_raw(oracle_id, evidence)).collect()),
-        of_each("provenance", render_provenance),
+        ("raw record".to_owned(), raw),
+        of_each("origin", render_provenance),
     ];
-    if candidates.is_empty() {
-        return html! { p { "No source has an answer." } };
-    }
     let parts = html! {
-        thead { tr { td {} @for (oracle_id, _) in &candidates { th scope="col" { (oracle_id) } } } }
+        thead { tr { td {} @for (oracle_id, _) in &candidates { th scope="col" { a href=(format!("/sources/{}", encode_segment(oracle_id.as_str()))) { (oracle_id) } } } } }
         tbody {
             @for (name, cells) in rows.chain(further) {
                 tr { th scope="row" { (name) } @for cell in cells { td { (cell) } } }
@@ -137,32 +258,9 @@ fn render_candidates(review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
 fn render_value(candidate: &CandidateAnswer, path: &str, evidence: &ReviewEvidence) -> Markup {
     html! {
         @if let Some(stated) = candidate.values.get(path) {
-            strong { (stated.value) }
-            @if let Some(unit) = evidence.units.get(path) { " " (unit) }
+            strong { (value_with_unit(&stated.value.to_string(), evidence.units.get(path))) }
             @if let Some(definition) = &stated.definition { " (defined as " (definition) ")" }
         } @else { "no value" }
-    }
-}
-
-fn render_freshness(candidate: &CandidateAnswer) -> Markup {
-    html! {
-        ul {
-            @for axis in &candidate.freshness {
-                li {
-                    (axis.axis) ": " (axis.age_seconds.map_or_else(|| "no release".into(), |age_s| format!("{} old", format_span(age_s))))
-                    @if axis.stale { ", " strong { "stale" } }
-                }
-            }
-        }
-    }
-}
-
-fn render_raw(oracle_id: &SourceId, evidence: &ReviewEvidence) -> Markup {
-    html! {
-        @match evidence.raw_texts.get(oracle_id) {
-            Some(text) => pre tabindex="0" { (text) },
-            None => "none: the source is live, or its payload was pruned",
-        }
     }
 }
 
@@ -170,14 +268,16 @@ fn render_provenance(candidate: &CandidateAnswer) -> Markup {
     let record = &candidate.record;
     html! {
         details {
-            summary { (record.source_locator) }
-            ul { @for step in record.chain_of_custody.iter().flatten() { li { (step) } } }
+            summary { "Record and origin" }
+            p.xs.breakall { (record.source_locator) }
+            ul.xs { @for step in record.chain_of_custody.iter().flatten() { li { (step) } } }
+            p.xs { "Verified by " (record.verification_method) " by " (record.verifier_id) }
             @if let Some(chain) = &candidate.provenance {
                 (pairs([
                     ("record", html! { (chain.record_id) ", which the source calls " (chain.source_record_id) }),
                     ("pipeline", html! { (chain.ingestion_pipeline_id) }),
-                    ("run", html! { code { (chain.ingestion_run_id) } }),
-                    ("transformations", html! { (chain.transformations_applied.join(", ")) }),
+                    ("run", html! { a href=(format!("/runs/{}", chain.ingestion_run_id)) { (chain.ingestion_run_id) } }),
+                    ("changed by", html! { (chain.transformations_applied.join(", ")) }),
                     ("raw record", html! { (chain.raw.len) " bytes from byte " (chain.raw.offset) " of payload " code { (chain.raw.raw_sha256) } }),
                     ("raw hash", html! { code { (chain.raw_hash) } }),
                 ]))
@@ -186,22 +286,84 @@ fn render_provenance(candidate: &CandidateAnswer) -> Markup {
     }
 }
 
-fn render_decision(state: &ReviewState, evidence: &ReviewEvidence) -> Markup {
+/// The history of the value as each source has it, if its values are numbers. Reviewers have no access to histories.
+async fn render_history(console: &Console, review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
+    if console.has_only_reviews {
+        return html! {};
+    }
+    let mut charts = Vec::new();
+    for path in review.axes.keys() {
+        let mut lines = Vec::new();
+        for (place, oracle_id) in review.candidates.keys().enumerate() {
+            // a live source has no history
+            if let Ok(mut line) = read_line(console, oracle_id, path, &review.subject).await {
+                (line.tone, line.is_dashed) = (tone_of(place), place % 2 == 1);
+                lines.push(line);
+            }
+        }
+        if lines.iter().any(|line| line.points.iter().any(|(_, value)| value.is_some())) {
+            charts.push((path, lines));
+        }
+    }
+    let now = Timestamp::now().as_second();
+    html! {
+        @for (path, lines) in &charts {
+            @let first = lines.iter().flat_map(|line| &line.points).map(|(at, _)| *at).min().unwrap_or(now);
+            @let unit = evidence.units.get(*path).map(|unit| unit_word(unit)).unwrap_or_default();
+            @let title = format!("{}, as each source has it", capitalized(path));
+            @let id = format!("history-{path}");
+            @let frame = ChartFrame { id: &id, title: &title, unit: &unit, span: (first, now), time_name: "valid from", bands: &[], is_stack: false };
+            section.card aria-label=(title) { div.body { (step_chart(&frame, lines)) } }
+        }
+    }
+}
+
+fn render_comments(state: &ReviewState) -> Markup {
+    let count = html! { span.count.neutral { (state.comments.len()) } };
+    let comments = html! {
+        @for (name, text) in state.comments.iter().map(format_comment) { p.small { b { (name) } ": " (text) } }
+        @if state.comments.is_empty() { p.small.muted { "none" } }
+    };
+    card("Comments", &count, &html! { div.body { (comments) } })
+}
+
+fn render_decision(state: &ReviewState, evidence: &ReviewEvidence, neighbors: &Neighbors) -> Markup {
     let path = page_path(&state.review.review_id);
+    let summary = ReviewSummary::from(state.clone());
+    let beside = if state.is_open() {
+        badge(Tone::Diverged, html! { "open, " (age(state.review.opened_at)) })
+    } else {
+        badge(Tone::Neutral, "closed")
+    };
     let resolved = state.resolved.iter().flat_map(format_resolution);
     let revoked = state.revoked.iter().flat_map(format_revocation);
     let dismissed = state.dismissed.iter().flat_map(format_dismissal);
     let decided = resolved.chain(revoked).chain(dismissed).map(|(name, text)| (name, html! { (text) }));
+    let may_revoke = state.resolved.is_some() && state.revoked.is_none();
     html! {
-        @if state.is_open() {
-            (render_form(&state.review, evidence, &format!("{path}/resolve")))
-            h3 { "Or dismiss the review" }
-            (reason_form(&format!("{path}/dismiss"), "Dismiss the review", &html! {}))
-        } @else {
-            (pairs(decided))
-            @if state.resolved.is_some() && state.revoked.is_none() {
-                (reason_form(&format!("{path}/revoke"), "Revoke the resolution", &html! {}))
+        form.card.decide #decide method="post" action=(format!("{path}/comments")) aria-label="Decide" {
+            header { h2 { "Decide" } span.right { (beside) } }
+            div.body {
+                @if !state.is_open() { p { (capitalized_sentence(&format_state(&summary))) } (pairs(decided)) }
+                (reason_field("Why?", REASON_MAX_BYTES))
+                @if state.is_open() {
+                    (resolve_fields(&state.review, evidence, &format!("{path}/resolve")))
+                }
+                div.acts {
+                    @if state.is_open() {
+                        hr;
+                        (action_button("plain", &html! { "Dismiss, keep the conflict" }, "x", ("action", "dismiss"), &format!("{path}/dismiss")))
+                        p.note { "The next verification decides again." }
+                    }
+                    @if may_revoke {
+                        (action_button("danger", &html! { "Revoke the resolution" }, "v", ("action", "revoke"), &format!("{path}/revoke")))
+                        p.note { "The next verification decides again." }
+                    }
+                    (action_button("plain", &html! { "Comment only" }, "c", ("action", "comment"), &format!("{path}/comments")))
+                }
+                (neighbors.next_field())
             }
+            (neighbors.footer())
         }
     }
 }
@@ -212,9 +374,10 @@ async fn send(
     review_id: &str,
     (verb, done): (&str, &str),
     request: &impl Serialize,
+    fields: &Fields,
 ) -> PageResult {
     post(&console.options, review_id, verb, request).await?;
-    Ok(after_action(&page_path(review_id), done))
+    Ok(after_action(&page_path(review_id), done, fields))
 }
 
 pub(super) async fn resolve(
@@ -224,7 +387,7 @@ pub(super) async fn resolve(
 ) -> PageResult {
     let state = read_review(&console.options, &review_id).await?;
     let resolution = read_resolution(&state.review, &fields)?;
-    send(&console, &review_id, ("resolve", "resolved"), &resolution).await
+    send(&console, &review_id, ("resolve", "resolved"), &resolution, &fields).await
 }
 
 pub(super) async fn revoke(
@@ -233,7 +396,7 @@ pub(super) async fn revoke(
     fields: Fields,
 ) -> PageResult {
     let request = RevocationRequest { reason: fields.required("reason", "Reason")? };
-    send(&console, &review_id, ("revoke", "revoked"), &request).await
+    send(&console, &review_id, ("revoke", "revoked"), &request, &fields).await
 }
 
 pub(super) async fn dismiss(
@@ -242,7 +405,7 @@ pub(super) async fn dismiss(
     fields: Fields,
 ) -> PageResult {
     let request = DismissalRequest { reason: fields.required("reason", "Reason")? };
-    send(&console, &review_id, ("dismiss", "dismissed"), &request).await
+    send(&console, &review_id, ("dismiss", "dismissed"), &request, &fields).await
 }
 
 pub(super) async fn comment(
@@ -250,8 +413,9 @@ pub(super) async fn comment(
     Path(review_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let request = CommentRequest { text: fields.required("text", "Comment")? };
-    send(&console, &review_id, ("comments", "commented"), &request).await
+    let request = CommentRequest { text: fields.required("reason", "Reason")? };
+    // the item still waits, so its page stays
+    send(&console, &review_id, ("comments", "commented"), &request, &Fields::default()).await
 }
 
 /// The field with the choice for an axis begins with this.
@@ -263,8 +427,6 @@ const CHOICE: &str = "choice:";
 enum AxisChoice {
     /// The value of a candidate or a claim.
     Offered { value: String, definition: Option<String> },
-    /// The mean of the candidates.
-    Mean,
     /// The value in the field beside it.
     Own,
 }
@@ -292,77 +454,98 @@ fn offered(review: &ReviewCase, path: &str) -> BTreeMap<AxisChoice, Vec<String>>
     offered
 }
 
-/// The mean of the candidates' values on an axis, rounded to their longest fraction. `None` unless there are several numbers of one
-/// definition.
-fn mean(review: &ReviewCase, path: &str) -> Option<Decimal> {
-    let values = review.candidates.values().filter_map(|candidate| candidate.values.get(path));
-    let values: Vec<Decimal> =
-        values.map(|stated| stated.value.to_string().parse().ok()).collect::<Option<_>>()?;
-    let is_mixed = review.is_definition_required(path) || values.len() < 2;
-    let places = values.iter().map(Decimal::places).max().filter(|_| !is_mixed)?;
-    let sum = values.iter().try_fold(Decimal::from(0), |sum, value| sum.checked_add(value)).ok()?;
-    let count = Decimal::from(i64::try_from(values.len()).ok()?);
-    sum.div_rounded(&count, places.max(0), Rounding::HalfEven).ok()
+/// The fields and buttons that resolve a review: a button for each value of one axis, or a choice for each of several axes.
+fn resolve_fields(review: &ReviewCase, evidence: &ReviewEvidence, action: &str) -> Markup {
+    let paths: Vec<_> = review.axes.keys().collect();
+    let valid_for = html! {
+        label.f { "Valid for" input type="text" name="valid_for" value="90d" required autocomplete="off"; span.hint { "such as 90d, 12h, 30m" } }
+    };
+    html! {
+        (valid_for)
+        div.acts {
+            @if let [path] = paths.as_slice() {
+                @let offered = offered(review, path);
+                @let own_key = (offered.len() + 1).to_string();
+                @for (number, (choice, sources)) in offered.into_iter().enumerate() {
+                    @let text = html! { "Use " (choice_text(&choice, evidence.units.get(*path))) " " span.muted { (sources.join(", ")) } };
+                    (action_button("plain", &text, &(number + 1).to_string(), (&format!("{CHOICE}{path}"), &choice_json(&choice)), action))
+                }
+                (own_value(review, evidence, path, (&own_key, action)))
+            } @else {
+                @for path in &paths { (render_axis(review, evidence, path)) }
+                (action_button("plain", &html! { "Use the chosen values" }, "1", ("action", "resolve"), action))
+            }
+        }
+    }
 }
 
-pub(super) fn render_form(review: &ReviewCase, evidence: &ReviewEvidence, action: &str) -> Markup {
+/// The JSON of a choice. Its values come back exactly, since JSON has escapes for hidden characters.
+fn choice_json(choice: &AxisChoice) -> String {
+    visible_json(&serde_json::to_string(choice).unwrap_or_default()).into_owned()
+}
+
+fn choice_text(choice: &AxisChoice, unit: Option<&String>) -> Markup {
     html! {
-        form.action method="post" action=(action) {
-            @for path in review.axes.keys() { (render_axis(review, evidence, path)) }
-            label { "Valid for" input name="valid_for" value="90d" required size="6" autocomplete="off"; }
-            label { "Reason" textarea name="reason" required maxlength="4096" rows="3" {} }
-            button type="submit" { "Resolve the review" }
+        @if let AxisChoice::Offered { value, definition } = choice {
+            b { (value_with_unit(value, unit)) }
+            @if let Some(definition) = definition { " (definition: " (own_definition(definition)) ")" }
+        }
+    }
+}
+
+fn own_definition(definition: &str) -> &str {
+    if definition.is_empty() { "the axis's own" } else { definition }
+}
+
+fn own_value(
+    review: &ReviewCase,
+    evidence: &ReviewEvidence,
+    path: &str,
+    (key, action): (&str, &str),
+) -> Markup {
+    let id = format!("own-{path}");
+    html! {
+        details.own {
+            summary { "Use another value " kbd { (key) } }
+            (own_fields(review, evidence, path))
+            button.btn type="submit" formaction=(action) name=(format!("{CHOICE}{path}")) value=(choice_json(&AxisChoice::Own)) data-key=(key) data-focus=(id) { "Use this value" }
+        }
+    }
+}
+
+fn own_fields(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Markup {
+    let unit = evidence.units.get(path).map(|unit| format!(", {}", unit_word(unit))).unwrap_or_default();
+    html! {
+        label.f { "Value of " (words(path)) (unit) input #(format!("own-{path}")) type="text" name=(format!("own:{path}")) autocomplete="off"; }
+        @if review.is_definition_required(path) {
+            label.f {
+                "Its definition"
+                select name=(format!("definition:{path}")) {
+                    @for definition in review.definitions_of(path) {
+                        option value=(definition) { (own_definition(definition)) }
+                    }
+                }
+            }
         }
     }
 }
 
 fn render_axis(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Markup {
     let name = format!("{CHOICE}{path}");
-    // the values come back exactly, since JSON has escapes for hidden characters
-    let json =
-        |choice: &AxisChoice| visible_json(&serde_json::to_string(choice).unwrap_or_default()).into_owned();
-    let unit = evidence.units.get(path).map(|unit| format!(" {unit}")).unwrap_or_default();
-    let definitions = review.definitions_of(path);
-    let own_definition =
-        |definition: &str| if definition.is_empty() { "the axis's own" } else { definition }.to_owned();
     html! {
-        fieldset {
-            legend { "Value of " (path) }
+        fieldset.pick {
+            legend.f { "Value of " (words(path)) }
             @for (choice, sources) in offered(review, path) {
-                @if let AxisChoice::Offered { value, definition } = &choice {
-                    label.check {
-                        input type="radio" name=(name) value=(json(&choice)) required;
-                        span {
-                            strong { (value) (unit) }
-                            @if let Some(definition) = definition { " (definition: " (own_definition(definition)) ")" }
-                            " – " (sources.join(", "))
-                        }
-                    }
+                label {
+                    input type="radio" name=(name) value=(choice_json(&choice));
+                    span { (choice_text(&choice, evidence.units.get(path))) " " span.muted { (sources.join(", ")) } }
                 }
             }
-            @if let Some(mean) = mean(review, path) {
-                label.check {
-                    input type="radio" name=(name) value=(json(&AxisChoice::Mean)) required;
-                    span { strong { (mean) (unit) } " – the mean of the sources" }
-                }
+            label {
+                input type="radio" name=(name) value=(choice_json(&AxisChoice::Own));
+                span { "Another value" }
             }
-            div.own {
-                label.check {
-                    input type="radio" name=(name) value=(json(&AxisChoice::Own)) required;
-                    span { "Own value" }
-                }
-                label { "Own value of " (path) input name=(format!("own:{path}")) autocomplete="off"; }
-                @if review.is_definition_required(path) {
-                    label {
-                        "Its definition"
-                        select name=(format!("definition:{path}")) {
-                            @for definition in definitions {
-                                option value=(definition) { (own_definition(definition)) }
-                            }
-                        }
-                    }
-                }
-            }
+            (own_fields(review, evidence, path))
         }
     }
 }
@@ -388,13 +571,6 @@ fn read_resolution(review: &ReviewCase, fields: &Fields) -> Result<ReviewResolut
         let (value, definition) =
             match choice.map_err(|_| PageError::input(format!("choose a value of {path}")))? {
                 AxisChoice::Offered { value, definition } => (value, definition),
-                AxisChoice::Mean => {
-                    resolution.own_value = true;
-                    let mean = mean(review, path);
-                    let mean =
-                        mean.ok_or_else(|| PageError::input(format!("the values of {path} have no mean")))?;
-                    (mean.to_string(), None)
-                }
                 AxisChoice::Own => {
                     resolution.own_value = true;
                     let definition = fields.text(&format!("definition:{path}")).to_owned();
@@ -421,7 +597,7 @@ pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Field
         (filter_form(&fields))
         (live(&format!("/events/reviews?{query}"), &parts))
     };
-    Ok(render_page(&console, Section::Reviews, "Reviews", &body))
+    Ok(render_page(&console, Section::Inbox, PageHead::below("/inbox", "Inbox", "Reviews"), &body).await)
 }
 
 pub(super) async fn list_events(
@@ -451,11 +627,26 @@ fn filter_query(fields: &Fields) -> String {
 }
 
 fn filter_form(fields: &Fields) -> Markup {
+    let has_all = fields.filled("all").is_some();
+    let workflow = fields.filled("workflow");
+    let path = |all: bool, workflow: Option<&str>| {
+        let all = all.then(|| "all=true".to_owned());
+        let workflow = workflow.map(|id| format!("workflow={}", encode_segment(id)));
+        format!("/reviews?{}", all.into_iter().chain(workflow).collect::<Vec<_>>().join("&"))
+    };
     html! {
-        form.filter method="get" action="/reviews" {
-            label { "Workflow" input name="workflow" value=(fields.text("workflow")) autocomplete="off"; }
-            label.check { input type="checkbox" name="all" value="true" checked[fields.filled("all").is_some()]; "Closed ones too" }
-            button type="submit" { "Filter the reviews" }
+        div.chips {
+            a.chip href=(path(false, workflow)) aria-current=[(!has_all).then_some("true")] { "Open" }
+            a.chip href=(path(true, workflow)) aria-current=[has_all.then_some("true")] { "All" }
+            @if let Some(id) = workflow { a.chip.on href=(path(has_all, None)) { "workflow " (id) span.x aria-hidden="true" { "×" } span.sr { "remove the filter" } } }
+        }
+        details.more {
+            summary { "Filter by workflow" }
+            form.fields method="get" action="/reviews" {
+                label.f { "Workflow" input type="text" name="workflow" value=(fields.text("workflow")) autocomplete="off"; }
+                @if has_all { input type="hidden" name="all" value="true"; }
+                button.btn type="submit" { "Filter the reviews" }
+            }
         }
     }
 }
@@ -467,16 +658,17 @@ async fn render_queue(console: &Console, query: &str) -> Result<Markup, PageErro
     let ListPage::<ReviewSummary> { items, next } = answer.json()?;
     let rows: Vec<_> = items.iter().map(row).collect();
     let heading = ["review", "opened", "workflow", "subject", "to decide", "values", "state"];
-    Ok(html! {
+    let parts = html! {
         (table("Reviews, the newest first", &heading, &rows))
         (next_link(&format!("/reviews?{}", query.trim_start_matches("open=true")), next.as_deref()))
-    })
+    };
+    Ok(card("Reviews, the newest first", &html! {}, &parts))
 }
 
 fn row(review: &ReviewSummary) -> Vec<Markup> {
     let id = &review.review_id;
     vec![
-        html! { a href=(format!("/reviews/{}", encode_segment(id))) { (id) } },
+        html! { a data-row href=(page_path(id)) { (id) } },
         moment(review.opened_at),
         html! { (review.workflow_id) },
         html! { (format_subject(review)) },

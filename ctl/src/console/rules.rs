@@ -1,9 +1,11 @@
 //! A text checked against facts: its claims are colored by the result.
 
-use super::layout::{PageError, PageResult, Section, page as render_page, table};
+use super::catalog::read_sources;
+use super::facts::read_filters;
+use super::forms::Fields;
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::parts::{Tone, badge, card, icon, message, table_card};
 use super::{Console, ConsoleState};
-use crate::console::layout::Fields;
-use crate::console::source::{read_filters, read_sources};
 use crate::ground::documents::list_documents;
 use crate::rules::check::format_target;
 use axum::extract::State;
@@ -23,20 +25,27 @@ use strum::VariantArray;
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let form = render_form(&read_sources(&console).await?, &read_wordlists(&console).await?, &fields);
-    Ok(render_page(&console, Section::Rules, "Rules", &form))
+    let body = card("Check a text", &html! {}, &html! { div.body { (form) } });
+    Ok(render_page(&console, Section::Rules, PageHead::titled("Rules"), &body).await)
 }
 
 pub(super) async fn check(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let sources = read_sources(&console).await?;
     let evaluated = evaluate(&console, &sources, &fields).await;
-    let body = html! {
-        @match evaluated {
-            Ok(evaluation) => (render_evaluation(fields.text("text"), &evaluation)),
-            Err(error) => (error.render()),
+    let form = render_form(&sources, &read_wordlists(&console).await?, &fields);
+    let (sub, result) = match &evaluated {
+        Ok(evaluation) => {
+            (Some(render_result(evaluation)), render_evaluation(fields.text("text"), evaluation))
         }
-        (render_form(&sources, &read_wordlists(&console).await?, &fields))
+        Err(error) => (None, error.render()),
     };
-    Ok(render_page(&console, Section::Rules, "Rules", &body))
+    let body = html! {
+        div.split {
+            div { (result) }
+            div { (card("Check a text", &html! {}, &html! { div.body { (form) } })) }
+        }
+    };
+    Ok(render_page(&console, Section::Rules, PageHead { sub, ..PageHead::titled("Rules") }, &body).await)
 }
 
 /// The names of the registered word lists.
@@ -48,9 +57,9 @@ async fn read_wordlists(console: &Console) -> Result<Vec<String>, PageError> {
 fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields) -> Markup {
     html! {
         form.action method="post" action="/rules" {
-            label { "Text" textarea name="text" rows="6" required { (fields.text("text")) } }
-            label { "Facts, one on a line" textarea name="facts" rows="6" { (fields.text("facts")) } }
-            label {
+            label.f { "Text" textarea #text name="text" rows="6" required { (fields.text("text")) } }
+            label.f { "Facts, one on a line" textarea name="facts" rows="6" { (fields.text("facts")) } }
+            label.f {
                 "Facts from a source"
                 select name="source" {
                     option value="" { "none" }
@@ -60,11 +69,11 @@ fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields)
                     }
                 }
             }
-            label {
+            label.f {
                 "Filters on its records, one on a line, such as area=ABW"
                 textarea name="filters" rows="2" { (fields.text("filters")) }
             }
-            label {
+            label.f {
                 "Rules"
                 select name="rules" {
                     option value="" { "configured profile" }
@@ -72,7 +81,7 @@ fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields)
                     option value=(supported) selected[fields.text("rules") == supported] { "supported claims (" (supported) ")" }
                 }
             }
-            label {
+            label.f {
                 "Language"
                 select name="language" {
                     option value="" { "that of the word list, or English" }
@@ -86,7 +95,7 @@ fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields)
                 "Accept sums, differences and percentage changes of two facts"
             }
             @if !wordlists.is_empty() {
-                label {
+                label.f {
                     "Word list"
                     select name="wordlist" {
                         option value="" { "none" }
@@ -96,7 +105,7 @@ fn render_form(sources: &[SourceSummary], wordlists: &[String], fields: &Fields)
                     }
                 }
             }
-            button type="submit" { "Check the text" }
+            button.btn.primary type="submit" { "Check the text " kbd { "Ctrl Enter" } }
         }
     }
 }
@@ -140,32 +149,55 @@ struct RangeFinding {
     support: BTreeSet<String>,
     /// Violations and missing support.
     faults: BTreeSet<String>,
+    /// Whether a rule found a violation, or a fact differs, and not only that no fact supports it.
+    is_contradicted: bool,
     /// Its comparisons with the fact that supports it, or with the nearest one.
     comparisons: Vec<ClaimComparison>,
+}
+
+impl RangeFinding {
+    /// The tone with its word.
+    fn state(&self) -> (Tone, &'static str) {
+        match (self.faults.is_empty(), self.is_contradicted) {
+            (true, _) => (Tone::Ok, "supported"),
+            (false, true) => (Tone::Refused, "contradicted"),
+            (false, false) => (Tone::Waiting, "no fact"),
+        }
+    }
+}
+
+/// The result in words.
+fn render_result(evaluation: &RulesEvaluation) -> Markup {
+    let tone = if evaluation.verdict == RuleVerdict::Pass { Tone::Ok } else { Tone::Refused };
+    let metrics = &evaluation.metrics;
+    html! {
+        (badge(tone, evaluation.verdict.into_str()))
+        span { (metrics.rules) " rules" } span { (metrics.facts) " facts" }
+        span { (metrics.claims) " claims, " (metrics.unsupported_claims) " unsupported" }
+        @if !evaluation.language.is_default() { span { "language " (<&str>::from(evaluation.language)) } }
+        @if let Some(wordlist) = &evaluation.wordlist { span { "word list " (wordlist) } }
+        @if evaluation.derive { span { "with calculations" } }
+    }
 }
 
 fn render_evaluation(text: &str, evaluation: &RulesEvaluation) -> Markup {
     let ranges = find_ranges(text, evaluation);
     let causes = evaluation.rules.iter().filter_map(|rule| Some((rule.rule, rule.cause.as_ref()?)));
-    let rows: Vec<_> =
-        ranges.iter().map(|((start, end), finding)| range_row(text.get(*start..*end), finding)).collect();
-    let metrics = &evaluation.metrics;
-    html! {
-        section aria-labelledby="result" {
-            h2 #result { "Result: " span.status data-status=(evaluation.verdict.into_str()) { (evaluation.verdict.into_str()) } }
-            p {
-                (metrics.rules) " rules, " (metrics.facts) " facts, " (metrics.claims) " claims, "
-                (metrics.unsupported_claims) " unsupported"
-                @if !evaluation.language.is_default() { ", in language " (<&str>::from(evaluation.language)) }
-                @if let Some(wordlist) = &evaluation.wordlist { ", with word list " (wordlist) }
-                @if evaluation.derive { ", with calculations" }
-            }
-            p.text { (mark_ranges(text, &ranges)) }
-            p.note { mark.supported { "supported" } " " mark.fault { "unsupported or contradicted" } " no mark: no rule examined it" }
-            @for (rule, cause) in causes { p.alert { (rule.into_str()) ": " (cause) } }
-            (table("Claims with their evidence", &["text", "result", "evidence"], &rows))
-            (render_rules(&evaluation.rules))
+    let legend = html! {
+        ul.legend {
+            li { span.claim.ok { "supported" } } li { span.claim.refused { "contradicted" } } li { span.claim.waiting { "no fact" } }
+            li { "unmarked: no rule examined it" }
         }
+    };
+    html! {
+        @for (rule, cause) in causes { (message(Tone::Refused, &html! { (rule.into_str()) ": " (cause) })) }
+        (card("The text", &legend, &html! { div.body { p.text { (mark_ranges(text, &ranges)) } } }))
+        @if !ranges.is_empty() {
+            (card("Evidence", &html! { span.count.neutral { (ranges.len()) } }, &html! {
+                ol { @for (number, ((start, end), finding)) in ranges.iter().enumerate() { (render_finding(number + 1, text.get(*start..*end), finding)) } }
+            }))
+        }
+        (render_rules(&evaluation.rules))
     }
 }
 
@@ -181,6 +213,8 @@ fn find_ranges(text: &str, evaluation: &RulesEvaluation) -> BTreeMap<(usize, usi
             if !step.output.comparisons.is_empty() {
                 let finding = ranges.entry((span.start, span.end)).or_default();
                 finding.comparisons.clone_from(&step.output.comparisons);
+                finding.is_contradicted |=
+                    step.output.comparisons.iter().any(|compared| compared.result.is_fault());
                 if step.output.finding == EvidenceFinding::Unsupported {
                     finding.support.insert(format!("nearest fact: {}", support_text(step, evaluation)));
                 }
@@ -201,7 +235,9 @@ fn find_ranges(text: &str, evaluation: &RulesEvaluation) -> BTreeMap<(usize, usi
             for span in violation.span.iter().chain(&violation.related) {
                 if text.get(span.start..span.end).is_some() {
                     let fault = format!("{}: {}", rule.rule.into_str(), violation.message);
-                    ranges.entry((span.start, span.end)).or_default().faults.insert(fault);
+                    let finding = ranges.entry((span.start, span.end)).or_default();
+                    finding.faults.insert(fault);
+                    finding.is_contradicted = true;
                 }
             }
         }
@@ -222,7 +258,8 @@ fn support_text(step: &RuleEvidence, evaluation: &RulesEvaluation) -> String {
     of_source.unwrap_or_else(|| step.input.with.clone())
 }
 
-/// The text with its examined ranges marked. Where ranges overlap, a fault counts more than support.
+/// The text with its examined ranges marked, each with the number of its evidence. Where ranges overlap, a fault counts more than
+/// support.
 fn mark_ranges(text: &str, ranges: &BTreeMap<(usize, usize), RangeFinding>) -> Markup {
     let mut cuts: BTreeSet<usize> = ranges.keys().flat_map(|(start, end)| [*start, *end]).collect();
     cuts.extend([0, text.len()]);
@@ -230,43 +267,47 @@ fn mark_ranges(text: &str, ranges: &BTreeMap<(usize, usize), RangeFinding>) -> M
     html! {
         @for pair in cuts.windows(2) {
             @if let [start, end] = *pair {
-                @let inside = || ranges.iter().filter(|((from, to), _)| *from <= start && end <= *to);
+                @let inside = ranges.iter().enumerate().filter(|(_, ((from, to), _))| *from <= start && end <= *to);
                 @let part = text.get(start..end).unwrap_or_default();
-                @if inside().any(|(_, finding)| !finding.faults.is_empty()) { mark.fault { (part) } }
-                @else if inside().next().is_some() { mark.supported { (part) } }
-                @else { (part) }
+                @match inside.min_by_key(|(_, (_, finding))| (finding.faults.is_empty(), !finding.is_contradicted)) {
+                    Some((number, ((_, to), finding))) => {
+                        a.claim.(finding.state().0.name()) href=(format!("#c{}", number + 1)) { (part) @if end == *to { sup { (number + 1) } } }
+                    },
+                    None => (part),
+                }
             }
         }
     }
 }
 
-fn range_row(text: Option<&str>, finding: &RangeFinding) -> Vec<Markup> {
-    let word = if finding.faults.is_empty() { "supported" } else { "not supported, or contradicted" };
-    let evidence = finding.faults.iter().chain(&finding.support);
-    vec![
-        html! { (text.unwrap_or_default()) },
-        html! { (word) },
-        html! {
-            ul { @for text in evidence { li { (text) } } }
-            @if !finding.comparisons.is_empty() { (comparison_table(&finding.comparisons)) }
-        },
-    ]
+fn render_finding(number: usize, text: Option<&str>, finding: &RangeFinding) -> Markup {
+    let (tone, word) = finding.state();
+    html! {
+        li.ev #(format!("c{number}")) {
+            span.no.(tone.name()) { (number) }
+            div.in {
+                p.ttl { span { "“" (text.unwrap_or_default()) "”" } (badge(tone, word)) }
+                @if !finding.comparisons.is_empty() { (render_comparisons(&finding.comparisons)) }
+                @for fault in &finding.faults { p.miss.(tone.name()) { (icon(tone.name())) span { (fault) } } }
+                @for support in &finding.support { p.xs.muted { (support) } }
+            }
+        }
+    }
 }
 
 /// The comparisons of a claim with a fact, as a table.
-fn comparison_table(comparisons: &[ClaimComparison]) -> Markup {
+fn render_comparisons(comparisons: &[ClaimComparison]) -> Markup {
     html! {
-        table {
-            thead { tr { th { "compared" } th { "in the text" } th { "in the fact" } th { "result" } } }
-            tbody {
-                @for ClaimComparison { aspect, claim, fact, result } in comparisons {
-                    @let (aspect, word): (&str, &str) = (aspect.into(), result.into());
-                    tr {
-                        td { (aspect) }
-                        td { (claim) }
-                        td { (fact) }
-                        td { @if result.is_fault() { mark.fault { (word) } } @else { mark.supported { (word) } } }
-                    }
+        div.cmp role="table" aria-label="Comparison with the fact" {
+            div.cr.heads role="row" { @for name in ["compared", "in the text", "in the fact", "result"] { span.h role="columnheader" { (name) } } }
+            @for ClaimComparison { aspect, claim, fact, result } in comparisons {
+                @let (aspect, word): (&str, &str) = (aspect.into(), result.into());
+                @let tone = if result.is_fault() { Tone::Refused } else { Tone::Ok };
+                div.cr role="row" {
+                    span.l.nm.muted role="cell" { (aspect) }
+                    span.l.a role="cell" { (claim) }
+                    span.l.b role="cell" { (fact) }
+                    span.l.res.(tone.name()) role="cell" { (icon(tone.name())) (word) }
                 }
             }
         }
@@ -282,5 +323,10 @@ fn render_rules(rules: &[RuleResult]) -> Markup {
             html! { ul { @for violation in &rule.violations { li { (violation.message) @if !violation.text.is_empty() { ": " q { (violation.text) } } } } } },
         ]
     };
-    table("Rules that do not pass", &["rule", "result", "violations"], &failed.map(row).collect::<Vec<_>>())
+    let rows: Vec<_> = failed.map(row).collect();
+    if rows.is_empty() {
+        html! {}
+    } else {
+        table_card("Rules that do not pass", &["rule", "result", "violations"], &rows)
+    }
 }

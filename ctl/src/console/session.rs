@@ -1,33 +1,62 @@
-//! The orders, the search for a session, and one session with everything that happened to it in the order of time.
+//! The orders, the search, and one session with everything that happened to it in the order of time.
 
 use super::ConsoleState;
-use super::layout::{
-    PageError, PageResult, Section, moment, moment_or_none, page as render_page, pairs, reason_form, table,
+use super::catalog::read_sources;
+use super::forms::{Fields, after_action, done_note, reason_form};
+use super::items::{Neighbors, held_path};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::log::event_list;
+use super::parts::{
+    Tone, badge, card, cut, moment, moment_or_none, next_link, order_badge, pairs, table, table_card,
 };
-use super::log::{ENTRY_HEADING, entry_rows};
+use super::timeline::{self, TimelineRow};
+use super::verdict::{decision_form, may_retry};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::format_user;
-use crate::console::layout::{Fields, after_action, done_note, next_link, session_link};
 use crate::verdict::erasure::describe_erased;
 use crate::verdict::orders::{change, order_path};
+use crate::verification::review::read_review;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
 use domain_base::digest::Sha256Hex;
+use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
+use domain_base::wording::format_count;
 use domain_verdict::mail::MailState;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
-use domain_verdict::wire::{ErasureRequest, ErasureResponse, HeldVerdictReport, OrderReport, SessionPage};
+use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
 use hyper::Method;
+use jiff::Timestamp;
 use maud::{Markup, html};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use strum::VariantArray;
 
-/// Opens the session of a search.
-pub(super) async fn find(fields: Fields) -> PageResult {
-    let session_id = fields.required("id", "Session")?;
-    Ok(Redirect::to(&page_path(&session_id)).into_response())
+/// Opens what a search names: the entry with a number, a source, a review, or a session.
+pub(super) async fn find(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+    let wanted = fields.required("q", "Find")?;
+    let path = find_path(&console, &wanted).await;
+    Ok(Redirect::to(&path).into_response())
+}
+
+async fn find_path(console: &super::Console, wanted: &str) -> String {
+    let encoded = encode_segment(wanted);
+    if read_review(&console.options, wanted).await.is_ok() {
+        return format!("/reviews/{encoded}");
+    }
+    if !console.has_only_reviews {
+        if wanted.parse::<u64>().is_ok() {
+            return format!("/log/{encoded}");
+        }
+        let sources = read_sources(console).await.unwrap_or_default();
+        if sources.iter().any(|source| source.entry.oracle_id().as_str() == wanted) {
+            return format!("/sources/{encoded}");
+        }
+    }
+    page_path(wanted)
 }
 
 fn page_path(session_id: &str) -> String {
@@ -40,63 +69,189 @@ pub(super) async fn page(
     fields: Fields,
 ) -> PageResult {
     let with_hint = |error: CtlError| PageError(error.with_application_hint(&session_id));
-    let body = if console.has_only_reviews {
+    let neighbors = Neighbors::read(&console, &page_path(&session_id)).await;
+    let (head, body) = if console.has_only_reviews {
         let answer = console.options.call_for_reviewer(Method::GET, &order_path(&session_id), None).await;
-        let OrderReport { tier, order, waiting_for, .. } = answer.map_err(with_hint)?.json()?;
-        html! { p { "Tier: " (tier) } (render_order(&session_id, &order, waiting_for.as_ref())) }
+        let report: OrderReport = answer.map_err(with_hint)?.json()?;
+        let body = html! {
+            div.split {
+                div { (render_order(&report.order, report.waiting_for.as_ref())) }
+                div { (render_actions(&session_id, &report.order, &neighbors)) }
+            }
+        };
+        let sub = html! { (order_badge(report.order.state)) span { (report.tier) } };
+        (PageHead { sub: Some(sub), ..PageHead::below("/orders", "Orders", session_id.clone()) }, body)
     } else {
         let path = format!("/v1/sessions/{}", encode_segment(&session_id));
         let answer = console.options.call_control(Method::GET, &path, None).await;
-        render_session(&session_id, &answer.map_err(with_hint)?.json()?)
+        let page: SessionPage = answer.map_err(with_hint)?.json()?;
+        (session_head(&session_id, &page), render_session(&session_id, &page, &neighbors))
     };
     let body = html! { (done_note(&fields)) (body) };
-    Ok(render_page(&console, Section::Orders, &format!("Session {session_id}"), &body))
+    Ok(render_page(&console, Section::Orders, head, &body).await)
 }
 
-fn render_session(session_id: &str, page: &SessionPage) -> Markup {
-    let SessionPage { session, order, waiting_for, mails, costs, history, has_older_entries } = page;
+fn session_head(session_id: &str, page: &SessionPage) -> PageHead {
+    let query = cut(&page.session.query, 80);
+    let costs: Vec<_> = page.costs.iter().map(ToString::to_string).collect();
+    let sub = html! {
+        @if let Some(order) = &page.order { (order_badge(order.state)) }
+        span { (page.session.tier) }
+        @if let Some(order) = &page.order { span { "placed " (order.placed_at.strftime("%Y-%m-%d %H:%M:%S UTC")) } }
+        @if !costs.is_empty() { span { "cost " (costs.join(" + ")) } }
+    };
+    let read = page.session.cached_sha256.is_some().then(|| {
+        html! { a.btn.slim href=(format!("{}/verdict", page_path(session_id))) { "Read the verdict" } }
+    });
+    PageHead {
+        title: if query.is_empty() { session_id.to_owned() } else { query },
+        crumbs: Some(html! { a href="/orders" { "Orders" } " › " (session_id) }),
+        sub: Some(sub),
+        actions: read,
+    }
+}
+
+fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors) -> Markup {
+    let SessionPage { session, order, waiting_for, mails, history, has_older_entries, .. } = page;
     let digest = |sha256: &Option<Sha256Hex>| {
         html! {
             @if let Some(sha256) = sha256 { code { (sha256) } } @else { "none" }
         }
     };
-    let costs: Vec<_> = costs.iter().map(ToString::to_string).collect();
     let rows = [
-        ("tier", html! { (session.tier) }),
+        ("session", html! { (session_id) }),
         ("query", html! { (session.query) }),
         ("mail to", html! { (session.customer_email.clone().map_or_else(|| "none".into(), String::from)) }),
         ("first verdict", html! { (session.original_verdict.as_str()) }),
-        ("delivered SHA-256", digest(&session.delivered_sha256)),
-        ("cached SHA-256", digest(&session.cached_sha256)),
-        ("costs", html! { (if costs.is_empty() { "none".to_owned() } else { costs.join(" + ") }) }),
+        ("delivered", html! { "SHA-256 " (digest(&session.delivered_sha256)) }),
+        ("cached", html! { "SHA-256 " (digest(&session.cached_sha256)) }),
     ];
+    let entries = format_count(history.len(), "entry", "entries");
+    let older = html! {
+        @if *has_older_entries {
+            div.pager { a href=(format!("/log?session={}&after=0", encode_segment(session_id))) { "Older entries" } }
+        }
+    };
     html! {
-        (pairs(rows))
-        @if let Some(order) = order {
-            section aria-labelledby="order" {
-                h2 #order { "Order" }
-                (render_order(session_id, order, waiting_for.as_ref()))
+        (render_timeline(order.as_ref(), history))
+        div.split {
+            div {
+                (card("Events", &html! { span.muted.small { (entries) ", the oldest first" } }, &html! { (older) (event_list(history)) }))
+                @if let Some(order) = order { (render_order(order, waiting_for.as_ref())) }
+                @if !mails.is_empty() { (render_mails(mails)) }
+            }
+            div {
+                @if let Some(order) = order.as_ref().filter(|order| !order.state.has_ended() || may_retry(order)) { (render_actions(session_id, order, neighbors)) }
+                (card("Session", &html! {}, &html! { div.body { (pairs(rows)) } }))
+                (render_erasure(session_id))
             }
         }
-        @if !mails.is_empty() { (render_mails(mails)) }
-        section aria-labelledby="history" {
-            h2 #history { "History" }
-            @if *has_older_entries {
-                p { a href=(format!("/log?session={}&after=0", encode_segment(session_id))) { "Older entries" } }
-            }
-            (table("Log entries, the oldest first", &ENTRY_HEADING, &entry_rows(history)))
-        }
-        section aria-labelledby="erasure" {
-            h2 #erasure { "Erasure" }
-            p {
+    }
+}
+
+fn render_erasure(session_id: &str) -> Markup {
+    let form = reason_form(
+        &format!("{}/erase", page_path(session_id)),
+        "Erase the session",
+        &html! {
+            label.f { "Repeat the id of the session" input type="text" name="repeated" required autocomplete="off"; }
+        },
+    );
+    let body = html! {
+        div.body {
+            p.small {
                 "It removes the session with its order, verdict, facts and mails, and the values of its log entries, from all files. It \
                  cannot be undone. Export the data first: " code { "oraclectl export --session " (session_id) }
             }
-            (reason_form(&format!("{}/erase", page_path(session_id)), "Erase the session", &html! {
-                label { "Repeat the id of the session" input name="repeated" required autocomplete="off"; }
-            }))
+            details { summary { "Erase…" } (form) }
         }
+    };
+    card("Erasure", &html! {}, &body)
+}
+
+/// The order with its attempts and the waits between them, and one row for each event of the log.
+fn render_timeline(order: Option<&Order>, history: &[Json]) -> Markup {
+    let mut rows = order.map(order_rows).unwrap_or_default();
+    let mut events: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
+    let mut names = Vec::new();
+    for entry in history.iter().map(EntryMembers) {
+        let Ok(Moment(at)) = entry.text("timestamp").parse() else { continue };
+        let name = entry.text("event");
+        if !events.contains_key(&name) {
+            names.push(name.clone());
+        }
+        events.entry(name).or_default().push(at);
     }
+    for name in names {
+        let spans = events.remove(&name).unwrap_or_default().into_iter().map(|at| (at, at)).collect();
+        rows.push(TimelineRow { name, note: String::new(), tone: Tone::Info, is_wait: false, spans });
+    }
+    // without an order, the whole is the time of its entries
+    if order.is_none() {
+        let spans = || rows.iter().flat_map(|row| &row.spans);
+        let whole = spans().map(|(from, _)| *from).min().zip(spans().map(|(_, until)| *until).max());
+        let whole = TimelineRow {
+            name: "Session".to_owned(),
+            note: String::new(),
+            tone: Tone::Neutral,
+            is_wait: false,
+            spans: whole.into_iter().collect(),
+        };
+        rows.insert(0, whole);
+    }
+    card("Timeline", &html! { (badge(Tone::Waiting, "dashed: waiting")) }, &timeline::render(&rows))
+}
+
+fn order_rows(order: &Order) -> Vec<TimelineRow> {
+    let now = Timestamp::now();
+    let end = if order.state.has_ended() { order.changed_at } else { now };
+    let (tone, note) = match order.state {
+        OrderState::Delivered => (Tone::Ok, "placed to delivered".to_owned()),
+        OrderState::Failed => (Tone::Refused, "placed to failed".to_owned()),
+        state => (Tone::Info, format!("placed, {}", state.into_str())),
+    };
+    let mut rows = vec![TimelineRow {
+        name: "Order".to_owned(),
+        note,
+        tone,
+        is_wait: false,
+        spans: vec![(order.placed_at, end)],
+    }];
+    let mut waits = Vec::new();
+    let mut free_since = order.placed_at;
+    for attempt in &order.last_attempts {
+        if attempt.started_at > free_since {
+            waits.push((free_since, attempt.started_at));
+        }
+        let until = attempt.ended_at.unwrap_or(now);
+        free_since = until;
+        let outcome = attempt.outcome.map_or("in progress", |outcome| outcome.into_str());
+        let is_good = attempt.cause.is_none();
+        rows.push(TimelineRow {
+            name: format!("Attempt {}", attempt.attempt),
+            note: outcome.replace('_', " "),
+            tone: if is_good { Tone::Ok } else { Tone::Refused },
+            is_wait: false,
+            spans: vec![(attempt.started_at, until)],
+        });
+    }
+    if end > free_since {
+        waits.push((free_since, end));
+    }
+    if !waits.is_empty() {
+        rows.push(TimelineRow {
+            name: "Waits".to_owned(),
+            note: if order.state == OrderState::Held {
+                "for a person, or an attempt".to_owned()
+            } else {
+                "for an attempt".to_owned()
+            },
+            tone: Tone::Waiting,
+            is_wait: true,
+            spans: waits,
+        });
+    }
+    rows
 }
 
 fn render_mails(mails: &[MailState]) -> Markup {
@@ -104,15 +259,12 @@ fn render_mails(mails: &[MailState]) -> Markup {
         vec![
             html! { (mail.mail_id) },
             html! { (mail.tries.attempts) },
-            moment_or_none(mail.tries.next_attempt_at),
+            html! { @if mail.tries.next_attempt_at.is_none() { a href="/inbox?kind=dead_letter" { "dead letter" } } @else { (moment_or_none(mail.tries.next_attempt_at)) } },
             html! { (mail.tries.last_error.as_deref().unwrap_or("none")) },
         ]
     };
-    table(
-        "Mails that are not sent yet",
-        &["mail", "attempts", "next attempt", "last error"],
-        &mails.iter().map(row).collect::<Vec<_>>(),
-    )
+    let rows: Vec<_> = mails.iter().map(row).collect();
+    table_card("Mails that are not sent yet", &["mail", "#attempts", "next attempt", "last error"], &rows)
 }
 
 pub(super) async fn change_order(
@@ -139,30 +291,7 @@ pub(super) async fn change_order(
     change(&console.options, &session_id, action, &reason, Some(changed_at)).await?;
     // for reviewers, only held orders exist
     let page = if console.has_only_reviews { "/orders".to_owned() } else { page_path(&session_id) };
-    Ok(after_action(&page, done))
-}
-
-pub(super) async fn held_verdict(
-    State(console): State<ConsoleState>,
-    Path(session_id): Path<String>,
-) -> PageResult {
-    let path = format!("{}/verdict", order_path(&session_id));
-    let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
-    let held: HeldVerdictReport = answer.json()?;
-    let verdict: serde_json::Value = serde_json::from_str(held.verdict.get()).unwrap_or_default();
-    let rows = [
-        ("query", html! { (held.query.as_str()) }),
-        ("held", moment(held.held_at)),
-        ("path", html! { (held.path.into_str()) }),
-        ("causes", html! { (join_causes(&held.causes)) }),
-        ("coherence", html! { (held.decision.coherence_score) }),
-    ];
-    let body = html! {
-        (pairs(rows))
-        pre tabindex="0" { (serde_json::to_string_pretty(&verdict).unwrap_or_default()) }
-        p { a href=(page_path(&session_id)) { "Back to the session" } }
-    };
-    Ok(render_page(&console, Section::Orders, &format!("Held verdict of session {session_id}"), &body))
+    Ok(after_action(&page, done, &fields))
 }
 
 pub(super) async fn erase(
@@ -182,72 +311,81 @@ pub(super) async fn erase(
         reason: fields.required("reason", "Reason")?,
     };
     let erased: ErasureResponse = console.options.run_on_control("/v1/erasures", &request).await?.json()?;
+    let log = format!("/log?session={}", encode_segment(&session_id));
     let body = html! {
-        ul { @for text in describe_erased(&erased) { li { (text) } } }
-        p { a href=(format!("/log?session={}", encode_segment(&session_id))) { "Log entries of the session" } }
+        div.body {
+            ul { @for text in describe_erased(&erased) { li { (text) } } }
+            p { a href=(log) { "Log entries of the session" } }
+        }
     };
-    Ok(render_page(&console, Section::Orders, &format!("Session {session_id}"), &body))
+    let head = PageHead::below("/orders", "Orders", format!("Session {session_id}"));
+    Ok(render_page(&console, Section::Orders, head, &card("Erased", &html! {}, &body)).await)
 }
 
 /// Number of orders on a page.
 const LIMIT: usize = 50;
 
 pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
-    let mut filter = String::new();
-    for name in ["state", "application"] {
-        if let Some(value) = fields.filled(name) {
-            filter.push_str(&format!("&{name}={}", encode_segment(value)));
-        }
-    }
+    let filter = order_filter(fields.filled("state"), fields.filled("application"));
     let after =
         fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
     let path = format!("/v1/orders?limit={LIMIT}{filter}{after}");
     let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
     let ListPage::<OrderReport> { items, next } = answer.json()?;
     let rows: Vec<_> = items.iter().map(row).collect();
-    let heading = ["session", "state", "tier", "placed", "attempts", "next attempt", "reason"];
+    let heading = ["session", "state", "tier", "placed", "#attempts", "next attempt", "reason"];
+    let path = format!("/orders?{}", filter.trim_start_matches('&'));
+    let parts =
+        html! { (table("Orders, the latest first", &heading, &rows)) (next_link(&path, next.as_deref())) };
     let body = html! {
         (done_note(&fields))
-        @if !console.has_only_reviews { (search_form()) (filter_form(&fields)) }
-        (table("Orders, the latest first", &heading, &rows))
-        (next_link(&format!("/orders?{}", filter.trim_start_matches('&')), next.as_deref()))
+        @if !console.has_only_reviews { (filter_chips(&fields)) }
+        (card("Orders, the latest first", &html! {}, &parts))
     };
     let title = if console.has_only_reviews { "Held orders" } else { "Orders and sessions" };
-    Ok(render_page(&console, Section::Orders, title, &body))
+    Ok(render_page(&console, Section::Orders, PageHead::titled(title), &body).await)
 }
 
-fn search_form() -> Markup {
-    html! {
-        form.filter method="get" action="/sessions" role="search" {
-            label { "Session" input name="id" required placeholder="cs_1, or shop/cs_1" autocomplete="off"; }
-            button type="submit" { "Open the session" }
-        }
-    }
+/// The filter of the daemon's route and of the page; it begins with `&`, if it is not empty.
+fn order_filter(state: Option<&str>, application: Option<&str>) -> String {
+    let params = [("state", state), ("application", application)].into_iter();
+    params.filter_map(|(name, value)| Some(format!("&{name}={}", encode_segment(value?)))).collect()
 }
 
-fn filter_form(fields: &Fields) -> Markup {
+fn filter_chips(fields: &Fields) -> Markup {
+    let application = fields.filled("application");
+    let chip = |state: Option<&str>| {
+        let path = format!("/orders?{}", order_filter(state, application).trim_start_matches('&'));
+        let is_on = fields.filled("state") == state;
+        html! { a.chip href=(path) aria-current=[is_on.then_some("true")] { (state.unwrap_or("all")) } }
+    };
     html! {
-        form.filter method="get" action="/orders" {
-            label {
-                "State"
-                select name="state" {
-                    option value="" { "any" }
-                    @for state in OrderState::VARIANTS {
-                        option value=(state.into_str()) selected[fields.text("state") == state.into_str()] { (state.into_str()) }
-                    }
+        nav.chips aria-label="State" {
+            (chip(None))
+            @for state in OrderState::VARIANTS { (chip(Some(state.into_str()))) }
+            @if let Some(name) = application {
+                a.chip.on href=(format!("/orders?{}", order_filter(fields.filled("state"), None).trim_start_matches('&'))) {
+                    "application " (name) " " span.x aria-hidden="true" { "×" } span.sr { " remove the filter" }
                 }
             }
-            label { "Application" input name="application" value=(fields.text("application")) autocomplete="off"; }
-            button type="submit" { "Filter the orders" }
+        }
+        details.more {
+            summary { "+ filter" }
+            form.fields method="get" action="/orders" {
+                label.f { "Application" input type="text" name="application" value=(fields.text("application")) autocomplete="off"; }
+                @if let Some(state) = fields.filled("state") { input type="hidden" name="state" value=(state); }
+                button.btn type="submit" { "Filter the orders" }
+            }
         }
     }
 }
 
 fn row(report: &OrderReport) -> Vec<Markup> {
     let order = &report.order;
+    let id = report.session_id.as_str();
     vec![
-        session_link(report.session_id.as_str()),
-        render_order_state(order.state),
+        html! { a data-row href=(page_path(id)) { (id) } },
+        order_badge(order.state),
         html! { (report.tier) },
         moment(order.placed_at),
         html! { (order.attempts) },
@@ -256,10 +394,9 @@ fn row(report: &OrderReport) -> Vec<Markup> {
     ]
 }
 
-/// The state of an order with its attempts, and the forms for the actions that its state allows.
-fn render_order(session_id: &str, order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
+/// The state of an order with its attempts.
+fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
     let mut rows = vec![
-        ("state", render_order_state(order.state)),
         ("placed", moment(order.placed_at)),
         ("changed", moment(order.changed_at)),
         ("attempts", html! { (order.attempts) }),
@@ -278,17 +415,13 @@ fn render_order(session_id: &str, order: &Order, waiting_for: Option<&OrderWait>
         rows.push(("operator", html! { (action.into_str()) " by " (by) ", " (moment(*at)) ": " (reason) }));
     }
     let attempts: Vec<_> = order.last_attempts.iter().map(attempt_row).collect();
-    html! {
-        (pairs(rows))
+    let body = html! {
+        div.body { (pairs(rows)) }
         @if !attempts.is_empty() {
             (table("Attempts", &["attempt", "started", "model", "outcome", "cost", "error"], &attempts))
         }
-        (render_actions(session_id, order))
-    }
-}
-
-fn render_order_state(state: OrderState) -> Markup {
-    html! { span.status data-status=(state.into_str()) { (state.into_str()) } }
+    };
+    card("Order", &order_badge(order.state), &body)
 }
 
 fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
@@ -302,25 +435,18 @@ fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
     ]
 }
 
-fn render_actions(session_id: &str, order: &Order) -> Markup {
-    let path = format!("/sessions/{}/order", encode_segment(session_id));
-    // the daemon refuses the action if the order has changed since this page
-    let form = |action: &str, name: &str| {
-        let fields = html! {
-            input type="hidden" name="action" value=(action);
-            input type="hidden" name="changed_at" value=(order.changed_at);
-        };
-        reason_form(&path, name, &fields)
-    };
-    let may_retry = matches!(order.state, OrderState::Held | OrderState::Failed | OrderState::Queued);
-    let may_fail = matches!(order.state, OrderState::Held | OrderState::Queued);
+/// The form with the actions that the state of the order allows. A held verdict is decided on its own page.
+fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors) -> Markup {
     html! {
         @if order.is_held_by_policy() {
-            p { a href=(format!("/sessions/{}/held", encode_segment(session_id))) { "Read the held verdict" } "; the log names you as its reader." }
-            (form("release", "Release the held verdict"))
+            @let body = html! {
+                div.body {
+                    p.small { "The log names you as its reader." }
+                    a.btn href=(held_path(session_id)) { "Read the held verdict" }
+                }
+            };
+            (card("Held verdict", &badge(Tone::Held, "held by the policy"), &body))
         }
-        @if may_retry { (form("retry", "Retry the order")) }
-        @if may_fail { (form("fail", "Fail the order")) }
-        @if !order.state.has_ended() { (form("cancel", "Cancel the order for good")) }
+        (decision_form(session_id, order, neighbors))
     }
 }

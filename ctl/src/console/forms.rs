@@ -1,0 +1,174 @@
+//! The fields of forms, and what follows an action.
+
+use super::layout::PageError;
+use super::parts::{Tone, message};
+use crate::base::options::encode_segment;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, FromRequest, Request};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use std::collections::BTreeMap;
+
+/// The fields of a form, posted or in the query. Of a repeated field, the last one counts.
+#[derive(Debug, Default)]
+pub(crate) struct Fields(BTreeMap<String, String>);
+
+impl Fields {
+    /// The text of a field without surrounding white space; empty if it is missing.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).map(|value| value.trim()).unwrap_or_default()
+    }
+
+    /// The text of a field; `None` if it is missing or empty.
+    pub(crate) fn filled(&self, name: &str) -> Option<&str> {
+        Some(self.text(name)).filter(|text| !text.is_empty())
+    }
+
+    /// The text of a field that must not be empty. `label` is its label on the page.
+    ///
+    /// # Errors
+    /// The field is missing or empty.
+    pub(crate) fn required(&self, name: &str, label: &str) -> Result<String, PageError> {
+        let text = self.filled(name).map(str::to_owned);
+        text.ok_or_else(|| PageError::input(format!("`{label}` is empty; enter a text")))
+    }
+
+    /// All fields whose names begin with `prefix`, by the rest of their names.
+    pub(crate) fn with_prefix<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
+        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.trim())))
+    }
+
+    /// The value of a field, parsed; `None` if it is missing or empty.
+    ///
+    /// # Errors
+    /// The text cannot be parsed.
+    pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        name: &str,
+        label: &str,
+    ) -> Result<Option<T>, PageError> {
+        let parse =
+            |text: &str| text.parse().map_err(|error| PageError::input(format!("`{label}`: {error}")));
+        self.filled(name).map(parse).transpose()
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Fields {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let fields: Result<Form<Vec<(String, String)>>, FormRejection> =
+            Form::from_request(request, state).await;
+        match fields {
+            // browsers send line breaks of a textarea as CRLF
+            Ok(Form(fields)) => {
+                Ok(Self(fields.into_iter().map(|(name, text)| (name, text.replace("\r\n", "\n"))).collect()))
+            }
+            Err(rejection) => Err((rejection.status(), rejection.body_text()).into_response()),
+        }
+    }
+}
+
+/// The field of the reason of a decision. One form has one reason for all of its actions.
+pub(crate) fn reason_field(hint: &str, most_bytes: usize) -> Markup {
+    html! {
+        // Enter in another field would press the first button
+        button type="submit" hidden disabled {}
+        label.f {
+            "Reason"
+            textarea #reason name="reason" required maxlength=(most_bytes) placeholder=(hint) {}
+            span.hint { "Up to " (most_bytes) " bytes. The log has it with your name." }
+        }
+    }
+}
+
+/// A button of a form with its key, which is pressed only while no field has the focus.
+pub(crate) fn action_button(
+    class: &str,
+    text: &Markup,
+    key: &str,
+    (name, value): (&str, &str),
+    path: &str,
+) -> Markup {
+    html! {
+        button.btn.(class) type="submit" name=(name) value=(value) formaction=(path) data-key=(key) aria-keyshortcuts=(key) {
+            span { (text) }
+            kbd aria-hidden="true" { (key) }
+        }
+    }
+}
+
+/// A form for an action with a reason. `action` is the path of the post, `name` the text of the button.
+pub(crate) fn reason_form(action: &str, name: &str, fields: &Markup) -> Markup {
+    html! {
+        form.action method="post" action=(action) {
+            (fields)
+            label.f { "Reason" input type="text" name="reason" required maxlength="1024" autocomplete="off"; }
+            button.btn type="submit" { (name) }
+        }
+    }
+}
+
+/// Whether a path is one of the console, and not an address elsewhere.
+fn is_own_path(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.starts_with("//")
+        && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+/// Sends the browser on after an action on the page at `path`: to the field `next` of the form, or to the page itself.
+/// [`done_note`] is its note there.
+pub(crate) fn after_action(path: &str, done: &str, fields: &Fields) -> Response {
+    let done = encode_segment(done);
+    let target = match fields.filled("next").filter(|next| is_own_path(next)) {
+        Some(next) => {
+            let separator = if next.contains('?') { '&' } else { '?' };
+            format!("{next}{separator}done={done}&of={}", encode_segment(path))
+        }
+        None => format!("{path}?done={done}"),
+    };
+    Redirect::to(&target).into_response()
+}
+
+/// The note that an action is done, with a link to the page of the action if it was another one.
+pub(crate) fn done_note(fields: &Fields) -> Markup {
+    let done = fields.filled("done").filter(|words| {
+        words.len() < 30 && words.bytes().all(|byte| byte == b' ' || byte.is_ascii_lowercase())
+    });
+    let of = fields.filled("of").filter(|path| is_own_path(path));
+    html! {
+        @if let Some(done) = done {
+            div role="status" {
+                (message(Tone::Ok, &html! { "Done: " (done) "." @if let Some(of) = of { " " a href=(of) { "Show it" } } }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::Body;
+    use hyper::header::{CONTENT_TYPE, LOCATION};
+
+    #[test]
+    fn action_continues_only_on_a_page_of_the_console() {
+        let target = |next: &str| {
+            let fields = Fields([("next".to_owned(), next.to_owned())].into());
+            let answer = after_action("/runs/a", "approved", &fields);
+            answer.headers()[LOCATION].to_str().expect("text").to_owned()
+        };
+        assert_eq!(target("/reviews/v-1"), "/reviews/v-1?done=approved&of=%2Fruns%2Fa");
+        for other in ["", "//evil.example", "https://evil.example", "/\\evil.example", "runs"] {
+            assert_eq!(target(other), "/runs/a?done=approved", "{other}");
+        }
+    }
+
+    #[tokio::test]
+    async fn line_breaks_of_a_textarea_are_read_as_lf() {
+        let request = Request::post("/").header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let request = request.body(Body::from("text=a%0D%0Ab%0Ac")).expect("a valid request");
+        let fields = Fields::from_request(request, &()).await.expect("a valid form");
+        assert_eq!(fields.text("text"), "a\nb\nc");
+    }
+}

@@ -1,0 +1,386 @@
+//! What waits for a person, and its order. The pages of decisions show the neighbors of their item.
+
+use super::Console;
+use super::parts::{Tone, capitalized, cut, group_digits, unit_word, words};
+use crate::base::error::CtlError;
+use crate::base::options::encode_segment;
+use domain_base::decimal::{Decimal, Rounding};
+use domain_base::page::{ListPage, PageLimit};
+use domain_base::session_id::SessionId;
+use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::wire::RunReport;
+use domain_verdict::mail::{MailState, MessageAttempts};
+use domain_verdict::webhook::WebhookState;
+use domain_verdict::wire::OrderReport;
+use domain_verification::wire::ReviewSummary;
+use hyper::Method;
+use jiff::Timestamp;
+use maud::{Markup, html};
+use oracled_domain::status::StatusReport;
+use serde::de::DeserializeOwned;
+use strum::VariantArray;
+
+/// What waits for a person, the most important kind first.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray, strum::IntoStaticStr, strum::EnumString,
+)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub(crate) enum ItemKind {
+    HeldOrder,
+    DeadLetter,
+    Dispute,
+    HeldRun,
+}
+
+impl ItemKind {
+    pub(crate) const fn tone(self) -> Tone {
+        match self {
+            Self::HeldOrder | Self::HeldRun => Tone::Held,
+            Self::DeadLetter => Tone::Refused,
+            Self::Dispute => Tone::Diverged,
+        }
+    }
+
+    /// One of them, and several.
+    pub(crate) const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::HeldOrder => ("Held order", "Held orders"),
+            Self::DeadLetter => ("Dead letter", "Dead letters"),
+            Self::Dispute => ("Dispute", "Disputes"),
+            Self::HeldRun => ("Held run", "Held runs"),
+        }
+    }
+
+    /// What goes on until it is decided.
+    pub(crate) const fn consequence(self) -> &'static str {
+        match self {
+            Self::HeldOrder => "Not delivered",
+            Self::DeadLetter => "Not sent",
+            Self::Dispute => "Answers “in review”",
+            Self::HeldRun => "Release not visible",
+        }
+    }
+}
+
+/// One item of the inbox.
+#[derive(Debug, Clone)]
+pub(crate) struct InboxItem {
+    pub(crate) kind: ItemKind,
+    pub(crate) title: String,
+    /// Why it waits.
+    pub(crate) cause: String,
+    pub(crate) since: Timestamp,
+    /// The page that decides it.
+    pub(crate) path: String,
+}
+
+/// All items, by importance and then by age.
+pub(crate) async fn read_items(console: &Console) -> Result<Vec<InboxItem>, CtlError> {
+    let most = <PageLimit>::MAX;
+    let orders: ListPage<OrderReport> = read(console, &format!("/v1/orders?state=held&limit={most}")).await?;
+    let reviews: ListPage<ReviewSummary> =
+        read(console, &format!("/v1/reviews?open=true&limit={most}")).await?;
+    let mut items: Vec<_> = orders.items.iter().map(order_item).collect();
+    items.extend(reviews.items.iter().map(review_item));
+    if !console.has_only_reviews {
+        let runs: ListPage<RunReport> = read(console, &format!("/v1/runs?limit={most}")).await?;
+        items.extend(read_dead(console).await?.iter().map(DeadLetter::item));
+        let held = runs.items.iter().map(|report| &report.run).filter(|run| run.state == RunState::Held);
+        items.extend(held.map(run_item));
+    }
+    items.sort_by_key(|item| (item.kind, item.since));
+    Ok(items)
+}
+
+async fn read<T: DeserializeOwned>(console: &Console, path: &str) -> Result<T, CtlError> {
+    Ok(console.options.call_for_reviewer(Method::GET, path, None).await?.json()?)
+}
+
+/// Numbers beside the entries of the navigation; `None` if they cannot be read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NavCounts {
+    /// What needs a decision.
+    pub(crate) inbox: Option<u64>,
+    /// Orders that wait for their next attempt, or have one.
+    pub(crate) waiting_orders: Option<u64>,
+}
+
+/// The numbers of the navigation. A page without them is better than none.
+pub(crate) async fn read_counts(console: &Console) -> NavCounts {
+    let inbox = read_items(console).await.ok().map(|items| items.len() as u64);
+    let mut counts = NavCounts { inbox, waiting_orders: None };
+    if !console.has_only_reviews
+        && let Ok(status) = read::<StatusReport>(console, "/v1/status").await
+    {
+        counts.waiting_orders = status.orders.map(|orders| orders.queued + orders.generating);
+    }
+    counts
+}
+
+/// The page of a held verdict with its decision.
+pub(crate) fn held_path(session_id: &str) -> String {
+    format!("/sessions/{}/held", encode_segment(session_id))
+}
+
+fn order_item(report: &OrderReport) -> InboxItem {
+    let id = report.session_id.as_str();
+    InboxItem {
+        kind: ItemKind::HeldOrder,
+        title: format!("{} verdict of {id}", capitalized(&report.tier.to_string())),
+        cause: report.reason().unwrap_or_default(),
+        since: report.order.changed_at,
+        path: if report.order.is_held_by_policy() {
+            held_path(id)
+        } else {
+            format!("/sessions/{}", encode_segment(id))
+        },
+    }
+}
+
+/// A mail or a webhook that could not be sent.
+#[derive(Debug)]
+pub(crate) struct DeadLetter {
+    /// `outbox` or `webhooks`, as in the daemon's routes.
+    outbox: &'static str,
+    id: String,
+    pub(crate) title: String,
+    pub(crate) session_id: Option<SessionId>,
+    pub(crate) tries: MessageAttempts,
+}
+
+impl DeadLetter {
+    /// The page that decides it.
+    pub(crate) fn path(&self) -> String {
+        format!("/dead/{}/{}", self.outbox, encode_segment(&self.id))
+    }
+
+    fn item(&self) -> InboxItem {
+        InboxItem {
+            kind: ItemKind::DeadLetter,
+            title: self.title.clone(),
+            cause: self.tries.last_error.clone().unwrap_or_default(),
+            since: self.tries.queued_at,
+            path: self.path(),
+        }
+    }
+}
+
+pub(crate) async fn read_dead(console: &Console) -> Result<Vec<DeadLetter>, CtlError> {
+    let most = <PageLimit>::MAX;
+    let mails: ListPage<MailState> = read(console, &format!("/v1/outbox?dead=true&limit={most}")).await?;
+    let webhooks: ListPage<WebhookState> =
+        read(console, &format!("/v1/webhooks?dead=true&limit={most}")).await?;
+    let mails = mails.items.into_iter().map(|mail| DeadLetter {
+        outbox: "outbox",
+        id: mail.mail_id.as_str().to_owned(),
+        title: format!("Mail to {}", String::from(mail.to)),
+        session_id: Some(mail.session_id),
+        tries: mail.tries,
+    });
+    let webhooks = webhooks.items.into_iter().map(|webhook| DeadLetter {
+        outbox: "webhooks",
+        id: webhook.webhook_id.as_str().to_owned(),
+        title: format!("Webhook {}", webhook.kind.into_str()),
+        session_id: webhook.session_id,
+        tries: webhook.tries,
+    });
+    Ok(mails.chain(webhooks).collect())
+}
+
+fn review_item(review: &ReviewSummary) -> InboxItem {
+    InboxItem {
+        kind: ItemKind::Dispute,
+        title: review_title(review),
+        cause: review_values(review),
+        since: review.opened_at,
+        path: format!("/reviews/{}", encode_segment(&review.review_id)),
+    }
+}
+
+fn run_item(run: &IngestionRun) -> InboxItem {
+    let breaches: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
+    InboxItem {
+        kind: ItemKind::HeldRun,
+        title: run_title(run),
+        cause: if breaches.is_empty() { run.cause.clone().unwrap_or_default() } else { breaches.join("; ") },
+        since: run.ended_at.unwrap_or(run.started_at),
+        path: format!("/runs/{}", run.run_id),
+    }
+}
+
+pub(crate) fn run_title(run: &IngestionRun) -> String {
+    format!("{}, release {}", run.oracle_id, run.input.version)
+}
+
+/// The axes and the subject of a review: "Population, ABW, 1961".
+pub(crate) fn review_title(review: &ReviewSummary) -> String {
+    let axes = review.axes.keys().enumerate();
+    let axes = axes.map(|(place, path)| if place == 0 { capitalized(path) } else { words(path) });
+    let subject = review.subject.values().map(ToString::to_string);
+    axes.chain(subject).collect::<Vec<_>>().join(", ")
+}
+
+/// The values of a review, each with its source, and their difference if they are two numbers.
+fn review_values(review: &ReviewSummary) -> String {
+    let of_axis = |path: &String| {
+        let stated = review.values.iter().filter_map(|(source, values)| Some((source, values.get(path)?)));
+        let stated: Vec<_> = stated.map(|(source, stated)| (source, stated.value.to_string())).collect();
+        let texts = stated.iter().map(|(source, value)| format!("{} ({source})", group_digits(value)));
+        let mut text = texts.collect::<Vec<_>>().join(" against ");
+        if let [(_, first), (_, second)] = stated.as_slice()
+            && let Some(difference) = Difference::of(first, second)
+        {
+            text.push_str(&format!(": {}", difference.percent()));
+        }
+        if let Some(claim) = review.claimed.get(path) {
+            text.push_str(&format!(", claimed {}", group_digits(&claim.value.to_string())));
+        }
+        text
+    };
+    review.axes.keys().map(of_axis).collect::<Vec<_>>().join("; ")
+}
+
+/// The difference between two numbers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) size: String,
+    percent: Option<String>,
+}
+
+impl Difference {
+    /// `None` if one of the texts is not a number, or both are the same number.
+    pub(crate) fn of(first: &str, second: &str) -> Option<Self> {
+        let zero = Decimal::from(0);
+        let (first, second): (Decimal, Decimal) = (first.parse().ok()?, second.parse().ok()?);
+        let (low, high) = if first < second { (first, second) } else { (second, first) };
+        let size = high.checked_sub(&low).ok().filter(|size| *size != zero)?;
+        // the percentage of a number below zero has no meaning that a reader expects
+        let percent = (low > zero).then(|| size.checked_mul(&Decimal::from(100)).ok()).flatten();
+        let percent = percent.and_then(|hundred| hundred.div_rounded(&low, 2, Rounding::HalfEven).ok());
+        Some(Self { size: group_digits(&size.to_string()), percent: percent.map(|share| share.to_string()) })
+    }
+
+    /// The difference in percent of the lower number; the difference itself if that is not above zero.
+    pub(crate) fn percent(&self) -> String {
+        match self.percent.as_deref() {
+            Some("0") => "below 0.01 %".to_owned(),
+            Some(percent) => format!("{} %", group_digits(percent)),
+            None => self.size.clone(),
+        }
+    }
+}
+
+/// The values of a review on one axis with their unit, for a button or a heading.
+pub(crate) fn value_with_unit(value: &str, unit: Option<&String>) -> Markup {
+    html! { (group_digits(value)) @if let Some(unit) = unit { " " small { (unit_word(unit)) } } }
+}
+
+/// The place of an item among those of its kind, and its neighbors in the inbox.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbors {
+    /// The number of the item among those of its kind, and their number.
+    place: Option<(ItemKind, usize, usize)>,
+    previous: Option<InboxItem>,
+    pub(crate) next: Option<InboxItem>,
+}
+
+impl Neighbors {
+    /// The neighbors of the item with the page `path`. An item that is decided has the first one as its next.
+    pub(crate) fn of(items: &[InboxItem], path: &str) -> Self {
+        let Some(at) = items.iter().position(|item| item.path == path) else {
+            return Self { next: items.first().cloned(), ..Self::default() };
+        };
+        let kind = items.get(at).map(|item| item.kind);
+        let place = kind.map(|kind| {
+            let of_kind = |items: &[InboxItem]| items.iter().filter(|item| item.kind == kind).count();
+            (kind, of_kind(items.get(..=at).unwrap_or_default()), of_kind(items))
+        });
+        let previous = at.checked_sub(1).and_then(|before| items.get(before)).cloned();
+        Self { place, previous, next: items.get(at + 1).cloned() }
+    }
+
+    pub(crate) async fn read(console: &Console, path: &str) -> Self {
+        read_items(console).await.map(|items| Self::of(&items, path)).unwrap_or_default()
+    }
+
+    pub(crate) fn crumbs(&self) -> Markup {
+        html! {
+            a href="/inbox" { "Inbox" }
+            @if let Some((kind, number, all)) = self.place {
+                " › " a href=(format!("/inbox?kind={}", kind.into_str())) { (kind.words().1) } " › " (number) " of " (all)
+            }
+        }
+    }
+
+    pub(crate) fn actions(&self) -> Markup {
+        html! {
+            a.btn.slim.only-s href="#decide" { "Decide" }
+            @if let Some(item) = &self.previous { a.btn.slim href=(item.path) data-key="p" { kbd aria-hidden="true" { "p" } " Previous" } }
+            @if let Some(item) = &self.next { a.btn.slim href=(item.path) data-key="n" { "Next " kbd aria-hidden="true" { "n" } } }
+        }
+    }
+
+    /// The hidden field with the page after the decision: the next item, or the inbox after the last one.
+    pub(crate) fn next_field(&self) -> Markup {
+        let next = self.next.as_ref().map_or("/inbox", |item| &item.path);
+        html! { @if self.place.is_some() { input type="hidden" name="next" value=(next); } }
+    }
+
+    /// The end of a form: what comes next.
+    pub(crate) fn footer(&self) -> Markup {
+        html! {
+            footer {
+                @match &self.next {
+                    Some(item) => span { "Next: " a href=(item.path) { (cut(&item.title, 60)) } },
+                    None => span { "The last item of the " a href="/inbox" { "inbox" } "." },
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(kind: ItemKind, second: i64, path: &str) -> InboxItem {
+        let since = Timestamp::from_second(second).expect("a time");
+        InboxItem { kind, title: path.to_owned(), cause: String::new(), since, path: path.to_owned() }
+    }
+
+    #[test]
+    fn difference_is_that_of_two_numbers_in_percent_of_the_lower_one() {
+        for (first, second, size, percent) in [
+            ("90588", "90866", "278", "0.31 %"),
+            ("90866", "90588", "278", "0.31 %"),
+            ("1000000", "1000001", "1", "below 0.01 %"),
+            ("-1", "1", "2", "2"),
+        ] {
+            let difference = Difference::of(first, second).expect("two numbers");
+            assert_eq!((difference.size.as_str(), difference.percent().as_str()), (size, percent));
+        }
+        for (first, second) in [("north", "1"), ("1", "1"), ("1.0", "1")] {
+            assert_eq!(Difference::of(first, second), None, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn neighbors_are_those_in_the_order_of_the_inbox() {
+        let items = [
+            item(ItemKind::HeldOrder, 5, "/a"),
+            item(ItemKind::Dispute, 1, "/b"),
+            item(ItemKind::Dispute, 2, "/c"),
+        ];
+        let of = |path: &str| {
+            let Neighbors { place, previous, next } = Neighbors::of(&items, path);
+            (
+                place.map(|(_, number, all)| (number, all)),
+                previous.map(|item| item.path),
+                next.map(|item| item.path),
+            )
+        };
+        assert_eq!(of("/a"), (Some((1, 1)), None, Some("/b".to_owned())));
+        assert_eq!(of("/c"), (Some((2, 2)), Some("/b".to_owned()), None));
+        assert_eq!(of("/gone"), (None, None, Some("/a".to_owned())));
+    }
+}

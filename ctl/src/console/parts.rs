@@ -1,0 +1,262 @@
+//! Parts that several pages have: icons, badges, cards, tables, messages, times.
+//!
+//! No part has an inline style: the stylesheet knows their classes.
+
+use crate::base::options::encode_segment;
+use domain_base::moment::format_span;
+use domain_ground::run::RunState;
+use domain_upstream::health::OracleHealthLevel;
+use domain_verdict::order::OrderState;
+use jiff::Timestamp;
+use maud::{Markup, Render, html};
+
+/// The meaning of a color. Each has an icon of the same name, and never stands without a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub(crate) enum Tone {
+    /// It works, is delivered, supported or fresh.
+    Ok,
+    /// It waits.
+    Waiting,
+    /// It needs a person.
+    Held,
+    /// It is refused or has failed.
+    Refused,
+    /// Two answers differ.
+    Diverged,
+    /// It is too old, or lost.
+    Stale,
+    Info,
+    /// It is off, unchanged or ended.
+    Neutral,
+}
+
+impl Tone {
+    pub(crate) const fn name(self) -> &'static str {
+        self.into_str()
+    }
+}
+
+/// A symbol of `assets/icons.svg`.
+pub(crate) fn icon(name: &str) -> Markup {
+    html! { svg.icon aria-hidden="true" { use href=(format!("#i-{name}")) {} } }
+}
+
+/// A state: its tone, its icon, and its word.
+pub(crate) fn badge(tone: Tone, text: impl Render) -> Markup {
+    html! { span.badge.(tone.name()) { (icon(tone.name())) (text) } }
+}
+
+pub(crate) fn order_badge(state: OrderState) -> Markup {
+    let tone = match state {
+        OrderState::Queued | OrderState::Generating => Tone::Waiting,
+        OrderState::Held => Tone::Held,
+        OrderState::Delivered => Tone::Ok,
+        OrderState::Failed => Tone::Refused,
+        OrderState::Cancelled => Tone::Neutral,
+    };
+    badge(tone, state.into_str())
+}
+
+/// The tone of a state of a run.
+pub(crate) const fn run_tone(state: RunState) -> Tone {
+    match state {
+        RunState::Running => Tone::Waiting,
+        RunState::Completed => Tone::Ok,
+        RunState::Failed => Tone::Refused,
+        RunState::Held => Tone::Held,
+        RunState::Cancelled | RunState::Discarded => Tone::Neutral,
+    }
+}
+
+pub(crate) fn health_badge(level: OracleHealthLevel) -> Markup {
+    let (tone, word) = match level {
+        OracleHealthLevel::Healthy => (Tone::Ok, "works"),
+        OracleHealthLevel::Degraded => (Tone::Waiting, "failed recently"),
+        OracleHealthLevel::Unhealthy => (Tone::Refused, "fails"),
+        OracleHealthLevel::CircuitOpen => (Tone::Refused, "circuit open"),
+        OracleHealthLevel::Refusing => (Tone::Refused, "refuses calls"),
+    };
+    badge(tone, word)
+}
+
+/// A card with a heading; `beside` stands at its right.
+pub(crate) fn card(title: &str, beside: &Markup, body: &Markup) -> Markup {
+    html! {
+        section.card {
+            header { h2 { (title) } span.right.chips { (beside) } }
+            (body)
+        }
+    }
+}
+
+/// A table with the head and the body in `parts`. A narrow screen scrolls it.
+pub(crate) fn scrolled(caption: &str, parts: &Markup) -> Markup {
+    html! {
+        div.scroll role="region" aria-label=(caption) tabindex="0" { table { caption.sr { (caption) } (parts) } }
+    }
+}
+
+/// A table of cells. A heading that begins with `#` is that of numbers, which stand at the right.
+pub(crate) fn table(caption: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Markup {
+    let class = |column: usize| heading.get(column).is_some_and(|name| name.starts_with('#')).then_some("n");
+    let parts = html! {
+        thead { tr {
+            @for (column, name) in heading.iter().enumerate() { th scope="col" class=[class(column)] { (name.trim_start_matches('#')) } }
+        } }
+        tbody {
+            @for row in rows {
+                tr { @for (column, cell) in row.iter().enumerate() { td class=[class(column)] { (cell) } } }
+            }
+            @if rows.is_empty() { tr { td.muted colspan=(heading.len()) { "none" } } }
+        }
+    };
+    scrolled(caption, &parts)
+}
+
+/// A table as a card with its heading.
+pub(crate) fn table_card(title: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Markup {
+    let count = html! { span.count.neutral { (rows.len()) } };
+    card(title, &count, &table(title, heading, rows))
+}
+
+/// Names with their values.
+pub(crate) fn pairs<'n>(rows: impl IntoIterator<Item = (&'n str, Markup)>) -> Markup {
+    html! { dl.dl { @for (name, value) in rows { dt { (name) } dd { (value) } } } }
+}
+
+/// A fact that the reader must see, with its remedy.
+pub(crate) fn message(tone: Tone, text: &Markup) -> Markup {
+    html! { div.msg.(tone.name()) { (icon(tone.name())) div { (text) } } }
+}
+
+/// A number with a comma after each three digits.
+pub(crate) fn group_digits(number: &str) -> String {
+    let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("−", digits));
+    let (whole, fraction) =
+        digits.split_once('.').map_or((digits, None), |(whole, rest)| (whole, Some(rest)));
+    if whole.is_empty() || !whole.bytes().all(|byte| byte.is_ascii_digit()) {
+        return number.to_owned();
+    }
+    let mut grouped = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    match fraction {
+        Some(fraction) => format!("{sign}{grouped}.{fraction}"),
+        None => format!("{sign}{grouped}"),
+    }
+}
+
+/// A unit in words: an annotation of UCUM such as `{person}` is a word of its own.
+pub(crate) fn unit_word(unit: &str) -> String {
+    let word = unit.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+    match word {
+        Some(word) if !word.contains(['{', '}']) => word.to_owned(),
+        _ => unit.to_owned(),
+    }
+}
+
+/// An identifier in words: `world_bank` is `world bank`.
+pub(crate) fn words(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// The name of an axis, with a capital letter: the first word of a title.
+pub(crate) fn capitalized(name: &str) -> String {
+    let text = words(name);
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// `text`, cut at `most` characters.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default().trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// A moment as UTC with its age.
+pub(crate) fn moment(at: Timestamp) -> Markup {
+    html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S UTC")) } " (" (age_text(at, Timestamp::now())) ")" }
+}
+
+/// A moment as UTC, or `none`.
+pub(crate) fn moment_or_none(at: Option<Timestamp>) -> Markup {
+    html! { @if let Some(at) = at { (moment(at)) } @else { "none" } }
+}
+
+/// The day of a moment.
+pub(crate) fn day(at: Timestamp) -> Markup {
+    html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d")) } }
+}
+
+/// The age of a moment. The script renders it again while the page is open.
+pub(crate) fn age(at: Timestamp) -> Markup {
+    let seconds = Timestamp::now().duration_since(at).as_secs().unsigned_abs();
+    html! { time data-age datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (format_span(seconds)) } }
+}
+
+/// How long ago `at` was, or how far in the future it is.
+fn age_text(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs();
+    let span = format_span(seconds.unsigned_abs());
+    if seconds < 0 { format!("in {span}") } else { format!("{span} ago") }
+}
+
+/// A link to the page of a session.
+pub(crate) fn session_link(session_id: &str) -> Markup {
+    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } }
+}
+
+/// A link to the next page of a list: the page at `path` with the parameter `after`.
+pub(crate) fn next_link(path: &str, next: Option<&str>) -> Markup {
+    let separator = if path.contains('?') { '&' } else { '?' };
+    html! {
+        @if let Some(next) = next {
+            div.pager { span.right {
+                a.btn.slim rel="next" data-key="ArrowRight" href=(format!("{path}{separator}after={}", encode_segment(next))) { "Next page" }
+            } }
+        }
+    }
+}
+
+/// Parts of a page that the script replaces whenever the events at `path` bring new ones.
+pub(crate) fn live(path: &str, parts: &Markup) -> Markup {
+    html! { div #live.section data-events=(path) { (parts) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_other_texts_stay() {
+        for (number, expected) in [
+            ("90588", "90,588"),
+            ("-1234567.125", "−1,234,567.125"),
+            ("100", "100"),
+            ("0.5", "0.5"),
+            ("inf", "inf"),
+            ("", ""),
+            ("12a", "12a"),
+        ] {
+            assert_eq!(group_digits(number), expected);
+        }
+    }
+
+    #[test]
+    fn unit_of_one_annotation_is_a_word() {
+        for (unit, expected) in [("{person}", "person"), ("km2", "km2"), ("{a}/{b}", "{a}/{b}"), ("", "")] {
+            assert_eq!(unit_word(unit), expected);
+        }
+        assert_eq!(
+            (capitalized("total_population"), cut("abcdef", 3)),
+            ("Total population".into(), "abc…".into())
+        );
+    }
+}

@@ -1,0 +1,283 @@
+//! A verdict as its customer would see it: one that the policy holds, with its decision, and a delivered one.
+
+use super::ConsoleState;
+use super::forms::{Fields, action_button, done_note, reason_field};
+use super::items::{Neighbors, held_path};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::parts::{Tone, age, badge, card, cut, icon, message, moment, pairs, session_link, words};
+use crate::base::options::encode_segment;
+use crate::verdict::orders::order_path;
+use axum::extract::{Path, State};
+use domain_verdict::crosscheck::CrosscheckDecision;
+use domain_verdict::flag::Flag;
+use domain_verdict::label::{VerdictDimension, VerdictLabel};
+use domain_verdict::order::Order;
+use domain_verdict::policy::join_causes;
+use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
+use hyper::Method;
+use maud::{Markup, html};
+use serde_json::Value as Json;
+
+/// The maximum length of the reason of a decision, in bytes.
+const REASON_MAX_BYTES: usize = 1024;
+
+pub(super) async fn held_page(
+    State(console): State<ConsoleState>,
+    Path(session_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let path = format!("{}/verdict", order_path(&session_id));
+    let held: HeldVerdictReport =
+        console.options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
+    let answer = console.options.call_for_reviewer(Method::GET, &order_path(&session_id), None).await?;
+    let report: OrderReport = answer.json()?;
+    let neighbors = Neighbors::read(&console, &held_path(&session_id)).await;
+    let verdict: Json = serde_json::from_str(held.verdict.get()).unwrap_or_default();
+    let flags = &held.decision.flags;
+    let beside = html! { @for flag in flags { (badge(Tone::Held, words(flag.into_str()))) } };
+    let body = html! {
+        (done_note(&fields))
+        div.split {
+            div {
+                section.card.verdict aria-label="As the customer would see it" {
+                    header { h2 { "As the customer would see it" } span.right.chips { (beside) } }
+                    div.body { (render_verdict(&verdict, flags)) }
+                }
+                (render_judgment(&held.decision, Some(&join_causes(&held.causes))))
+            }
+            div {
+                (decision_form(&session_id, &report.order, &neighbors))
+                (render_order_facts(&report, &held))
+            }
+        }
+    };
+    let head = PageHead {
+        title: cut(held.query.as_str(), 80),
+        crumbs: Some(neighbors.crumbs()),
+        sub: Some(html! {
+            span { "Held " time datetime=(held.held_at) { (held.held_at.strftime("%Y-%m-%d %H:%M:%S UTC")) } " by the policy: " (join_causes(&held.causes)) ". The crosscheck has approved it." }
+        }),
+        actions: Some(neighbors.actions()),
+    };
+    Ok(render_page(&console, Section::Inbox, head, &body).await)
+}
+
+fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup {
+    let order = &report.order;
+    let last = order.last_attempts.last();
+    let mut rows = vec![
+        ("session", session_link(report.session_id.as_str())),
+        ("query", html! { "“" (held.query.as_str()) "”" }),
+        ("tier", html! { (report.tier) }),
+        ("placed", moment(order.placed_at)),
+        ("path", html! { (held.path.into_str()) }),
+        ("cause", html! { code { (join_causes(&held.causes)) } }),
+    ];
+    if let Some(attempt) = last {
+        rows.push(("model", html! { (attempt.generation.model) }));
+    }
+    if let Some(cost) = last.and_then(|attempt| attempt.cost.as_ref()) {
+        rows.push(("cost", html! { (cost) ", last attempt" }));
+    }
+    card("Order", &html! {}, &html! { div.body { (pairs(rows)) } })
+}
+
+/// The reason and the actions that the state of an order allows.
+pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbors) -> Markup {
+    let path = format!("/sessions/{}/order", encode_segment(session_id));
+    let action = |class: &str, text: &str, key: &str, value: &str| {
+        action_button(class, &html! { (text) }, key, ("action", value), &path)
+    };
+    let is_held = order.is_held_by_policy();
+    let destroys = is_held.then_some("Destroys the held verdict. ");
+    html! {
+        form.card.decide #decide method="post" action=(path) aria-label="Decide" {
+            header { h2 { "Decide" } span.right { (badge(Tone::Held, html! { (order.state.into_str()) ", " (age(order.changed_at)) })) } }
+            div.body {
+                (reason_field("Why?", REASON_MAX_BYTES))
+                // the daemon refuses the action if the order has changed since this page
+                input type="hidden" name="changed_at" value=(order.changed_at);
+                div.acts {
+                    @if is_held {
+                        (action("plain", "Release to the customer", "r", "release"))
+                        p.note { "Stores the verdict as it is, and sends its mail and its webhook." }
+                    }
+                    @if may_retry(order) {
+                        (action(if is_held { "danger" } else { "plain" }, "Ask the model again", "t", "retry"))
+                        p.note { (destroys.unwrap_or_default()) "Attempt " (order.attempts + 1) "; it may cost as much as the last one." }
+                    }
+                    @if may_fail(order) {
+                        (action("danger", "Fail the order", "f", "fail"))
+                        p.note { (destroys.unwrap_or_default()) "It can be retried." }
+                    }
+                    (action("danger", "Cancel the order", "x", "cancel"))
+                    p.note { (destroys.unwrap_or_default()) "It never gets a verdict." }
+                }
+                (neighbors.next_field())
+            }
+            (neighbors.footer())
+        }
+    }
+}
+
+pub(super) const fn may_retry(order: &Order) -> bool {
+    use domain_verdict::order::OrderState;
+    matches!(order.state, OrderState::Held | OrderState::Failed | OrderState::Queued)
+}
+
+const fn may_fail(order: &Order) -> bool {
+    use domain_verdict::order::OrderState;
+    matches!(order.state, OrderState::Held | OrderState::Queued)
+}
+
+/// The page of a delivered verdict. The log names its reader.
+pub(super) async fn delivered_page(
+    State(console): State<ConsoleState>,
+    Path(session_id): Path<String>,
+) -> PageResult {
+    let path = format!("/v1/sessions/{}/export", encode_segment(&session_id));
+    let export: SessionExport = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let delivery = export
+        .verdict
+        .ok_or_else(|| PageError::input(format!("session {session_id} has no stored verdict")))?;
+    let part = |name: &str| delivery.get(name).cloned().unwrap_or_default();
+    let verdict = part("verdict");
+    let decision: Option<CrosscheckDecision> = serde_json::from_value(part("decision")).ok();
+    let flags = decision.as_ref().map(|decision| decision.flags.clone()).unwrap_or_default();
+    let text = |name: &str| part(name).as_str().map(str::to_owned);
+    let body = html! {
+        @if let Some(disclaimer) = text("disclaimer") { (message(Tone::Diverged, &html! { (disclaimer) })) }
+        @if let Some(notice) = text("notice") { (message(Tone::Info, &html! { (notice) })) }
+        section.card.verdict aria-label="As the customer sees it" {
+            header { h2 { "As the customer sees it" } span.right.chips { @for flag in &flags { (badge(Tone::Neutral, words(flag.into_str()))) } } }
+            div.body { (render_verdict(&verdict, &flags)) }
+            footer { span { "The log has you as its reader." } }
+        }
+        @if let Some(decision) = &decision { (render_judgment(decision, None)) }
+    };
+    let head = PageHead {
+        sub: text("cached_at").map(|at| html! { "Stored at " (at) }),
+        ..PageHead::below(
+            &format!("/sessions/{}", encode_segment(&session_id)),
+            &session_id,
+            cut(&text("query").unwrap_or_default(), 80),
+        )
+    };
+    Ok(render_page(&console, Section::Orders, head, &body).await)
+}
+
+fn render_judgment(decision: &CrosscheckDecision, causes: Option<&str>) -> Markup {
+    let body = html! {
+        div.stats.three {
+            div.stat { span.k { "Coherence" } span.v { (format!("{:.4}", decision.coherence_score)) } span.d { (format!("{:.4}", decision.threshold)) " or more is approved" } }
+            div.stat { span.k { "Crosscheck" } span.v { @if decision.approved { "approved" } @else { "rejected" } } span.d { (words(decision.crosscheck_reason.into_str())) } }
+            div.stat {
+                span.k { "Policy" }
+                span.v { @if causes.is_some() { "held" } @else { "delivered" } }
+                span.d { code { (causes.unwrap_or("no cause applied")) } }
+            }
+        }
+    };
+    card("How it was judged", &html! {}, &body)
+}
+
+/// A label with its shape, so that color is not the only difference.
+pub(super) fn label(label: &str, class: &str) -> Markup {
+    let known = label.parse::<VerdictLabel>().ok();
+    let tone = match known {
+        Some(VerdictLabel::Green) => Tone::Ok,
+        Some(VerdictLabel::Amber) => Tone::Waiting,
+        Some(VerdictLabel::Red) => Tone::Refused,
+        Some(VerdictLabel::Null) | None => Tone::Neutral,
+    };
+    html! {
+        span.vlabel.(tone.name()).(class) {
+            svg viewBox="0 0 10 10" aria-hidden="true" {
+                @match known {
+                    Some(VerdictLabel::Green) => circle cx="5" cy="5" r="4.5" {},
+                    Some(VerdictLabel::Amber) => path d="M5 .8L9.6 9.2H.4z" {},
+                    Some(VerdictLabel::Red) => rect x=".8" y=".8" width="8.4" height="8.4" {},
+                    Some(VerdictLabel::Null) | None => circle cx="5" cy="5" r="3.6" fill="none" stroke-width="1.8" {},
+                }
+            }
+            (label)
+        }
+    }
+}
+
+/// The parts of a verdict, with each flag where it applies.
+pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
+    let text = |value: Option<&Json>| value.and_then(Json::as_str).unwrap_or_default().to_owned();
+    let at = |path: &str| verdict.pointer(path);
+    let of_dimension = |flag: &Flag| {
+        let place = flag.to_string();
+        VerdictDimension::ALL.into_iter().find(|dimension| place.ends_with(&format!(":{dimension}")))
+    };
+    let dimensions =
+        VerdictDimension::ALL.map(|dimension| (dimension, at(&format!("/breakdown/{dimension}"))));
+    let has_dimensions = dimensions.iter().any(|(_, value)| value.is_some());
+    html! {
+        div.top { (label(&text(at("/verdict")), "big")) }
+        p.sum { (text(at("/summary"))) }
+        @for flag in flags.iter().filter(|flag| of_dimension(flag).is_none()) { (flag_note(flag)) }
+        @if has_dimensions {
+            h3 { "Dimensions" }
+            ul.dims {
+                @for (dimension, value) in dimensions {
+                    @let own: Vec<_> = flags.iter().filter(|flag| of_dimension(flag) == Some(dimension)).collect();
+                    @let member = |name: &str| text(value.and_then(|value| value.get(name)));
+                    li.flag[!own.is_empty()] {
+                        span.nm { (dimension.to_string()) }
+                        span { (label(&member("verdict"), "plain")) }
+                        span.an { (member("analysis")) @for flag in own { (flag_note(flag)) } }
+                    }
+                }
+            }
+        }
+        @if let Some(strategy) = at("/strategy").filter(|strategy| strategy.is_object()) { (render_strategy(strategy)) }
+        details { summary { "Show as JSON" } pre.raw tabindex="0" { (serde_json::to_string_pretty(verdict).unwrap_or_default()) } }
+    }
+}
+
+fn flag_note(flag: &Flag) -> Markup {
+    html! { span.why.held.fg { (icon("held")) (words(flag.into_str())) } span.muted.xs { "flag " code { (flag) } } }
+}
+
+fn render_strategy(strategy: &Json) -> Markup {
+    let text = |name: &str| strategy.get(name).and_then(Json::as_str).unwrap_or_default();
+    let tests = strategy.get("tests").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    html! {
+        h3 { "Strategy" }
+        dl.strat {
+            div { dt { "Next step" } dd { (text("next_step")) } }
+            div { dt { "Alternative" } dd { (text("alternative")) } }
+            div { dt { "Tests" } dd { ol { @for test in tests { li { @match test { Json::String(text) => (text), other => (other) } } } } } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn flag_stands_at_its_dimension() {
+        let dimension = |analysis: &str| json!({"verdict": "GREEN", "analysis": analysis});
+        let verdict = json!({
+            "verdict": "AMBER", "summary": "<b>Open</b> it.",
+            "breakdown": {"Stability": dimension("Two years."), "Curvature": dimension("")},
+            "strategy": {"next_step": "Ask.", "alternative": "Wait.", "tests": ["one", {"by": "two"}]},
+        });
+        let flags = ["empty_analysis:Curvature", "few_tests"].map(|flag| flag.parse().expect("a flag"));
+        let page = render_verdict(&verdict, &flags).into_string();
+        let flagged = page.split("<li class=\"flag\">").nth(1).expect("a flagged dimension");
+        assert!(
+            flagged.starts_with("<span class=\"nm\">Curvature")
+                && page.matches("class=\"flag\"").count() == 1,
+            "{page}"
+        );
+        assert!(page.contains("&lt;b&gt;Open&lt;/b&gt; it.") && page.contains("few tests"), "{page}");
+        assert!(page.contains("<li>one</li>") && page.contains("{&quot;by&quot;:&quot;two&quot;}"), "{page}");
+    }
+}
