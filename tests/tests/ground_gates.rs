@@ -53,6 +53,12 @@ async fn held_gauge(world: &DaemonWorld) -> String {
 
 /// Checks that `oraclectl status` and `oraclectl doctor` name a held run.
 fn assert_held_run_is_shown(world: &DaemonWorld, run_id: &str) {
+    let inbox = json_of(&world.ctl(&["inbox", "--json"]));
+    assert_eq!(
+        (&inbox["items"][0]["kind"], &inbox["items"][0]["id"]),
+        (&json!("held_run"), &json!(run_id)),
+        "{inbox}"
+    );
     let status = json_of(&world.ctl(&["--json", "status"]));
     let held = &status["held_runs"];
     assert_eq!((&held[0]["run_id"], &held[0]["oracle_id"]), (&json!(run_id), &json!(SOURCE)), "{status}");
@@ -80,12 +86,6 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(values(&world).await, before);
     assert_eq!(held_gauge(&world).await, "1");
     assert_held_run_is_shown(&world, &run_id);
-    let inbox = json_of(&world.ctl(&["inbox", "--json"]));
-    assert_eq!(
-        (&inbox["items"][0]["kind"], &inbox["items"][0]["id"]),
-        (&json!("held_run"), &json!(run_id)),
-        "{inbox}"
-    );
     let repeated = submit(&world, "2021-01-01", &bad).status.code();
     assert_eq!(repeated, Some(HELD), "a repeated payload opens no second run");
 
