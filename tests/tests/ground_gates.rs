@@ -53,6 +53,12 @@ async fn held_gauge(world: &DaemonWorld) -> String {
 
 /// Checks that `oraclectl status` and `oraclectl doctor` name a held run.
 fn assert_held_run_is_shown(world: &DaemonWorld, run_id: &str) {
+    let inbox = json_of(&world.ctl(&["inbox", "--json"]));
+    assert_eq!(
+        (&inbox["items"][0]["kind"], &inbox["items"][0]["id"]),
+        (&json!("held_run"), &json!(run_id)),
+        "{inbox}"
+    );
     let status = json_of(&world.ctl(&["--json", "status"]));
     let held = &status["held_runs"];
     assert_eq!((&held[0]["run_id"], &held[0]["oracle_id"]), (&json!(run_id), &json!(SOURCE)), "{status}");

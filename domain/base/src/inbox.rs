@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(ids(&first), ["cs_1", "shop/a,b"]);
         let second =
             select(&InboxParams { limit, after: first.next, ..InboxParams::default() }).expect("valid");
-        assert_eq!((ids(&second), second.next.clone()), (vec!["v-1", "v-2"], None));
+        assert_eq!((ids(&second), &second.next), (vec!["v-1", "v-2"], &None));
         let bad = InboxParams { after: Some("v-1".into()), ..InboxParams::default() };
         assert!(select(&bad).is_err());
     }
