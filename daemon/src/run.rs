@@ -212,10 +212,6 @@ impl RunningDaemon {
             open_log(&config, &held_key, &upstreams.witnesses, &flags, &mut signals).await?;
         // after the store: a second daemon on the same store must not take the sockets of the first one
         let sockets = DaemonSockets::open(&config.socket_files()?).await?;
-        let mut policies = config.gate.to_policies(&config.applications);
-        if flags.test_mode {
-            policies = policies.with_test_hold();
-        }
         let (turn, objects) = (turn_of(cluster.as_ref()), config.cluster.open_objects()?);
         let (applications, clients) = (processes(&config.applications), upstreams.clients);
         let parts = SystemParts {
@@ -237,7 +233,7 @@ impl RunningDaemon {
             pages_bytes: config.limits.bodies_bytes,
             mailing: clients.services.notifier_config(&config),
             webhooks: clients.services.webhook_config(&config),
-            policy: PolicyConfig { policies, key: held_key },
+            policy: policy_config(&config, &flags, held_key),
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: config.ingestion.to_config(clients.puller.clone(), (turn.clone(), objects)),
@@ -467,6 +463,12 @@ fn raise_file_limit(connections: usize) -> u64 {
 /// The turn of this host at the work that one host of a cluster does at a time.
 fn turn_of(cluster: Option<&ClusterMember>) -> WorkTurn {
     cluster.map_or(WorkTurn::Alone, |member| member.turn.clone())
+}
+
+fn policy_config(config: &DaemonConfig, flags: &DaemonFlags, key: HeldVerdictKey) -> PolicyConfig {
+    let policies = config.gate.to_policies(&config.applications);
+    let policies = if flags.test_mode { policies.with_test_hold() } else { policies };
+    PolicyConfig { policies, key }
 }
 
 fn verification_config(config: &DaemonConfig, clients: &ReloadableClients) -> VerificationConfig {
