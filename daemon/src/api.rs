@@ -75,6 +75,12 @@ const METRICS: [(&str, MetricsReader); 4] = [
     ("verdict", |service| Box::pin(verdict::read_metrics(service))),
 ];
 
+/// The router of the listener for metrics.
+pub(crate) fn metrics_router(service: Arc<DaemonService>) -> Router {
+    let routes = Router::from(platform::api::metrics_routes());
+    routes.layer(Extension(ScrapedMetrics(&METRICS))).with_state(service)
+}
+
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
     serve_routes(routes(), &service, document, PATHS)

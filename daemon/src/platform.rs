@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod config;
 pub mod control;
 pub mod listen;
+pub(crate) mod metrics_listener;
 pub(crate) mod openapi;
 pub mod problem;
 pub(crate) mod schema_check;
