@@ -71,6 +71,12 @@ pub fn document() -> &'static str {
 pub(crate) const METRICS: &[FeatureMetrics] =
     &[upstream::METRICS, ground::METRICS, verification::METRICS, verdict::METRICS];
 
+/// The router of the listener for metrics.
+pub(crate) fn metrics_router(service: Arc<DaemonService>) -> Router {
+    let routes = Router::from(platform::api::metrics_routes());
+    routes.layer(Extension(ScrapedMetrics(&METRICS))).with_state(service)
+}
+
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
     serve_routes(routes(), &service, document, PATHS)

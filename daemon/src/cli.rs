@@ -172,6 +172,11 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
         let names = ignored.join(", ");
         print_note(&format!("ignored variables, which are not configuration keys: {names}"));
     }
+    if let Some(drop_in) = config.metrics.drop_in() {
+        print_note(&format!(
+            "`metrics.listen` needs this under systemd, in /etc/systemd/system/oracled.service.d/metrics.conf:\n{drop_in}"
+        ));
+    }
     print_config(&mut io::stdout().lock(), &config, json)?;
     print_note("the configuration is valid");
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,7 @@ use crate::platform::config::{
     self, ConfigError, Configuration, DaemonFlags, LimitsSection, SOCKET_PATH_MAX_BYTES, Section,
     SocketFiles, SocketKeys, StorageSection, SupervisionSection, check_path, not_allowed_error,
 };
+use crate::platform::metrics_listener::MetricsSection;
 use crate::platform::telemetry::{self, AccessLogLevel, LogFormat};
 use crate::rules::RulesSection;
 use crate::verdict::config::applications::ApplicationSections;
@@ -115,6 +116,8 @@ pub struct DaemonConfig {
     pub storage: StorageSection,
     /// Signed checkpoints of the log, which the daemon hands out.
     pub checkpoints: CheckpointsSection,
+    /// How the metrics can be read, beside `/metrics` on the routes' socket.
+    pub metrics: MetricsSection,
     /// The cluster of this host: several daemons share one log in PostgreSQL.
     pub cluster: ClusterSection,
     /// When old data are removed.
@@ -177,6 +180,7 @@ impl Default for DaemonConfig {
             limits: LimitsSection::default(),
             storage: StorageSection::default(),
             checkpoints: CheckpointsSection::default(),
+            metrics: MetricsSection::default(),
             cluster: ClusterSection::default(),
             retention: RetentionSection::default(),
             supervision: SupervisionSection::default(),
@@ -219,6 +223,7 @@ impl Configuration for DaemonConfig {
             &self.lookup,
             &self.gate,
             &self.checkpoints,
+            &self.metrics,
             &self.cluster,
         ]
     }
@@ -306,6 +311,7 @@ impl DaemonConfig {
             routes: routes.file(&self.socket)?,
             control: control.file(&self.control_socket)?,
             review: self.review_socket.as_deref().map(|path| review.file(path)).transpose()?,
+            metrics: self.metrics.address()?,
         })
     }
 

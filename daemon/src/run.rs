@@ -14,6 +14,7 @@ use crate::platform::api::front::SocketFrontend;
 use crate::platform::cluster::{self, ClusterDigests, ClusterMember};
 use crate::platform::config::{ConfigError, Configuration, DaemonFlags, LimitsSection, StorageSection};
 use crate::platform::listen::{self, BoundSocket, DaemonSockets, REFUSALS_MAX, ServingThreads, SocketLimits};
+use crate::platform::metrics_listener;
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::telemetry::LogLevelHandle;
@@ -609,7 +610,11 @@ impl SocketServers {
     ) -> Self {
         let limits = &service.limits;
         let idle = Duration::from_secs(limits.idle_s);
-        let DaemonSockets { routes, control, review, .. } = sockets;
+        let DaemonSockets { routes, control, review, metrics, .. } = sockets;
+        if let Some(listener) = metrics {
+            let router = api::metrics_router(Arc::clone(service));
+            tokio::spawn(metrics_listener::serve(listener, router, service.subscribe_stop()));
+        }
         let access_log =
             |socket| AccessLog::new(socket, start.config.access_log, service.request_metrics.clone());
         let host = service.cluster.as_ref().map(|member| member.host.clone());

@@ -7,6 +7,8 @@ use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get,
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 
 /// All samples, by name with labels.
 type MetricSamples = BTreeMap<String, f64>;
@@ -231,4 +233,43 @@ async fn histogram_buckets_are_cumulative() {
         assert_eq!(buckets.last(), Some(&(f64::INFINITY, count)));
         assert!(count >= 20.0 && samples[&format!("{family}_sum")] > 0.0, "{family}");
     }
+}
+
+/// The response to a request on the listener for metrics.
+fn answer_over_tcp(address: &str, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the listener accepts");
+    stream.write_all(request.as_bytes()).expect("the request is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer is read to its end");
+    answer
+}
+
+#[tokio::test]
+async fn metrics_are_served_on_a_loopback_address_and_nothing_else() {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = free.local_addr().expect("it has an address").to_string();
+    drop(free);
+    let world = DaemonWorld::with_config(&format!("[metrics]\nlisten = \"{address}\"\n"));
+    let daemon = world.serve().await;
+    let get = |path: &str, host: &str| {
+        answer_over_tcp(&address, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+    };
+    let answer = get("/metrics", &address);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("the answer has a body");
+    assert_eq!(parsed(body).get("oracled_ready"), Some(&1.0));
+    for (path, host, status) in [
+        ("/healthz", "localhost", 404),
+        ("/v1/rules", "localhost", 404),
+        ("/metrics", "rebound.example", 421),
+    ] {
+        let answer = get(path, host);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path} {host}: {answer}");
+    }
+    let mut check = world.oracled(&["check-config", "--config"]);
+    let output = check.arg(world.config_file()).output().expect("the program runs");
+    let note = String::from_utf8_lossy(&output.stderr);
+    let port = address.rsplit(':').next().unwrap_or_default();
+    assert!(note.contains(&format!("SocketBindAllow=tcp:{port}")), "{note}");
+    assert!(daemon.stop().success());
 }

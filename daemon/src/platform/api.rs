@@ -43,7 +43,12 @@ pub(crate) fn open_routes() -> Routes {
     OpenApiRouter::new()
         .routes(routes!(read_liveness))
         .routes(routes!(read_readiness))
-        .routes(routes!(metrics::get))
+        .merge(metrics_routes())
+}
+
+/// The route that the listener for metrics has, too.
+pub(crate) fn metrics_routes() -> Routes {
+    OpenApiRouter::new().routes(routes!(metrics::get))
 }
 
 /// Report that the daemon is alive.

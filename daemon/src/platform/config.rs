@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::any::Any;
 use std::fmt::{Debug, Display};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -320,6 +320,8 @@ pub struct SocketFiles<'c> {
     pub control: SocketFile<'c>,
     /// The socket for reviewers; `None` if it has no path.
     pub review: Option<SocketFile<'c>>,
+    /// The address of the listener for metrics, if there is one.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// The configuration keys of a socket's file.

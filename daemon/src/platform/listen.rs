@@ -21,6 +21,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::chown;
 use std::convert::Infallible;
 use std::io::{ErrorKind, IoSlice};
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -33,7 +34,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use std::{env, fs, io, process, thread};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
@@ -74,6 +75,17 @@ pub enum ListenError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The listener for metrics cannot be opened.
+    #[error(
+        "cannot listen on {address} (`metrics.listen`): {source}; choose a free port, and under systemd add the drop-in that \
+         `oracled check-config` prints"
+    )]
+    Metrics {
+        /// The configured address.
+        address: SocketAddr,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// systemd passed an unexpected file descriptor.
     #[error(
         "an inherited file descriptor is called `{name}`; it must be `{ROUTES_NAME}`, `{CONTROL_NAME}` or `{REVIEW_NAME}` \
@@ -93,6 +105,8 @@ pub struct DaemonSockets {
     pub control: UnixListener,
     /// The socket for reviewers; `None` if neither systemd nor the configuration has one.
     pub review: Option<UnixListener>,
+    /// The listener for metrics; `None` if the configuration has none.
+    pub metrics: Option<TcpListener>,
     /// The socket files that were bound here, to be removed at the end.
     bound: Vec<BoundSocket>,
 }
@@ -112,7 +126,14 @@ impl DaemonSockets {
             (None, Some(file)) => Some(open_socket(None, &file, &mut bound).await?),
             (None, None) => None,
         };
-        Ok(Self { routes, control, review, bound })
+        let metrics = match files.metrics {
+            Some(address) => {
+                let bound = TcpListener::bind(address).await;
+                Some(bound.map_err(|source| ListenError::Metrics { address, source })?)
+            }
+            None => None,
+        };
+        Ok(Self { routes, control, review, metrics, bound })
     }
 
     /// The socket files to remove at the end of serving.
