@@ -74,7 +74,7 @@ pub(crate) const METRICS: &[FeatureMetrics] =
 /// The router of the listener for metrics.
 pub(crate) fn metrics_router(service: Arc<DaemonService>) -> Router {
     let routes = Router::from(platform::api::metrics_routes());
-    routes.layer(Extension(ScrapedMetrics(&METRICS))).with_state(service)
+    routes.layer(Extension(ScrapedMetrics(METRICS))).with_state(service)
 }
 
 /// The router of the routes' socket.

@@ -1,18 +1,16 @@
 //! What waits for a person, and its order. The pages of decisions show the neighbors of their item.
 
 use super::Console;
-use super::parts::{Tone, capitalized, cut, group_digits, unit_word, words};
+use super::parts::{Tone, cut, group_digits, unit_word};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use domain_base::decimal::{Decimal, Rounding};
+use domain_base::inbox::{InboxResponse, WaitingItem};
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::SessionId;
-use domain_ground::run::{IngestionRun, RunState};
-use domain_ground::wire::RunReport;
+use domain_ground::run::IngestionRun;
 use domain_verdict::mail::{MailState, MessageAttempts};
 use domain_verdict::webhook::WebhookState;
-use domain_verdict::wire::OrderReport;
-use domain_verification::wire::ReviewSummary;
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -33,6 +31,17 @@ pub(crate) enum ItemKind {
 }
 
 impl ItemKind {
+    /// The kind of an item that the daemon lists.
+    fn of(kind: &str) -> Option<Self> {
+        match kind {
+            "held_order" => Some(Self::HeldOrder),
+            "dead_mail" | "dead_webhook" => Some(Self::DeadLetter),
+            "review" => Some(Self::Dispute),
+            "held_run" => Some(Self::HeldRun),
+            _ => None,
+        }
+    }
+
     pub(crate) const fn tone(self) -> Tone {
         match self {
             Self::HeldOrder | Self::HeldRun => Tone::Held,
@@ -74,21 +83,25 @@ pub(crate) struct InboxItem {
     pub(crate) path: String,
 }
 
+impl InboxItem {
+    /// `None` if this console does not know the kind.
+    fn of(item: WaitingItem) -> Option<Self> {
+        let WaitingItem { kind, title, cause, since, link, .. } = item;
+        Some(Self { kind: ItemKind::of(&kind)?, title, cause, since, path: link })
+    }
+}
+
 /// All items, by importance and then by age.
 pub(crate) async fn read_items(console: &Console) -> Result<Vec<InboxItem>, CtlError> {
-    let most = <PageLimit>::MAX;
-    let orders: ListPage<OrderReport> = read(console, &format!("/v1/orders?state=held&limit={most}")).await?;
-    let reviews: ListPage<ReviewSummary> =
-        read(console, &format!("/v1/reviews?open=true&limit={most}")).await?;
-    let mut items: Vec<_> = orders.items.iter().map(order_item).collect();
-    items.extend(reviews.items.iter().map(review_item));
-    if !console.has_only_reviews {
-        let runs: ListPage<RunReport> = read(console, &format!("/v1/runs?limit={most}")).await?;
-        items.extend(read_dead(console).await?.iter().map(DeadLetter::item));
-        let held = runs.items.iter().map(|report| &report.run).filter(|run| run.state == RunState::Held);
-        items.extend(held.map(run_item));
+    let (mut items, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/inbox?limit={}{after}", <PageLimit>::MAX);
+        let page: InboxResponse = read(console, &path).await?;
+        items.extend(page.items.into_iter().filter_map(|listed| InboxItem::of(listed.item)));
+        let Some(next) = page.next else { break };
+        after = format!("&after={}", encode_segment(&next));
     }
-    items.sort_by_key(|item| (item.kind, item.since));
+    items.sort_by_key(|item: &InboxItem| (item.kind, item.since));
     Ok(items)
 }
 
@@ -122,21 +135,6 @@ pub(crate) fn held_path(session_id: &str) -> String {
     format!("/sessions/{}/held", encode_segment(session_id))
 }
 
-fn order_item(report: &OrderReport) -> InboxItem {
-    let id = report.session_id.as_str();
-    InboxItem {
-        kind: ItemKind::HeldOrder,
-        title: format!("{} verdict of {id}", capitalized(&report.tier.to_string())),
-        cause: report.reason().unwrap_or_default(),
-        since: report.order.changed_at,
-        path: if report.order.is_held_by_policy() {
-            held_path(id)
-        } else {
-            format!("/sessions/{}", encode_segment(id))
-        },
-    }
-}
-
 /// A mail or a webhook that could not be sent.
 #[derive(Debug)]
 pub(crate) struct DeadLetter {
@@ -152,16 +150,6 @@ impl DeadLetter {
     /// The page that decides it.
     pub(crate) fn path(&self) -> String {
         format!("/dead/{}/{}", self.outbox, encode_segment(&self.id))
-    }
-
-    fn item(&self) -> InboxItem {
-        InboxItem {
-            kind: ItemKind::DeadLetter,
-            title: self.title.clone(),
-            cause: self.tries.last_error.clone().unwrap_or_default(),
-            since: self.tries.queued_at,
-            path: self.path(),
-        }
     }
 }
 
@@ -187,57 +175,8 @@ pub(crate) async fn read_dead(console: &Console) -> Result<Vec<DeadLetter>, CtlE
     Ok(mails.chain(webhooks).collect())
 }
 
-fn review_item(review: &ReviewSummary) -> InboxItem {
-    InboxItem {
-        kind: ItemKind::Dispute,
-        title: review_title(review),
-        cause: review_values(review),
-        since: review.opened_at,
-        path: format!("/reviews/{}", encode_segment(&review.review_id)),
-    }
-}
-
-fn run_item(run: &IngestionRun) -> InboxItem {
-    let breaches: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
-    InboxItem {
-        kind: ItemKind::HeldRun,
-        title: run_title(run),
-        cause: if breaches.is_empty() { run.cause.clone().unwrap_or_default() } else { breaches.join("; ") },
-        since: run.ended_at.unwrap_or(run.started_at),
-        path: format!("/runs/{}", run.run_id),
-    }
-}
-
 pub(crate) fn run_title(run: &IngestionRun) -> String {
     format!("{}, release {}", run.oracle_id, run.input.version)
-}
-
-/// The axes and the subject of a review: "Population, ABW, 1961".
-pub(crate) fn review_title(review: &ReviewSummary) -> String {
-    let axes = review.axes.keys().enumerate();
-    let axes = axes.map(|(place, path)| if place == 0 { capitalized(path) } else { words(path) });
-    let subject = review.subject.values().map(ToString::to_string);
-    axes.chain(subject).collect::<Vec<_>>().join(", ")
-}
-
-/// The values of a review, each with its source, and their difference if they are two numbers.
-fn review_values(review: &ReviewSummary) -> String {
-    let of_axis = |path: &String| {
-        let stated = review.values.iter().filter_map(|(source, values)| Some((source, values.get(path)?)));
-        let stated: Vec<_> = stated.map(|(source, stated)| (source, stated.value.to_string())).collect();
-        let texts = stated.iter().map(|(source, value)| format!("{} ({source})", group_digits(value)));
-        let mut text = texts.collect::<Vec<_>>().join(" against ");
-        if let [(_, first), (_, second)] = stated.as_slice()
-            && let Some(difference) = Difference::of(first, second)
-        {
-            text.push_str(&format!(": {}", difference.percent()));
-        }
-        if let Some(claim) = review.claimed.get(path) {
-            text.push_str(&format!(", claimed {}", group_digits(&claim.value.to_string())));
-        }
-        text
-    };
-    review.axes.keys().map(of_axis).collect::<Vec<_>>().join("; ")
 }
 
 /// The difference between two numbers.

@@ -4,7 +4,7 @@ use super::access::LoginEnd;
 use super::chart::{ChartFrame, step_chart};
 use super::forms::{Fields, action_button, after_action, done_note, reason_field};
 use super::history::read_line;
-use super::items::{Difference, Neighbors, review_title, value_with_unit};
+use super::items::{Difference, Neighbors, value_with_unit};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, capitalized, card, day, group_digits, icon, live, moment, next_link, pairs, scrolled,
@@ -49,7 +49,6 @@ pub(super) async fn page(
 ) -> PageResult {
     let state = read_review(&console.options, &review_id).await?;
     let evidence = read_evidence(&console.options, &review_id).await?;
-    let summary = ReviewSummary::from(state.clone());
     let neighbors = Neighbors::read(&console, &page_path(&review_id)).await;
     let history = render_history(&console, &state.review, &evidence).await;
     let changed = html! { ul { @for line in changed_lines(&evidence) { li { (line) } } } };
@@ -62,7 +61,7 @@ pub(super) async fn page(
         }
     };
     let head = PageHead {
-        title: review_title(&summary),
+        title: evidence.title.clone(),
         crumbs: Some(neighbors.crumbs()),
         sub: Some(render_causes(&state.review)),
         actions: Some(neighbors.actions()),

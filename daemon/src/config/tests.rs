@@ -124,6 +124,7 @@ fn every_key_can_be_set_by_variable() {
         ("gate__coherence_min", "0.98"),
         ("gate__rules", "RULE-CONT-002"),
         ("lookup__preset", "stripe"),
+        ("metrics__listen", "127.0.0.1:9464"),
         ("lookup__session_url", "https://pay.example/{session_id}"),
     ]
     .into();

@@ -46,7 +46,7 @@ impl MetricsSection {
             Ok(address) if address.ip().is_loopback() && address.port() != 0 => Ok(Some(address)),
             _ => Err(not_allowed_error(
                 "metrics.listen",
-                format_args!("`{listen}`"),
+                "another address",
                 "a loopback address and a port, such as `127.0.0.1:9464`",
             )),
         }

@@ -53,8 +53,8 @@ pub struct WaitingItem {
     pub since: Timestamp,
     /// The sources that it concerns.
     pub sources: Vec<String>,
-    /// The path of its page in the console; null if it has none.
-    pub link: Option<String>,
+    /// The path of its page in the console.
+    pub link: String,
 }
 
 /// An item of the inbox, with its age.
@@ -179,7 +179,7 @@ mod tests {
             importance,
             since: Timestamp::from_second(since).expect("a time"),
             sources: if kind == "review" { vec!["office-a".into()] } else { Vec::new() },
-            link: None,
+            link: String::new(),
         }
     }
 

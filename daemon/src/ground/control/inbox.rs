@@ -20,7 +20,7 @@ fn read_held_runs(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
             importance: InboxImportance::Answer,
             since: run.ended_at.unwrap_or(run.started_at),
             sources: vec![run.oracle_id.to_string()],
-            link: Some(format!("/runs/{run_id}")),
+            link: format!("/runs/{run_id}"),
             id: run_id.to_string(),
         });
     }

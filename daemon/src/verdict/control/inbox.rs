@@ -4,7 +4,6 @@ use crate::platform::inbox::InboxKind;
 use domain_base::inbox::{ITEMS_PER_KIND, InboxImportance, WaitingItem};
 use domain_base::session_id::SessionId;
 use domain_base::text_form::encode_segment;
-use domain_base::wording::excerpt;
 use domain_verdict::mail::{MailKind, MailState};
 use domain_verdict::order::OrderState;
 use domain_verdict::outbox::{MessageChannel, MessageState};
@@ -24,8 +23,10 @@ pub(crate) const INBOX: &[InboxKind] = &[
     InboxKind { name: DEAD_WEBHOOK, read: |store| read_dead_letters(store, MessageChannel::Webhook) },
 ];
 
-fn link_of(session_id: &SessionId) -> String {
-    format!("/sessions/{}", encode_segment(session_id.as_str()))
+/// The page of a held verdict with its decision, or that of the session.
+fn order_link(session_id: &SessionId, has_verdict: bool) -> String {
+    let page = if has_verdict { "/held" } else { "" };
+    format!("/sessions/{}{page}", encode_segment(session_id.as_str()))
 }
 
 fn read_held_orders(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
@@ -34,12 +35,13 @@ fn read_held_orders(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
         let order = session.order?;
         Some(WaitingItem {
             kind: HELD_ORDER.to_owned(),
-            title: excerpt(session.query.as_str()),
-            cause: format!("{}: {}", session.tier.into_str(), order.reason().unwrap_or_default()),
+            // without the query: who reads that of a held verdict is in the log
+            title: format!("Verdict of {}, {}", session.session_id, session.tier.into_str()),
+            cause: order.reason().unwrap_or_default(),
             importance: InboxImportance::Customer,
             since: order.changed_at,
             sources: Vec::new(),
-            link: Some(link_of(&session.session_id)),
+            link: order_link(&session.session_id, order.is_held_by_policy()),
             id: session.session_id.to_string(),
         })
     };
@@ -60,19 +62,21 @@ fn read_dead_letters(store: &Store, channel: MessageChannel) -> Result<Vec<Waiti
 fn dead_letter(state: MessageState) -> WaitingItem {
     let tries = state.tries();
     let (since, cause) = (tries.tried_at.unwrap_or(tries.queued_at), tries.last_error.clone());
-    let (kind, id, title, importance, session_id) = match state {
+    let (kind, id, title, importance, link) = match state {
         MessageState::Mail(MailState { mail_id, kind, session_id, .. }) => {
             let what = match kind {
                 MailKind::Verdict => "Verdict mail",
                 MailKind::DivergenceNotice => "Notice of another verdict",
             };
             let title = format!("{what}, session {session_id}");
-            (DEAD_MAIL, mail_id.to_string(), title, InboxImportance::Customer, Some(session_id))
+            let link = format!("/dead/outbox/{}", encode_segment(mail_id.as_str()));
+            (DEAD_MAIL, mail_id.to_string(), title, InboxImportance::Customer, link)
         }
-        MessageState::Webhook(WebhookState { webhook_id, kind, application, session_id, .. }) => {
+        MessageState::Webhook(WebhookState { webhook_id, kind, application, .. }) => {
             let receiver = application.map_or_else(|| "operators".to_owned(), |name| name.to_string());
             let title = format!("Webhook {} for {receiver}", kind.into_str());
-            (DEAD_WEBHOOK, webhook_id.to_string(), title, InboxImportance::Operation, session_id)
+            let link = format!("/dead/webhooks/{}", encode_segment(webhook_id.as_str()));
+            (DEAD_WEBHOOK, webhook_id.to_string(), title, InboxImportance::Operation, link)
         }
     };
     WaitingItem {
@@ -83,6 +87,6 @@ fn dead_letter(state: MessageState) -> WaitingItem {
         importance,
         since,
         sources: Vec::new(),
-        link: session_id.as_ref().map(link_of),
+        link,
     }
 }

@@ -24,7 +24,7 @@ fn read_reviews(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
             importance: InboxImportance::Answer,
             since: review.opened_at,
             sources: review.candidates.keys().map(ToString::to_string).collect(),
-            link: Some(format!("/reviews/{}", encode_segment(&review.review_id))),
+            link: format!("/reviews/{}", encode_segment(&review.review_id)),
             id: review.review_id,
         });
     }
