@@ -371,7 +371,7 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
     assert_shows(
         &page,
         &[
-            "<h1>Population, ABW, 1961</h1>",
+            "<h1>Population, Aruba, 1961</h1>",
             "Aruba,ABW,1961,<mark>54208</mark>",
             "Aruba,ABW,1961,<mark>54611</mark>",
             "54,611 <small>person</small>",
@@ -485,7 +485,7 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     let path = "/sources/office-a/history?where:area=ABW&where:year=1961&axis=population";
     let history = console.get(path).await;
     // known after the second release: 54208; known after the third: 54208, then 54999; in the list, and in the table of the chart
-    assert_shows(&history, &["54,208", "54,999", "<svg", "2026-04-01T00:00:00Z", "before "]);
+    assert_shows(&history, &["54,208", "54,999", "2026-04-01T00:00:00Z", "before "]);
     let rows = history.text.matches("<td class=\"n\">54,208</td>").count();
     assert_eq!(
         (rows, history.text.matches("<td class=\"n\">54,999</td>").count()),
@@ -498,7 +498,7 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     // without all identity values, it would be the history of another subject
     let partial = console.get(&path.replace("where:year=1961&", "")).await;
     assert!(partial.text.contains("role=\"alert\"") && partial.text.contains("year"), "{}", partial.text);
-    assert!(!partial.text.contains("<svg"), "{}", partial.text);
+    assert!(!partial.text.contains("class=\"legend\""), "{}", partial.text);
     let unknown = console.get(&path.replace("1961", "1871")).await;
     assert_shows(&unknown, &["No record matches"]);
     // entries of reads wait in a queue for a moment

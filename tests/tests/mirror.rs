@@ -64,10 +64,12 @@ async fn mirror_without_its_last_lines_is_completed_with_an_entry() {
 
 /// A stopped world with a verification in its log, whose entry is near the end.
 async fn world_with_a_verification() -> DaemonWorld {
-    let world = DaemonWorld::default();
+    let mut world = DaemonWorld::default();
     let state = world.state();
     let walked = world.oracled(&["dev", "--exit", "--state-dir", state.to_str().expect("UTF-8")]).output();
     assert!(walked.expect("the program starts").status.success());
+    // the state of `oracled dev` is that of the test mode
+    world.flags.push("--test-mode".to_owned());
     let daemon = world.serve().await;
     let question =
         json!({"workflow": "dev-1-census", "where": {"area": "SRB", "year": 2015}, "axes": ["population"]});
