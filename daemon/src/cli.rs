@@ -94,6 +94,7 @@ pub fn main() -> ExitCode {
         print_note(&format_error_chain(&error).replace('\n', "\noracled: "));
         match error.downcast_ref() {
             Some(StoreError::Diverged { .. }) => ExitCode::from(FORKED),
+            _ if error.is::<run::StoppedEarlyError>() => ExitCode::SUCCESS,
             _ => ExitCode::FAILURE,
         }
     })

@@ -116,6 +116,11 @@ pub fn serve(config: DaemonConfig, flags: DaemonFlags, log_level: LogLevelHandle
     })
 }
 
+/// A signal has stopped the start, as it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped before this host has entered its cluster")]
+pub struct StoppedEarlyError;
+
 /// Checks that the state directory was always used in test mode, or never.
 fn check_test_mode(store: &Store, state_dir: &Path) -> anyhow::Result<()> {
     match (store.is_log_of_test_mode()?, store.is_test()) {
@@ -544,8 +549,8 @@ async fn open_log(
             let opened = (journal, store.clone());
             let (entered, member) = tokio::select! {
                 entered = cluster::enter(&config.cluster, marker, secrets, digests, opened) => entered?,
-                _ = signals.terminate.recv() => bail!("stopped before this host has entered its cluster"),
-                _ = signals.interrupt.recv() => bail!("stopped before this host has entered its cluster"),
+                _ = signals.terminate.recv() => return Err(StoppedEarlyError.into()),
+                _ = signals.interrupt.recv() => return Err(StoppedEarlyError.into()),
             };
             journal = entered;
             Some(member)

@@ -89,7 +89,7 @@ async fn verdict_of_one_host_is_read_at_once_on_the_other_as_it_was_delivered() 
     }
     eventually("each host sees both", async || {
         let (one, other) = (status(&a).await, status(&b).await);
-        let turns = [&one, &other].iter().filter(|host| host["has_turn"] == true).count();
+        let turns = [&one, &other].iter().filter(|host| host["has_work"] == true).count();
         let seen = |report: &Value| report["hosts"].as_array().map_or(0, Vec::len);
         (seen(&one), seen(&other), turns) == (2, 2, 1)
     })
@@ -307,7 +307,7 @@ async fn order_of_a_killed_host_is_made_by_the_other() {
     let (a, b) = (cluster.world("a", &model.url(), config), cluster.world("b", &model.url(), config));
     let first = cluster.init(&a).await;
     let second = cluster.join(&b, &a).await;
-    eventually("one host has the turn", async || status(&a).await["has_turn"] == true).await;
+    eventually("one host has the lease work", async || status(&a).await["has_work"] == true).await;
     // one attempt is in progress when its host is killed, and the others wait
     model.next([ScriptedReply::silence()]);
     for n in 0..4 {

@@ -311,6 +311,12 @@ fn end_labels(frame: &ChartFrame<'_>, axis: &ValueAxis, lines: &[ChartLine]) -> 
         lowest = above;
         placed.push((above, y, x, dot, line, value));
     }
+    // and none of them below the lowest tick, where the times are
+    let mut highest = HEIGHT - 5.0;
+    for (label, ..) in placed.iter_mut().rev() {
+        *label = label.min(highest);
+        highest = *label - LABEL_DISTANCE;
+    }
     html! {
         @for (label, y, x, dot, line, value) in placed {
             circle.dot.(line.tone.name()) cx=(percent(dot)) cy=(pixels(y)) r="4" {}
@@ -544,13 +550,16 @@ mod tests {
     #[test]
     fn labels_of_lines_do_not_overlap() {
         let at = |value| line(&[(0, Some(value)), (10, Some(value))]);
-        let chart = line_chart(&FRAME, &[at(5.0), at(5.01), at(5.02)]).into_string();
-        let places: Vec<f64> = chart
-            .split("class=\"lab fg info\"")
-            .skip(1)
-            .filter_map(|rest| rest.split(" y=\"").nth(1)?.split('"').next()?.parse().ok())
-            .collect();
-        assert_eq!(places.len(), 3, "{chart}");
-        assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= LABEL_DISTANCE), "{places:?}");
+        for values in [[5.0, 5.01, 5.02], [0.0, 0.0, 0.0]] {
+            let chart = line_chart(&FRAME, &values.map(at)).into_string();
+            let places: Vec<f64> = chart
+                .split("class=\"lab fg info\"")
+                .skip(1)
+                .filter_map(|rest| rest.split(" y=\"").nth(1)?.split('"').next()?.parse().ok())
+                .collect();
+            assert_eq!(places.len(), 3, "{chart}");
+            assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= LABEL_DISTANCE), "{places:?}");
+            assert!(places.iter().all(|place| *place < HEIGHT), "{places:?}");
+        }
     }
 }

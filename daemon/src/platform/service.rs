@@ -446,7 +446,7 @@ impl DaemonService {
             missing_bytes: missing.size_bytes,
             fetch_failure: missing.failure,
             host: member.host.clone(),
-            has_turn: member.turn.is_ours(),
+            has_work: member.turn.is_ours(),
             contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),
             failure,
             hosts: view.hosts,

@@ -42,7 +42,7 @@ pub struct ClusterReport {
     /// The name of this host.
     pub host: String,
     /// Whether this host does the work that one host does at a time, such as sending mail.
-    pub has_turn: bool,
+    pub has_work: bool,
     /// The time since this host had all entries of the shared log.
     pub contact_ms: u64,
     /// Why the shared log cannot be read or written now.

@@ -155,7 +155,7 @@ fn write_cluster_gauges(text: &mut MetricsText, report: &ClusterReport, entries:
     let own = live.iter().find(|host| host.host == report.host);
     let seconds = |milliseconds: f64| milliseconds / 1000.0;
     let turn = "whether this host does the work that one host does at a time";
-    text.gauge("cluster_has_turn", turn, u64::from(report.has_turn));
+    text.gauge("cluster_has_work", turn, u64::from(report.has_work));
     text.gauges(
         "cluster_hosts",
         "hosts that have not left and were not removed, by whether they were seen within 10 s",

@@ -411,8 +411,8 @@ impl MembershipThread {
                 "the clock of this host is {clock_offset_ms} ms ahead of the clock of the server; correct it"
             )
         });
-        let has_turn = clock_fault.is_none() && is_live && leases.iter().any(|lease| lease == WORK);
-        self.until.send_replace(has_turn.then(|| began + TURN));
+        let has_work = clock_fault.is_none() && is_live && leases.iter().any(|lease| lease == WORK);
+        self.until.send_replace(has_work.then(|| began + TURN));
         self.taken.retain(|name, is_held| {
             is_held.send_replace(is_live && leases.contains(name));
             *is_held.borrow()
