@@ -227,7 +227,7 @@ def test_wait_ends_if_the_order_is_held(scripted: ScriptedServer) -> None:
 
 
 def test_wait_ends_before_a_read_that_is_due_too_late(scripted: ScriptedServer) -> None:
-    scripted.script = [[response(202, {"state": "generating", "attempts": 1}, "retry-after: 300")]]
+    scripted.script = [[response(202, {"state": "generating", "attempts": 1, "last_attempts": []}, "retry-after: 300")]]
     with Client(scripted.path) as client:
         began = time.monotonic()
         with pytest.raises(DaemonTimeoutError) as raised:
