@@ -120,7 +120,8 @@ pub(crate) struct NavCounts {
 
 /// The numbers of the navigation. A page without them is better than none.
 pub(crate) async fn read_counts(console: &Console) -> NavCounts {
-    let inbox = read_items(console).await.ok().map(|items| items.len() as u64);
+    let inbox = read::<InboxResponse>(console, "/v1/inbox?limit=1").await.ok();
+    let inbox = inbox.map(|inbox| inbox.counts.values().map(|count| *count as u64).sum());
     let mut counts = NavCounts { inbox, waiting_orders: None };
     if !console.has_only_reviews
         && let Ok(status) = read::<StatusReport>(console, "/v1/status").await

@@ -34,7 +34,7 @@ problems!(InboxProblems: STORE; INVALID_REQUEST);
 
 /// List everything that waits for a decision of a person.
 ///
-/// The socket for reviewers has reviews and held orders only. A title can have the beginning of a customer's query.
+/// The socket for reviewers has reviews and held orders only.
 #[utoipa::path(
     get,
     path = "/v1/inbox",
