@@ -294,9 +294,14 @@ impl ConsoleEvents {
     /// # Panics
     /// Panics if the stream ends or does not bring one within 20 s.
     pub async fn next(&mut self) -> String {
-        let frame = timeout(Duration::from_secs(20), self.body.frame()).await.expect("an event in time");
-        let data = frame.expect("the stream is open").expect("the stream is open").into_data().expect("data");
-        String::from_utf8(data.to_vec()).expect("valid UTF-8")
+        let mut event = Vec::new();
+        // the connection can bring it in parts, which end anywhere
+        while !event.ends_with(b"\n\n") {
+            let frame = timeout(Duration::from_secs(20), self.body.frame()).await.expect("an event in time");
+            let data = frame.expect("the stream is open").expect("the stream is open").into_data();
+            event.extend_from_slice(&data.expect("data"));
+        }
+        String::from_utf8(event).expect("valid UTF-8")
     }
 
     /// Waits until the console ends the stream.

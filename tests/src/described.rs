@@ -1,7 +1,9 @@
 //! Compares answers with the OpenAPI documents.
 
+use jsonschema::Validator;
 use oracled_api::client::DaemonResponse;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The methods of operations; a path also has members that are not operations.
@@ -25,6 +27,41 @@ pub fn documents() -> &'static [Value; 3] {
 pub fn resolve<'d>(document: &'d Value, value: &'d Value) -> &'d Value {
     let place = value.get("$ref").and_then(Value::as_str).and_then(|place| place.strip_prefix('#'));
     place.map_or(value, |place| document.pointer(place).expect("the reference is defined"))
+}
+
+/// Adds all schemas that `schema` refers to, directly or indirectly, by name.
+///
+/// # Panics
+/// Panics if it refers to nothing.
+pub fn reached<'d>(schema: &Value, description: &'d Value, found: &mut BTreeMap<String, &'d Value>) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(place) = members.get("$ref").and_then(Value::as_str) {
+                let name = place.rsplit('/').next().expect("a reference has a name");
+                let shape = description
+                    .pointer(place.trim_start_matches('#'))
+                    .expect("the schema is in the document");
+                if found.insert(name.to_owned(), shape).is_none() {
+                    reached(shape, description, found);
+                }
+            }
+            members.values().for_each(|value| reached(value, description, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| reached(item, description, found)),
+        _ => {}
+    }
+}
+
+/// A validator for a schema of `description`. It compiles no other schemas than those that are needed: there are hundreds.
+///
+/// # Panics
+/// Panics if it is no schema.
+#[must_use]
+pub fn validator(description: &Value, schema: &Value) -> Validator {
+    let mut needed = BTreeMap::new();
+    reached(schema, description, &mut needed);
+    let schema = json!({"allOf": [schema], "components": {"schemas": needed}});
+    jsonschema::options().should_validate_formats(true).build(&schema).expect("a valid schema")
 }
 
 /// Codes that no operation declares: they mean that the socket has no operation with this method and path.

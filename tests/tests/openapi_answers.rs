@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use jsonschema::Validator;
 use oracled_api::client::{DaemonClient, DaemonResponse, ResponseLines};
 use oracled_api::streamed_body::StreamedBody;
-use oracled_tests::described::{METHODS, is_of_template};
+use oracled_tests::described::{METHODS, is_of_template, validator};
 use oracled_tests::generation::unreachable_url;
 use oracled_tests::ground::{
     example_documents, ingest, register_all, register_gated, started_run, wait_for_run,
@@ -119,12 +118,6 @@ impl Described {
         let names = operations.filter_map(|operation| operation["operationId"].as_str());
         names.filter(|name| !self.done.contains(*name)).collect()
     }
-}
-
-/// A validator for a schema of `document`.
-fn validator(document: &Value, schema: &Value) -> Validator {
-    let schema = json!({"allOf": [schema], "components": document["components"]});
-    jsonschema::options().should_validate_formats(true).build(&schema).expect("a valid schema")
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use domain_verification::verification_record::{
     OracleVerificationRecord, SignatureVerification, StatedValue, VerificationTier,
 };
 use domain_verification::workflow::ConflictStrategy;
-use jsonschema::Validator;
+use oracled_tests::described::{reached, validator};
 use oracled_tests::{DaemonWorld, document, get, post};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -36,14 +36,6 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// A validator for the schema `name` of a description.
-fn validator(description: &Value, name: &str) -> Validator {
-    let schema =
-        json!({"$ref": format!("#/components/schemas/{name}"), "components": description.get("components")});
-    let options = jsonschema::options().should_validate_formats(true);
-    options.build(&schema).expect("a description is a schema")
-}
-
 /// Names of the members or enum values of a type, from serde's error for an unknown one.
 fn member_names<T: DeserializeOwned>() -> BTreeSet<String> {
     let read = |other: Value| serde_json::from_value::<T>(other).err().map(|error| error.to_string());
@@ -57,26 +49,6 @@ fn member_names<T: DeserializeOwned>() -> BTreeSet<String> {
 /// Members or enum values of each of these types, by the type's name.
 macro_rules! known {
     ($($name:ident)*) => { BTreeMap::from([$((stringify!($name), member_names::<$name>())),*]) };
-}
-
-/// Adds all schemas that `schema` refers to, directly or indirectly.
-fn reached<'d>(schema: &Value, description: &'d Value, found: &mut BTreeMap<String, &'d Value>) {
-    match schema {
-        Value::Object(members) => {
-            if let Some(place) = members.get("$ref").and_then(Value::as_str) {
-                let name = place.rsplit('/').next().expect("a reference has a name");
-                let shape = description
-                    .pointer(place.trim_start_matches('#'))
-                    .expect("the schema is in the document");
-                if found.insert(name.to_owned(), shape).is_none() {
-                    reached(shape, description, found);
-                }
-            }
-            members.values().for_each(|value| reached(value, description, found));
-        }
-        Value::Array(items) => items.iter().for_each(|item| reached(item, description, found)),
-        _ => {}
-    }
 }
 
 #[tokio::test]
@@ -240,7 +212,7 @@ fn is_valid_envelope(value: &Value) -> bool {
 #[tokio::test]
 async fn envelope_schema_accepts_exactly_the_valid_envelopes() {
     let description = description().await;
-    let (shape, whole) = (validator(&description, "Envelope"), envelope_with_all_members());
+    let (shape, whole) = (validator(&description, &reference("Envelope")), envelope_with_all_members());
     assert_eq!(incomplete_schemas(&description, "Envelope", &whole), [""; 0]);
     assert!(is_valid_envelope(&whole), "{whole}");
     assert_eq!(shape.validate(&whole).map_err(|error| error.to_string()), Ok(()));
@@ -256,7 +228,7 @@ async fn envelope_schema_accepts_exactly_the_valid_envelopes() {
 
 #[tokio::test]
 async fn envelopes_of_real_decisions_match_the_schema() {
-    let shape = validator(&description().await, "Envelope");
+    let shape = validator(&description().await, &reference("Envelope"));
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../actors/src/tests/verification/envelopes");
     let mut kinds = BTreeSet::new();
     for file in fs::read_dir(folder).expect("the file exists") {
@@ -286,7 +258,7 @@ async fn check_read_as_described(name: &str, path: &str, whole: Value, not_whole
     let routes = &mut daemon.routes().await;
     let description = document(&get(routes, "/openapi.json").await);
     assert_eq!(incomplete_schemas(&description, name, &whole), not_whole_in_it);
-    let shape = validator(&description, name);
+    let shape = validator(&description, &reference(name));
     assert_eq!(shape.validate(&whole).map_err(|error| error.to_string()), Ok(()));
     for change in MemberChange::all(&whole) {
         let changed = change.apply(&whole);
@@ -316,7 +288,7 @@ async fn verify_request_schema_accepts_exactly_the_readable_requests() {
 
 #[tokio::test]
 async fn facts_from_entry_has_either_a_query_or_a_verification() {
-    let shape = validator(&description().await, "FactsFrom");
+    let shape = validator(&description().await, &reference("FactsFrom"));
     let query = json!({"oracle_id": "office", "request": {"axes_requested": ["population"]}});
     for (entry, is_one) in [
         (json!({"query": query}), true),
@@ -373,7 +345,7 @@ async fn schemas_state_which_of_two_members_a_request_has() {
         ("CrosscheckRequest", "/v1/crosscheck", &check, payload(json!(null))),
         ("EvaluateTextRequest", "/v1/rules/evaluate", &text, facts),
     ] {
-        let shape = validator(&description, name);
+        let shape = validator(&description, &reference(name));
         for body in combinations(body, &members) {
             let answer = post(routes, path, &body).await;
             let is_read = answer.status.as_u16() != 400;

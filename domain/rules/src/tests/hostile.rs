@@ -6,7 +6,7 @@ use std::time::Duration;
 use strum::VariantArray;
 
 /// The smaller size in bytes, and the factor between the two sizes.
-const SMALL: usize = 8 * 1024;
+const SMALL: usize = 4 * 1024;
 const TIMES: usize = 64;
 /// The number of attempts: other programs may slow down one attempt, but a slow rule fails all of them.
 const ATTEMPTS: usize = 4;
