@@ -180,6 +180,8 @@ struct Hosts<'w> {
     /// The way of each host to the server.
     networks: Vec<CuttableNetwork>,
     can_be_filled: bool,
+    /// How often each host was started again, by version: the program can be replaced meanwhile.
+    starts: BTreeMap<String, usize>,
 }
 
 /// Lets a host start with a clock that differs by this time, if `libfaketime` is installed.
@@ -240,6 +242,15 @@ impl Hosts<'_> {
         self.processes[host].as_ref().expect("it runs")
     }
 
+    /// Starts a host that has ended.
+    async fn start(&mut self, host: usize) {
+        let process = start_host(&self.worlds[host]).await;
+        let live = oracled_tests::get(&mut process.routes().await, "/health/live").await;
+        let version = document(&live)["version"].as_str().expect("a version").to_owned();
+        *self.starts.entry(format!("h{host} as {version}")).or_default() += 1;
+        self.processes[host] = Some(process);
+    }
+
     /// Does one fault of a host, and ends it.
     async fn disturb(&mut self, rng: &mut fastrand::Rng) -> &'static str {
         let host = rng.usize(..HOSTS);
@@ -247,7 +258,7 @@ impl Hosts<'_> {
             0..3 => {
                 self.processes[host].take().expect("it runs").kill();
                 sleep(some_time(1500, rng)).await;
-                self.processes[host] = Some(start_host(&self.worlds[host]).await);
+                self.start(host).await;
                 "a host was killed"
             }
             3..5 => {
@@ -259,7 +270,7 @@ impl Hosts<'_> {
             5 => {
                 let stopped = self.processes[host].take().expect("it runs").stop();
                 assert!(stopped.success(), "{stopped:?}: {}", notes_of(&self.worlds[host]));
-                self.processes[host] = Some(start_host(&self.worlds[host]).await);
+                self.start(host).await;
                 "a host was restarted"
             }
             6 if self.can_be_filled => {
@@ -363,7 +374,7 @@ async fn disturb_under_load(time: Duration) {
     for world in &worlds[1..] {
         processes.push(Some(cluster.join(world, &worlds[0]).await));
     }
-    let mut hosts = Hosts { worlds: &worlds, processes, networks, can_be_filled };
+    let mut hosts = Hosts { worlds: &worlds, processes, networks, can_be_filled, starts: BTreeMap::new() };
     let load = Arc::new(Load {
         sockets: worlds.iter().map(DaemonWorld::socket).collect(),
         began: Instant::now(),
@@ -400,7 +411,8 @@ async fn disturb_under_load(time: Duration) {
     let (calls, acknowledged) =
         (load.calls.load(Ordering::Relaxed), load.acknowledged.load(Ordering::Relaxed));
     println!(
-        "{faults:?}; {calls} calls, {acknowledged} writes acknowledged, {} calls of the model",
+        "{faults:?}; {:?}; {calls} calls, {acknowledged} writes acknowledged, {} calls of the model",
+        hosts.starts,
         model.request_count()
     );
     assert!(acknowledged > 50, "{acknowledged}");
