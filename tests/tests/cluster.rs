@@ -142,8 +142,10 @@ async fn reload_gives_a_host_the_key_that_it_lacks() {
     let mut routes = second.routes().await;
     eventually("the other host lacks the key", async || get(&mut routes, "/readyz").await.status == 503)
         .await;
+    assert_eq!(status(&b).await["keys"], json!(["2026-11"]));
     let reloaded = b.ctl_in_thread(&["reload"]).await;
     assert!(reloaded.status.success(), "{reloaded:?}");
+    assert_eq!(status(&b).await["keys"], json!(["2026-12", "2026-11"]));
     eventually("it has the verdict", async || get(&mut routes, "/v1/verdicts/cs_1").await.status == 200)
         .await;
     assert!(first.stop().success() && second.stop().success());

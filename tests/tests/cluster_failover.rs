@@ -47,6 +47,9 @@ async fn nothing_acknowledged_is_lost_if_a_synchronous_standby_is_promoted() {
     let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
     let (a, b) = (cluster.init(&worlds[0]).await, cluster.join(&worlds[1], &worlds[0]).await);
     assert_eq!((submit(&a, "cs_1").await, submit(&b, "cs_2").await), (201, 201));
+    let report = document(&get(&mut a.control().await, "/v1/cluster").await);
+    assert_eq!(report["standbys"]["connected"], 1);
+    assert_ne!(report["standbys"]["synchronous_standby_names"], "");
     cluster.fail_over();
     // the new primary has no standby
     assert_eq!(submit(&a, "cs_3").await, 503);

@@ -158,6 +158,17 @@ fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlEr
     let heading =
         ["host", "state", "seen", "entries", "behind", "clock ahead", "version", "schema", "leases"];
     writeln!(out, "{}", format_table(heading, rows.collect()))?;
+    let standbys = report.standbys.as_ref().map(|standbys| {
+        let names = visible_line(&standbys.synchronous_standby_names);
+        let waits = if names.is_empty() {
+            "commits wait for none".to_owned()
+        } else {
+            format!("commits wait for {names}")
+        };
+        format!("{}; {waits}", standbys.connected)
+    });
+    writeln!(out, "connected standbys: {}", standbys.as_deref().unwrap_or("not read yet"))?;
+    writeln!(out, "keys of this host, the first one encrypts: {}", report.keys.join(", "))?;
     for difference in &report.config_differences {
         writeln!(out, "{}", visible_line(&difference.to_string()))?;
     }

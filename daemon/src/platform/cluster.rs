@@ -11,7 +11,7 @@ use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::{LeaseCall, WorkTurn};
 use anyhow::bail;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
-use domain_base::cluster::{ClusterHostReport, ConfigDigests};
+use domain_base::cluster::{ClusterHostReport, ClusterStandbys, ConfigDigests};
 use metrics::SharedLogMetrics;
 use oracled_store::ClusterMarker;
 use secrecy::SecretString;
@@ -34,6 +34,7 @@ pub(crate) struct ClusterView {
     pub(crate) clock_fault: Option<String>,
     /// How the membership has ended, if it has: an error is the reason why this host can write to the shared log no longer.
     pub(crate) ended: Option<Result<(), String>>,
+    pub(crate) standbys: Option<ClusterStandbys>,
 }
 
 /// A change of the membership.
@@ -90,6 +91,18 @@ impl ClusterMember {
     /// Whether this host can write to the shared log no longer.
     pub(crate) fn has_ended(&self) -> bool {
         self.view.borrow().ended.is_some()
+    }
+
+    /// The ids of the cluster's keys that this host has, the one that encrypts first.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn key_ids(&self) -> Vec<String> {
+        self.keys.ids()
+    }
+
+    #[cfg(not(feature = "cluster"))]
+    #[expect(clippy::unused_self, reason = "only a host of a cluster has keys")]
+    pub(crate) const fn key_ids(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// Gives the turn to another host. If that fails, the turn ends by itself.

@@ -449,6 +449,8 @@ impl DaemonService {
             has_work: member.turn.is_ours(),
             contact_ms: contact.map_or(0, |contact| milliseconds(contact.age())),
             failure,
+            keys: member.key_ids(),
+            standbys: view.standbys,
             hosts: view.hosts,
             hosts_read_ms: view.read_at.map(|at| milliseconds(monotonic().duration_since(at))),
         };

@@ -56,10 +56,23 @@ pub struct ClusterReport {
     pub missing_bytes: u64,
     /// Why a file cannot be fetched now.
     pub fetch_failure: Option<String>,
+    /// The ids of the cluster's keys that this host has. The first one encrypts.
+    pub keys: Vec<String>,
+    /// The standbys of the server, as they were `hosts_read_ms` ago; `null` if they were not read yet.
+    pub standbys: Option<ClusterStandbys>,
     /// The hosts, as they were `hosts_read_ms` ago.
     pub hosts: Vec<ClusterHostReport>,
     /// The time since the hosts were read; `null` if they were not read yet.
     pub hosts_read_ms: Option<u64>,
+}
+
+/// The standbys of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClusterStandbys {
+    /// The setting `synchronous_standby_names` of the server; empty if it waits for none.
+    pub synchronous_standby_names: String,
+    /// The number of standbys that are connected to it.
+    pub connected: u64,
 }
 
 /// A host of the cluster.

@@ -88,6 +88,12 @@ impl ClusterKeys {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The ids of the keys, the one that encrypts first.
+    #[must_use]
+    pub fn ids(&self) -> Vec<String> {
+        self.read().keys.iter().map(|(id, _)| id.clone()).collect()
+    }
+
     /// Whether these are other keys than `other`.
     #[must_use]
     pub fn differ_from(&self, other: &Self) -> bool {

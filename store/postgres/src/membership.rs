@@ -73,7 +73,8 @@ SELECT host, coalesce(version, ''), coalesce(schema, 0), coalesce(applied, 0), c
     greatest(0, extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, state,
     ARRAY(SELECT name FROM held WHERE held.host = known.host ORDER BY name),
     ARRAY(SELECT name FROM taken ORDER BY name), (SELECT ahead_ms FROM clock), EXISTS (SELECT FROM beat),
-    coalesce(removed, 0), coalesce(config, '')
+    coalesce(removed, 0), coalesce(config, ''), current_setting('synchronous_standby_names'),
+    (SELECT count(*) FROM pg_stat_replication)
 FROM (
     SELECT * FROM beat UNION ALL SELECT * FROM oracled_host WHERE host NOT IN (SELECT host FROM beat)
 ) AS known ORDER BY host";
@@ -116,6 +117,10 @@ pub struct Renewal {
     pub clock_offset_ms: i64,
     /// Whether the host is live and its name is of this process. Without this, it got no lease and the heartbeat was not stored.
     pub is_live: bool,
+    /// `synchronous_standby_names` of the server.
+    pub synchronous_standby_names: String,
+    /// The standbys that are connected to the server.
+    pub standbys: u64,
 }
 
 /// A host of a cluster. Before its first heartbeat its numbers are 0.
@@ -287,12 +292,20 @@ impl ClusterMembership {
                 ],
             )
         })?;
-        let (leases, clock_offset_ms, is_live) = match rows.first() {
-            Some(row) => read_own(row).map_err(failed)?,
-            None => return Err(failed("its cluster has no host")),
-        };
         let hosts = rows.iter().map(read_host).collect::<Result<_, _>>()?;
-        Ok(Renewal { leases, hosts, clock_offset_ms, is_live })
+        let own = rows.first().ok_or_else(|| failed("its cluster has no host"))?;
+        let read = || {
+            let standbys: i64 = own.try_get(14)?;
+            Ok::<_, Error>(Renewal {
+                leases: own.try_get(8)?,
+                hosts,
+                clock_offset_ms: own.try_get(9)?,
+                is_live: own.try_get(10)?,
+                synchronous_standby_names: own.try_get(13)?,
+                standbys: standbys.unsigned_abs(),
+            })
+        };
+        read().map_err(failed)
     }
 
     /// Removes groups from the server that are older than `retained`, at most some at a time. A host that has not applied them keeps them there.
@@ -418,10 +431,6 @@ fn lock(
 }
 
 /// The part of each row of a renewal about this host.
-fn read_own(row: &Row) -> Result<(Vec<String>, i64, bool), Error> {
-    Ok((row.try_get(8)?, row.try_get(9)?, row.try_get(10)?))
-}
-
 fn read_host(row: &Row) -> Result<ClusterHost, SharedLogError> {
     let read = || {
         let texts: (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(6)?);

@@ -11,7 +11,9 @@ use actors_platform::host_removals::{HostRemovals, MemberRemovals, OwnRemovals};
 use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
 use actors_platform::work_turn::{LeaseCall, LeaseCalls, WorkTurn};
 use anyhow::{Context, bail};
-use domain_base::cluster::{ClusterHostReport, ConfigDifference, ConfigDigests, SILENT_MAX_MS};
+use domain_base::cluster::{
+    ClusterHostReport, ClusterStandbys, ConfigDifference, ConfigDigests, SILENT_MAX_MS,
+};
 use domain_base::digest::Sha256Hex;
 use oracled_store::{
     ClusterMarker, FileIdentity, Journal, SCHEMA, SharedLogError, Store, StoreError, boot_id,
@@ -397,7 +399,8 @@ impl MembershipThread {
     }
 
     fn note(&mut self, renewal: Renewal, began: Instant) {
-        let Renewal { leases, hosts, clock_offset_ms, is_live } = renewal;
+        let Renewal { leases, hosts, clock_offset_ms, is_live, synchronous_standby_names, standbys } =
+            renewal;
         let offset = clock_offset_ms.unsigned_abs();
         if (offset > OFFSET_NOTED_MS) != self.offset_noted {
             self.offset_noted = offset > OFFSET_NOTED_MS;
@@ -430,7 +433,8 @@ impl MembershipThread {
         });
         let read_at = Some(began);
         self.members.send_replace((read_at, members.collect()));
-        self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended });
+        let standbys = Some(ClusterStandbys { synchronous_standby_names, connected: standbys });
+        self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended, standbys });
     }
 
     /// Takes a lease with a heartbeat. Answers `None` if another host has it.
