@@ -3,6 +3,7 @@
 pub(crate) mod costs;
 pub(crate) mod divergence;
 pub(crate) mod erasure;
+pub(crate) mod legal_hold;
 pub(crate) mod orders;
 pub(crate) mod outbox;
 pub mod programs;
@@ -39,6 +40,7 @@ pub(crate) enum VerdictVerb {
     Export(session::ExportArgs),
     Erase(erasure::EraseArgs),
     Retention(erasure::RetentionArgs),
+    Hold(legal_hold::HoldArgs),
     Calibrate(programs::CalibrateArgs),
 }
 
@@ -61,6 +63,7 @@ impl VerdictVerb {
             Self::Export(verb) => block_on(verb.run(options, out)),
             Self::Erase(verb) => block_on(verb.run(options, out)),
             Self::Retention(verb) => block_on(verb.run(options, out)),
+            Self::Hold(verb) => block_on(verb.run(options, out)),
             Self::Calibrate(verb) => verb.start(options),
         }
     }

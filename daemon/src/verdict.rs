@@ -34,8 +34,8 @@ use domain_verdict::problem::{
     DELIVERED_ALREADY, HELD_VERDICT_UNREADABLE, LOOKUP_TIMEOUT, LOOKUP_UNAVAILABLE, MAIL_IN_FLIGHT,
     MAIL_UNKNOWN, MODEL_BUSY, MODEL_REFUSED, MODEL_REFUSED_REQUEST, MODEL_TIMEOUT, MODEL_UNAVAILABLE,
     ORDER_CANCELLED, ORDER_FAILED, ORDER_STATE_REFUSED, ORDER_UNKNOWN, POLICY_REJECTED, PROMPT_UNAVAILABLE,
-    QUERY_TOO_LONG, REGEN_RATE_LIMITED, SESSION_MISMATCH, SESSION_NOT_OWNED, SESSION_UNKNOWN, UNKNOWN_TIER,
-    VERDICT_NOT_CACHED, VerdictProblem,
+    QUERY_TOO_LONG, REGEN_RATE_LIMITED, SESSION_MISMATCH, SESSION_NOT_OWNED, SESSION_ON_HOLD,
+    SESSION_UNKNOWN, UNKNOWN_TIER, VERDICT_NOT_CACHED, VerdictProblem,
 };
 use domain_verdict::session::{SessionMismatch, SessionRecord};
 use std::fmt::Display;
@@ -265,6 +265,7 @@ impl From<&VerdictCacheError> for Problem {
             VerdictCacheError::Store(error) => error.into(),
             VerdictCacheError::Commit(error) => error.into(),
             VerdictCacheError::HeldKey(error) => error.into(),
+            VerdictCacheError::OnHold { .. } => Self::new(SESSION_ON_HOLD, error.to_string()),
         }
     }
 }

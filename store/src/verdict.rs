@@ -6,6 +6,7 @@ use domain_base::row::{Row, RowData, RowOwner, Table};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_verdict::cost::{COSTS, DayCosts, day_name};
 use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::mail::{MailId, MailKind, OutboxMail};
 use domain_verdict::order::{ORDERS, OrderPosition, OrderState, orders_prefix};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead};
@@ -80,6 +81,26 @@ impl Store {
     /// The database cannot be read.
     pub fn has_held_verdicts(&self) -> Result<bool, StoreError> {
         Ok(!self.names_after(HeldVerdict::TABLE.name, None, 1)?.is_empty())
+    }
+}
+
+impl Store {
+    /// The legal hold of a session, with its revision.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn legal_hold(&self, session_id: &SessionId) -> Result<Option<(LegalHold, u64)>, StoreError> {
+        self.get(session_id)
+    }
+
+    /// All legal holds, by session.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn legal_holds(&self) -> Result<Vec<LegalHold>, StoreError> {
+        let names = self.names(rows::all(LegalHold::TABLE.name), .., usize::MAX)?;
+        let ids = names.into_iter().filter_map(|name| name.parse().ok());
+        ids.filter_map(|id| self.legal_hold(&id).map(|hold| Some(hold?.0)).transpose()).collect()
     }
 }
 
@@ -220,8 +241,8 @@ impl Store {
         Ok(sessions)
     }
 
-    /// The rows of a session if all of them were written up to entry `last_seq`, and it has no order that waits for an
-    /// attempt or an operator.
+    /// The rows of a session if all of them were written up to entry `last_seq`, it has no order that waits for an attempt or an
+    /// operator, and it is not on legal hold.
     ///
     /// # Errors
     /// The rows cannot be read.
@@ -231,7 +252,8 @@ impl Store {
         last_seq: u64,
     ) -> Result<Option<SessionRows>, StoreError> {
         let rows = self.session_rows(session_id)?;
-        if rows.latest().is_none_or(|latest| latest > last_seq) {
+        let is_on_hold = rows.is_in(stored_in(LegalHold::TABLE));
+        if is_on_hold || rows.latest().is_none_or(|latest| latest > last_seq) {
             return Ok(None);
         }
         // the order of a lost session has no other data

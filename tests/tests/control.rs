@@ -19,7 +19,7 @@ use std::{fs, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 68] = [
+const PATHS: [(&str, &[&str]); 70] = [
     ("/v1/cluster", &["GET"]),
     ("/v1/cluster/hosts/app-2", &["DELETE"]),
     ("/v1/cluster/leave", &["POST"]),
@@ -39,6 +39,8 @@ const PATHS: [(&str, &[&str]); 68] = [
     ("/v1/backup", &["POST"]),
     ("/v1/log-level", &["GET", "PUT"]),
     ("/v1/erasures", &["POST"]),
+    ("/v1/legal-holds", &["GET"]),
+    ("/v1/legal-holds/cs_1", &["DELETE", "PUT"]),
     ("/v1/verdicts/cs_1", &["DELETE"]),
     ("/v1/sessions/cs_1", &["GET", "PATCH", "DELETE"]),
     ("/v1/sessions/cs_1/export", &["GET"]),

@@ -56,6 +56,7 @@ mod in_flight;
 mod kill;
 mod kill_delivery;
 mod layout;
+mod legal_holds;
 mod lifecycle;
 mod links;
 mod log_proofs;

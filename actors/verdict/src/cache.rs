@@ -7,6 +7,7 @@
 
 mod admit;
 mod find;
+mod legal_hold;
 mod session_admin;
 
 pub use crate::cache::admit::PolicyConfig;
@@ -36,6 +37,7 @@ use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, OriginalLabel
 use domain_verdict::event::{OrderDelivered, SessionAddressChanged, SessionRegistered, VerdictPurged};
 use domain_verdict::generation::{GenerationOutcome, ModelTokenUsage};
 use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::order::{Order, OrderState};
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::query::CustomerQuery;
@@ -44,6 +46,8 @@ use domain_verdict::session::{
 };
 pub use find::{FindSession, FindSessionOutcome};
 use jiff::Timestamp;
+pub(crate) use legal_hold::refuse_on_hold;
+pub use legal_hold::{PlaceLegalHold, ReleaseLegalHold};
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -72,6 +76,9 @@ pub enum VerdictCacheError {
     /// A verdict could not be encrypted.
     #[error(transparent)]
     HeldKey(#[from] HeldKeyError),
+    /// The session is on legal hold.
+    #[error("session {session_id} is on legal hold since {placed_at}: {reason}")]
+    OnHold { session_id: SessionId, reason: String, placed_at: Timestamp },
 }
 
 /// Reads the cached verdict of a session.
@@ -194,9 +201,13 @@ async fn purge(
         let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
             return Ok(CommitDecision::Already(false));
         };
+        refuse_on_hold(&store, &session_id)?;
         let purged = AuditEvent::new(clock.now(), session_id.clone(), VerdictPurged { verdict_sha256, peer });
         let record = JournalRecord {
-            expect: vec![RowExpectation::new::<VerdictDelivery>(&session_id, Some(revision))],
+            expect: vec![
+                RowExpectation::new::<VerdictDelivery>(&session_id, Some(revision)),
+                RowExpectation::new::<LegalHold>(&session_id, None),
+            ],
             events: vec![purged],
             writes: vec![RowWrite::remove::<VerdictDelivery>(&session_id)],
             ..JournalRecord::default()

@@ -12,7 +12,7 @@
 
 mod sharing;
 
-use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError};
+use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError, refuse_on_hold};
 use crate::notifier::{
     AwaitMessages, ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails,
 };
@@ -228,7 +228,7 @@ impl ErasureService {
     /// Erases the data of sessions, known or not.
     ///
     /// # Errors
-    /// The removal failed, or the files cannot be written.
+    /// One is on legal hold, and none is erased; the removal failed, or the files cannot be written.
     pub async fn erase(
         &self,
         turn: OwnedMutexGuard<()>,
@@ -236,6 +236,9 @@ impl ErasureService {
         reason: String,
         peer: PeerCredentials,
     ) -> Result<ErasureReport, ErasureError> {
+        let (store, of_holds) = (self.0.store.clone(), sessions.clone());
+        let check = move || Ok(of_holds.iter().try_for_each(|session_id| refuse_on_hold(&store, session_id)));
+        self.on_files(check).await??;
         let mut removed = Ok(());
         self.note_pending(sessions.iter().cloned()).await?;
         for session_id in sessions {
@@ -678,11 +681,21 @@ fn due_data(handles: &ErasureHandles, days: RetentionDays, now: Timestamp) -> Re
         };
         days.map(kind).transpose()
     };
+    let held_from = store.legal_holds()?.iter().map(|hold| hold.first_seq).min();
+    let kind_of_entries = |days: Option<u32>| {
+        let kind = kind_of(days)?;
+        let keep_held = |kind: DueKind| {
+            let last_seq =
+                held_from.map_or(kind.last_seq, |first| kind.last_seq.min(first.saturating_sub(1)));
+            DueKind { last_seq, ..kind }
+        };
+        Ok::<_, StoreError>(kind.map(keep_held))
+    };
     let mut due = DueData {
         verdicts: kind_of(days.verdicts)?,
-        log_values: kind_of(days.log_values)?,
-        verifications: kind_of(days.verifications)?,
-        log: kind_of(days.log)?,
+        log_values: kind_of_entries(days.log_values)?,
+        verifications: kind_of_entries(days.verifications)?,
+        log: kind_of_entries(days.log)?,
     };
     if let Some(kind) = &mut due.log {
         count_dropped(store, kind)?;

@@ -9,6 +9,7 @@ use domain_base::session_id::SessionId;
 use domain_base::text_form::visible_text;
 use domain_base::wording::format_count;
 use domain_ground::source_state::{PruneOutcome, PruneReport, SourcePruning, UnprunedSource};
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::wire::{
     ErasedSession, ErasureRequest, ErasureResponse, PayloadRetention, RetentionResponse,
 };
@@ -151,6 +152,9 @@ impl RetentionArgs {
                     )?;
                 }
             }
+        }
+        for LegalHold { session_id, first_seq, .. } in &retention.legal_holds {
+            writeln!(out, "session {session_id} is on hold, so log entries stay from entry {first_seq} on")?;
         }
         let name = "versions and payloads of sources";
         match &retention.payloads {

@@ -9,7 +9,9 @@ use crate::base::output::{format_pairs, print_json};
 use crate::base::program::examples;
 use domain_audit::wire::LogLimit;
 use domain_base::digest::Sha256Hex;
+use domain_base::text_form::visible_line;
 use domain_verdict::label::ProductTier;
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::wire::{
     CorrectSessionRequest, PurgeResponse, RegisterSessionResponse, SessionExport, SessionPage, SessionReport,
 };
@@ -127,6 +129,9 @@ fn print_page(out: &mut dyn Write, page: &SessionPage) -> Result<(), CtlError> {
     if !page.costs.is_empty() {
         let costs: Vec<_> = page.costs.iter().map(ToString::to_string).collect();
         writeln!(out, "\nmodel costs  {}", costs.join(" + "))?;
+    }
+    if let Some(LegalHold { reason, placed_at, .. }) = &page.legal_hold {
+        writeln!(out, "\non legal hold since {placed_at}: {}", visible_line(reason))?;
     }
     if !page.mails.is_empty() {
         writeln!(out, "\n{}", format_mails(&page.mails, Timestamp::now()))?;

@@ -2,6 +2,7 @@
 
 pub mod erasures;
 pub(crate) mod inbox;
+pub mod legal_holds;
 pub mod orders;
 pub mod outbox;
 pub mod session;
@@ -54,6 +55,8 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(session::export_session))
         .routes(routes!(erasures::erase_sessions))
         .routes(routes!(erasures::read_due_data, erasures::apply_retention))
+        .routes(routes!(legal_holds::list_holds))
+        .routes(routes!(legal_holds::place_hold, legal_holds::release_hold))
         .routes(routes!(session::read_session, session::correct_session, session::remove_session))
         .routes(routes!(try_prompt))
 }

@@ -316,6 +316,46 @@ impl Event for SessionRemoved {
     }
 }
 
+/// An administrator placed a legal hold: no erasure and no retention removes the session, or log entries from its first one on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LegalHoldPlaced {
+    /// Why the data must stay.
+    pub reason: String,
+    /// The administrator's process.
+    pub peer: PeerCredentials,
+}
+
+impl Event for LegalHoldPlaced {
+    const NAME: &'static str = "legal_hold_placed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.text("reason"), entry.by_peer())
+    }
+}
+
+/// An administrator released the legal hold of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LegalHoldReleased {
+    /// Why the data need not stay any longer.
+    pub reason: String,
+    /// The administrator's process.
+    pub peer: PeerCredentials,
+}
+
+impl Event for LegalHoldReleased {
+    const NAME: &'static str = "legal_hold_released";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", entry.text("reason"), entry.by_peer())
+    }
+}
+
 /// The regeneration of a lost verdict is about to start. This entry is committed before the model is called, so that
 /// the limit on regenerations holds after a restart.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -871,6 +911,8 @@ pub const EVENTS: &[&EventType] = &[
     SessionCorrected::TYPE,
     SessionExported::TYPE,
     SessionRemoved::TYPE,
+    LegalHoldPlaced::TYPE,
+    LegalHoldReleased::TYPE,
     RegenAttempted::TYPE,
     RegenFailed::TYPE,
     OrderPlaced::TYPE,

@@ -9,6 +9,7 @@ pub mod flag;
 pub mod generation;
 pub mod interaction;
 pub mod label;
+pub mod legal_hold;
 pub mod lookup;
 pub mod mail;
 pub mod mail_template;
@@ -30,6 +31,7 @@ pub mod wire;
 use crate::policy::HeldVerdict;
 use delivery::VerdictDelivery;
 use domain_base::row::{Row, SumTable, Table};
+use legal_hold::LegalHold;
 use mail_template::MailTemplate;
 use outbox::OutboxMessage;
 use prompt::PromptTemplate;
@@ -44,6 +46,7 @@ pub const TABLES: &[&Table] = &[
     RejectingCheck::TABLE,
     RegenAttempt::TABLE,
     OutboxMessage::TABLE,
+    LegalHold::TABLE,
 ];
 /// The sums of the feature.
 pub const SUMS: &[&SumTable] = &[&cost::COSTS];

@@ -20,6 +20,8 @@ problem_codes! {
     MAIL_UNKNOWN = 404: "Use an id from `oraclectl outbox` or `oraclectl webhook list`.",
     /// The session is not registered, and the payment service, if one is configured, has no such session.
     SESSION_UNKNOWN = 404: "Register it with `PUT /v1/sessions/{session_id}`.",
+    /// The session is not on legal hold.
+    NOT_ON_HOLD = 404: "Use a session that `oraclectl hold` lists.",
     /// The session has no order.
     ORDER_UNKNOWN = 404: "Place an order with `POST /v1/verdicts/{session_id}`.",
     /// Another request is sending or changing the mail.
@@ -31,6 +33,8 @@ problem_codes! {
     DELIVERED_ALREADY = 409: "Read the verdict instead.",
     /// The order of the session was cancelled by its application or an operator. The session gets no verdict.
     ORDER_CANCELLED = 409: "Use a new session id.",
+    /// The session is on legal hold: nothing of it can be removed. `detail` has the reason of the hold.
+    SESSION_ON_HOLD = 409: "Wait until the hold is released with `oraclectl hold --release`.",
     /// The state of the order does not permit the change. `detail` names it.
     ORDER_STATE_REFUSED = 409: "Wait until the attempt has ended, or use another action.",
     /// The verdict did not pass the crosscheck. `decision` has the reason.

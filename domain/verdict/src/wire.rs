@@ -9,6 +9,7 @@ use crate::delivery::VerdictDelivery;
 use crate::divergence::{DivergenceTable, OriginalLabel, RegenVariance};
 use crate::generation::ModelTokenUsage;
 use crate::label::{ProductTier, VerdictLabel};
+use crate::legal_hold::LegalHold;
 use crate::mail::{MailId, MailState};
 use crate::order::{Order, OrderAction, OrderState, OrderWait};
 use crate::policy::PolicyCause;
@@ -366,6 +367,9 @@ pub struct SessionPage {
     /// Why the order is not attempted although it is due; missing if it only waits for its turn.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub waiting_for: Option<OrderWait>,
+    /// Its legal hold; null if there is none.
+    #[serde(default)]
+    pub legal_hold: Option<LegalHold>,
     /// Its mails that are not sent yet.
     pub mails: Vec<MailState>,
     /// The costs of all its model calls, one for each currency; empty if the models have no prices.
@@ -498,11 +502,29 @@ pub struct CostsResponse {
     pub budgets: Vec<DailyBudget>,
 }
 
+/// `PUT` and `DELETE /v1/legal-holds/{session_id}`
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LegalHoldRequest {
+    /// The reason, 1 to 1,024 bytes. The audit log keeps it.
+    pub reason: String,
+}
+
+/// `GET /v1/legal-holds`
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LegalHolds {
+    /// The holds, by session.
+    pub holds: Vec<LegalHold>,
+}
+
 /// `GET` and `POST /v1/retention`: the data that are due, or that were removed.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RetentionResponse {
     /// The data by kind.
     pub due: DueData,
+    /// The legal holds. The data of these sessions stay, and so do all log entries from the first one of them on.
+    #[serde(default)]
+    pub legal_holds: Vec<LegalHold>,
     /// Rotated files of `oracle_log.jsonl` in the state directory that may still have the data: they are compressed, cannot be
     /// read, or have lines that are not entries of the log. Empty for `GET`.
     pub unread_files: Vec<String>,

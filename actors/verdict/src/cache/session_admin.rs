@@ -1,6 +1,6 @@
 //! Changes that administrators make to a session. Each change and its log entry are one commit.
 
-use super::{VerdictCache, VerdictCacheError, address_change_event, evict_verdict};
+use super::{VerdictCache, VerdictCacheError, address_change_event, evict_verdict, refuse_on_hold};
 use crate::cache::admit::remove_held_verdict;
 use crate::notifier::{HeldMessages, queued_mails};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
@@ -15,6 +15,7 @@ use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::divergence::OriginalLabel;
 use domain_verdict::event::{SessionCorrected, SessionRemoved, ValueChange};
 use domain_verdict::label::VerdictLabel;
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
 use domain_verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch, SessionRecord};
 use jiff::Timestamp;
@@ -86,6 +87,7 @@ impl SessionRemoval {
         peer: PeerCredentials,
         (store, timestamp): (&Store, Timestamp),
     ) -> Result<Self, VerdictCacheError> {
+        refuse_on_hold(store, session_id)?;
         let mut record = JournalRecord::default();
         let (session, revision) = match store.session(session_id) {
             Err(StoreError::RowLost { entry, .. }) => (None, Some(entry)),
@@ -107,6 +109,7 @@ impl SessionRemoval {
             if verdict.is_some() {
                 record.writes.push(RowWrite::remove::<VerdictDelivery>(session_id));
             }
+            record.expect.push(RowExpectation::new::<LegalHold>(session_id, None));
             remove_held_verdict(&mut record, store, session_id)?;
             record.events.push(AuditEvent::new(
                 timestamp,

@@ -13,7 +13,8 @@ use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::problem::{FACTS_NOT_HERE, IN_CLUSTER, INVALID_REQUEST, SOURCE_DAMAGED};
 use domain_base::session_id::SessionId;
-use domain_verdict::problem::{MAIL_IN_FLIGHT, SESSION_UNKNOWN};
+use domain_verdict::legal_hold::LegalHold;
+use domain_verdict::problem::{MAIL_IN_FLIGHT, SESSION_ON_HOLD, SESSION_UNKNOWN};
 use domain_verdict::session::CustomerEmail;
 use domain_verdict::wire::{ErasedSession, ErasureRequest, ErasureResponse, RetentionResponse};
 use hyper::{Method, Request};
@@ -40,7 +41,7 @@ enum ErasureSubject {
 /// The sessions that are erased, and those that had the address before its correction.
 type FoundSessions = (BTreeSet<SessionId>, BTreeSet<SessionId>);
 
-problems!(EraseProblems: JSON_BODY STORE; SESSION_UNKNOWN MAIL_IN_FLIGHT);
+problems!(EraseProblems: JSON_BODY STORE; SESSION_UNKNOWN SESSION_ON_HOLD MAIL_IN_FLIGHT);
 
 /// Erase the data of a session, or of all sessions with an address, from all files of the state directory.
 ///
@@ -142,7 +143,8 @@ pub async fn read_due_data(
 ) -> Result<Json<RetentionResponse>, Problem> {
     let due = service.system.erasure.due_data(service.section::<RetentionSection>().to_days()).await?;
     let payloads = prune_old_content(&service, None, true).await?;
-    Ok(Json(RetentionResponse { due, unread_files: Vec::new(), payloads }))
+    let legal_holds = read_holds(&service).await?;
+    Ok(Json(RetentionResponse { due, legal_holds, unread_files: Vec::new(), payloads }))
 }
 
 /// Remove the data that are older than configured from all files of the state directory.
@@ -174,7 +176,13 @@ pub async fn apply_retention(
         let unread_files = unread_files.iter().filter_map(|path| path.file_name());
         let unread_files = unread_files.map(|name| name.to_string_lossy().into_owned()).collect();
         let payloads = prune_old_content(&service, Some(peer), false).await?;
-        Ok(Json(RetentionResponse { due, unread_files, payloads }))
+        let legal_holds = read_holds(&service).await?;
+        Ok(Json(RetentionResponse { due, legal_holds, unread_files, payloads }))
     })
     .await
+}
+
+async fn read_holds(service: &DaemonService) -> Result<Vec<LegalHold>, Problem> {
+    let store = service.system.store.clone();
+    run_blocking(move || store.legal_holds()).await
 }

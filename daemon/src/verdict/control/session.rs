@@ -23,7 +23,8 @@ use domain_verdict::event::SessionExported;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
 use domain_verdict::policy::HeldVerdict;
 use domain_verdict::problem::{
-    HELD_VERDICT_UNREADABLE, MAIL_IN_FLIGHT, SESSION_MISMATCH, SESSION_UNKNOWN, VERDICT_NOT_CACHED,
+    HELD_VERDICT_UNREADABLE, MAIL_IN_FLIGHT, SESSION_MISMATCH, SESSION_ON_HOLD, SESSION_UNKNOWN,
+    VERDICT_NOT_CACHED,
 };
 use domain_verdict::session::{RejectingCheck, SessionRecord};
 use domain_verdict::wire::{CorrectSessionRequest, PurgeResponse, SessionExport, SessionPage, SessionReport};
@@ -73,6 +74,7 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
         }
     }
     let costs = sum_costs(store, &session_id)?;
+    let legal_hold = store.legal_hold(&session_id)?.map(|(hold, _)| hold);
     let query =
         LogQuery { session: Some(session_id), newest: true, limit: HISTORY_MAX + 1, ..LogQuery::default() };
     let mut lines = store.log(&query)?;
@@ -85,6 +87,7 @@ fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPa
         order,
         waiting_for: waiting_for.flatten(),
         session: session.into(),
+        legal_hold,
         mails,
         costs,
         history: history.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?,
@@ -158,7 +161,7 @@ pub async fn correct_session(
     }
 }
 
-problems!(RemoveProblems: SESSION STORE; SESSION_UNKNOWN MAIL_IN_FLIGHT);
+problems!(RemoveProblems: SESSION STORE; SESSION_UNKNOWN SESSION_ON_HOLD MAIL_IN_FLIGHT);
 
 /// Remove a session with its cached verdict and its queued mail.
 #[utoipa::path(
@@ -262,7 +265,7 @@ fn to_value(stored: &impl Serialize) -> Result<Value, Problem> {
     serde_json::to_value(stored).map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
 }
 
-problems!(PurgeProblems: SESSION STORE; VERDICT_NOT_CACHED);
+problems!(PurgeProblems: SESSION STORE; VERDICT_NOT_CACHED SESSION_ON_HOLD);
 
 /// Remove the cached verdict of a session. The session stays.
 #[utoipa::path(
