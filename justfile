@@ -84,7 +84,7 @@ install-deny:
 install:
     #!/usr/bin/env bash
     set -euo pipefail
-    cargo build --release --locked -p oracled -p oracled-tools --features oracled/jemalloc,oracled/cluster
+    cargo build --release --locked -p oracled -p oracled-tools --features oracled/jemalloc,oracled/cluster,oracled/otel
     packaging/install.sh "${CARGO_TARGET_DIR:-target}/release"
 
 # remove the installed files; keep the state and the configuration

@@ -18,7 +18,7 @@ if [[ -z $programs ]]; then
     # --target keeps these flags from procedural macros, which are shared libraries
     RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=oracled --remap-path-prefix=$cargo_home=cargo" \
         CFLAGS="-ffile-prefix-map=$PWD=oracled -ffile-prefix-map=$cargo_home=cargo" \
-        cargo build --profile dist --locked --target "$host" -p oracled -p oracled-tools --features oracled/jemalloc,oracled/cluster
+        cargo build --profile dist --locked --target "$host" -p oracled -p oracled-tools --features oracled/jemalloc,oracled/cluster,oracled/otel
     programs="$target/$host/dist"
 fi
 for program in oracled oraclectl-tools; do

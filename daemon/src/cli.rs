@@ -162,6 +162,7 @@ fn check_config(flags: &DaemonFlags, json: bool) -> anyhow::Result<ExitCode> {
     run::find_held_key(&config)?;
     run::find_log_key()?;
     config.cluster.secrets(flags.allow_cleartext)?;
+    config.traces.collector(&Clock::system(), flags.allow_cleartext)?;
     for fault in &upstreams.cleartext {
         print_note(&format!("warning: {fault}"));
     }

@@ -10,6 +10,7 @@ use crate::platform::config::{
 };
 use crate::platform::metrics_listener::MetricsSection;
 use crate::platform::telemetry::{self, AccessLogLevel, LogFormat};
+use crate::platform::traces::TracesSection;
 use crate::rules::RulesSection;
 use crate::verdict::config::applications::ApplicationSections;
 use crate::verdict::config::lookup::LookupSection;
@@ -118,6 +119,8 @@ pub struct DaemonConfig {
     pub checkpoints: CheckpointsSection,
     /// How the metrics can be read, beside `/metrics` on the routes' socket.
     pub metrics: MetricsSection,
+    /// The collector of traces.
+    pub traces: TracesSection,
     /// The cluster of this host: several daemons share one log in PostgreSQL.
     pub cluster: ClusterSection,
     /// When old data are removed.
@@ -181,6 +184,7 @@ impl Default for DaemonConfig {
             storage: StorageSection::default(),
             checkpoints: CheckpointsSection::default(),
             metrics: MetricsSection::default(),
+            traces: TracesSection::default(),
             cluster: ClusterSection::default(),
             retention: RetentionSection::default(),
             supervision: SupervisionSection::default(),
@@ -224,6 +228,7 @@ impl Configuration for DaemonConfig {
             &self.gate,
             &self.checkpoints,
             &self.metrics,
+            &self.traces,
             &self.cluster,
         ]
     }

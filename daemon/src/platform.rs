@@ -14,3 +14,4 @@ pub(crate) mod schema_check;
 pub(crate) mod series;
 pub mod service;
 pub mod telemetry;
+pub mod traces;

@@ -18,6 +18,7 @@ use crate::platform::metrics_listener;
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::telemetry::LogLevelHandle;
+use crate::platform::traces::{TraceExport, TracedDaemon};
 use crate::upstreams::{ReloadableClients, UpstreamClients};
 use crate::verdict::config::applications::{mail_templates, processes};
 use crate::verdict::config::models::{ModelProvider, model_entries};
@@ -80,6 +81,7 @@ pub struct RunningDaemon {
     servers: SocketServers,
     bound: Vec<BoundSocket>,
     tasks: DaemonTasks,
+    traces: TraceExport,
     signals: ProcessSignals,
 }
 
@@ -233,6 +235,7 @@ impl RunningDaemon {
         let clock = Clock::system();
         let upstreams = UpstreamClients::from_config(&config, &clock, &flags)?;
         upstreams.warn_of_cleartext();
+        let collector = config.traces.collector(&clock, flags.allow_cleartext)?;
         let held_key = find_held_key(&config)?;
         let OpenedLog { journal, store, log_signer, cluster } =
             open_log(&config, &held_key, &upstreams.witnesses, &flags, &mut signals).await?;
@@ -269,6 +272,9 @@ impl RunningDaemon {
             shared_calls: cluster.as_ref().map(|member| member.shared_calls.clone()),
         };
         let mut registry = Registry::with_prefix("oracled");
+        let traced = TracedDaemon { host: config.cluster.host.clone(), is_test: flags.test_mode };
+        let traces = TraceExport::start(collector, &traced, &mut registry);
+        let traces = traces.context("the thread of the traces cannot be started")?;
         let system = ActorSystem::start(parts, &mut registry);
         let (config, witnesses) = (Arc::new(config), upstreams.witnesses);
         let service = DaemonService::new(
@@ -290,7 +296,7 @@ impl RunningDaemon {
         let tasks = DaemonTasks::start(&service, &start.config.state_dir);
         warn_of_missing_parts(&service, &start.config);
         log_serving(&service, &start.config, files);
-        Ok(Self { service, start, servers, bound, tasks, signals })
+        Ok(Self { service, start, servers, bound, tasks, traces, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and stops in order.
@@ -333,6 +339,7 @@ impl RunningDaemon {
             servers: SocketServers { routes, control, review, threads },
             bound,
             tasks: DaemonTasks { checking, checkpoints, retention, state_size, series },
+            traces,
             ..
         } = self;
         let bound_s = Duration::from_secs(service.limits.shutdown_s);
@@ -390,6 +397,7 @@ impl RunningDaemon {
         if closed.await.is_err() {
             tracing::error!("could not close the log in time; acknowledged entries are on the disk");
         }
+        traces.stop().await;
         // before the actors: a request that was cut off gets no answer
         threads.stop();
     }

@@ -102,6 +102,7 @@ mod sockets;
 mod stored_state;
 mod test_mode;
 mod traces;
+mod traces_export;
 mod upstream;
 mod verdict_gate;
 mod verdicts;

@@ -145,11 +145,11 @@ impl<A: Actor> ActorHandle<A> {
         A: Handler<M>,
         <A as Handler<M>>::Result: CallerScope,
     {
-        let caller = caller::current_caller();
+        let scope = caller::current_scope();
         ActorCall(Box::new(move |actor, ctx| {
             if !reply.is_closed() {
                 let handle = || actor.handle(message, ctx);
-                let response = caller::handle_as_caller(caller.clone(), handle).run_on_behalf_of(caller);
+                let response = caller::handle_in_scope(scope.clone(), handle).run_in_scope(scope);
                 MessageResponse::<A, M>::handle(response, ctx, Some(reply));
             }
         }))

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The smallest step of the system's clock that is noted.
 const STEP_NOTED: SignedDuration = SignedDuration::from_secs(1);
@@ -188,6 +188,12 @@ impl fmt::Debug for Clock {
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::now()
+}
+
+/// The time of day, for spans. Nothing is decided by it.
+#[must_use]
+pub fn time_of_day() -> SystemTime {
+    SystemTime::now()
 }
 
 /// A point on the runtime's clock, which its timers use and tests can pause.

@@ -9,5 +9,6 @@ pub mod key_file;
 pub mod metrics;
 pub mod per_application;
 pub mod shared_calls;
+pub mod span;
 pub mod work;
 pub mod work_turn;

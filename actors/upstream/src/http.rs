@@ -41,6 +41,9 @@ pub enum UpstreamEndpointError {
     /// The key does not fit into a header.
     #[error("the key does not fit into a header (allowed: one or more visible ASCII characters)")]
     BadKey,
+    /// The text is not a header.
+    #[error("not a header (allowed: `NAME: VALUE`, whose value can begin with a scheme such as `Bearer`)")]
+    BadHeader,
     /// The HTTP client cannot be created, for example because the system has no certificates.
     #[error("could not create the HTTP client: {0}")]
     Client(String),
@@ -69,6 +72,19 @@ impl HeaderKey {
     /// If `secret` does not fit into a header.
     pub fn bearer(secret: SecretString) -> Result<Self, UpstreamEndpointError> {
         Self::new(AUTHORIZATION, "Bearer ", secret)
+    }
+
+    /// Creates a key from the header `NAME: VALUE`. The value can begin with a scheme and a space.
+    ///
+    /// # Errors
+    /// If `line` is not such a header.
+    pub fn from_line(line: &SecretString) -> Result<Self, UpstreamEndpointError> {
+        let (name, value) = line.expose_secret().split_once(':').ok_or(UpstreamEndpointError::BadHeader)?;
+        let name = HeaderName::try_from(name.trim()).map_err(|_| UpstreamEndpointError::BadHeader)?;
+        let value = value.trim();
+        let secret = value.rsplit(' ').next().unwrap_or(value);
+        let scheme = value.strip_suffix(secret).unwrap_or_default();
+        Self::new(name, scheme, secret.into())
     }
 
     fn new(name: HeaderName, scheme: &str, secret: SecretString) -> Result<Self, UpstreamEndpointError> {
@@ -153,6 +169,11 @@ impl UpstreamEndpoint {
         let body = serde_json::to_string(body).expect("the body is plain data with string keys");
         let request = self.client.post(self.url(path));
         self.add_key(request.header(CONTENT_TYPE, "application/json").body(body))
+    }
+
+    /// Creates a POST request with this body. Each segment of `path` is escaped.
+    pub fn post_bytes(&self, path: &[&str], content_type: &'static str, body: Vec<u8>) -> RequestBuilder {
+        self.add_key(self.client.post(self.url(path)).header(CONTENT_TYPE, content_type).body(body))
     }
 
     fn url(&self, path: &[&str]) -> Url {

@@ -23,8 +23,10 @@ use crate::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use crate::oracle_health::OracleProbe;
 use crate::web::WebError;
 use actors_platform::caller::current_trace;
+use actors_platform::key_file::random_tag;
 pub use anthropic::AnthropicClient;
 pub use canned::{CANNED_MODEL, CannedModel};
+use domain_base::caller::SpanId;
 use domain_base::digest::Sha256Hex;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;
@@ -42,7 +44,6 @@ pub use model_call::{
 };
 pub use openai::OpenAiClient;
 use reqwest::RequestBuilder;
-use ring::rand::{SystemRandom, generate};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -161,14 +162,11 @@ pub struct ModelAnswerMetadata {
 //
 // `tracestate` is not passed on: it has opaque data of the caller's tracing system, and the calls go to systems of others.
 
-/// `request` with a `traceparent` that has a new span id, if the current work is a part of a trace.
+/// `request` with a `traceparent`, if the current work is a part of a trace. Its span is the one that the daemon exports, or a new one.
 fn add_traceparent(request: RequestBuilder) -> RequestBuilder {
-    let span_id = || {
-        let random = generate::<[u8; 8]>(&SystemRandom::new()).ok()?;
-        Some(u64::from_be_bytes(random.expose())).filter(|span_id| *span_id != 0)
-    };
-    match current_trace().zip(span_id()) {
-        Some((trace, span_id)) => request.header("traceparent", trace.traceparent(span_id)),
+    let Some(trace) = current_trace() else { return request };
+    match trace.span_id.clone().or_else(|| SpanId::new(random_tag())) {
+        Some(span_id) => request.header("traceparent", trace.traceparent(&span_id)),
         None => request,
     }
 }

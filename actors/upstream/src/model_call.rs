@@ -4,6 +4,7 @@ use super::failure::{RETRY_AFTER_MAX, RequestFailure, RequestFailureKind};
 use super::{ModelAttempt, ModelClient, ModelRefusal, ModelTextError};
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::key_file::unique_id;
+use actors_platform::span::{Span, SpanKind};
 use backon::{BackoffBuilder, ExponentialBuilder};
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
@@ -273,7 +274,9 @@ impl ModelCaller {
     ) -> (Result<ModelAnswer, ModelTextError>, OracleInteractionLog, Timestamp) {
         let ModelCallContext { path, prompt, settings, execution_id } = call;
         let (began, request_timestamp) = (monotonic(), self.clock.now());
-        let attempt = self.model.attempt(prompt, settings, self.policy.hard_timeout.min(left)).await;
+        let mut span = Span::child(SpanKind::Client, "chat");
+        let attempt =
+            span.run(self.model.attempt(prompt, settings, self.policy.hard_timeout.min(left))).await;
         let (latency, timestamp) = (monotonic().duration_since(began), self.clock.now());
 
         let requested_version = self.model.oracle_version(settings);
@@ -309,6 +312,7 @@ impl ModelCaller {
             usage,
             cost: self.prices.as_ref().zip(usage).and_then(|(prices, usage)| prices.cost_of(&usage)),
         };
+        describe(&mut span, &interaction);
         (outcome, interaction, timestamp)
     }
 }
@@ -319,6 +323,29 @@ impl ModelCaller {
 pub fn retry_wait(failure: &RequestFailure, pause: Option<Duration>, left: Duration) -> Option<Duration> {
     let wait = pause?.max(failure.retry_after.unwrap_or_default());
     (failure.is_retryable() && wait < left).then_some(wait)
+}
+
+/// Describes an attempt in its span, by the attributes that OpenTelemetry has for models.
+fn describe(span: &mut Span, interaction: &OracleInteractionLog) {
+    let OracleInteractionLog { generation, usage, tier, path, attempt, error_code, .. } = interaction;
+    span.rename(|| format!("chat {}", generation.model));
+    span.set("gen_ai.operation.name", "chat");
+    span.set_text("gen_ai.request.model", &generation.model);
+    span.set_text("oracled.oracle_id", &interaction.oracle_id);
+    span.set("oracled.tier", tier.into_str());
+    span.set("oracled.path", path.into_str());
+    span.set("oracled.attempt", u64::from(*attempt));
+    span.set("oracled.status", interaction.status.into_str());
+    for (key, tokens) in [
+        ("gen_ai.usage.input_tokens", usage.and_then(|usage| usage.prompt_tokens)),
+        ("gen_ai.usage.output_tokens", usage.and_then(|usage| usage.output_tokens)),
+    ] {
+        tokens.into_iter().for_each(|tokens| span.set(key, tokens));
+    }
+    // after the colon is a text of the model
+    if let Some(class) = error_code.as_ref().and_then(|code| code.split(':').next()) {
+        span.fail(class.to_owned());
+    }
 }
 
 fn status(outcome: &Result<ModelAnswer, ModelTextError>) -> InteractionStatus {

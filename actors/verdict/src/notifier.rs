@@ -14,6 +14,7 @@ use actors_platform::caller::run_in_trace;
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::key_file::random_tag;
 use actors_platform::per_application::PerApplication;
+use actors_platform::span::{Span, SpanKind};
 use actors_platform::work::{
     InFlight, InFlightClaim, RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner,
 };
@@ -112,12 +113,16 @@ impl OutboxWork {
                 );
             }
         };
-        let (now, state) = (self.clock.now(), message.state());
-        match state.tries().due_at(now) {
-            None => return WorkOutcome::Left,
-            Some(due) if due > now => return WorkOutcome::Due(due),
-            Some(_) => {}
+        let now = self.clock.now();
+        match message.state().tries().due_at(now) {
+            None => WorkOutcome::Left,
+            Some(due) if due > now => WorkOutcome::Due(due),
+            Some(_) => run_in_trace(message.trace().cloned(), self.send(id, message, revision)).await,
         }
+    }
+
+    async fn send(&self, id: &MessageId, message: OutboxMessage, revision: u64) -> WorkOutcome {
+        let state = message.state();
         let sent = match (&message, &self.mails) {
             (OutboxMessage::Mail(mail), Some(sender)) => sender.send(mail, &self.turn).await,
             (OutboxMessage::Mail(_), None) => SendOutcome::Paused,
@@ -398,10 +403,15 @@ impl MailSender {
             return SendOutcome::Paused;
         }
         let began = monotonic();
+        let mut span = begin_sending("send mail", mail.state.kind.into_str(), mail.state.tries.attempts);
         let sent = match rendered {
-            Ok(content) => run_in_trace(mail.trace.clone(), self.service.send(mail, content.as_ref())).await,
+            Ok(content) => span.run(self.service.send(mail, content.as_ref())).await,
             Err(failure) => Err(failure),
         };
+        if let Err(failure) = &sent {
+            span.fail(failure.fault.into_str());
+        }
+        drop(span);
         // a mail service may quote the recipient's address, and its error texts are logged and shown
         let sent = sent.map_err(|failure| failure.hide_address(&mail.state.to));
         lease.report(outcome_of_attempt(&sent, mail.state.tries.attempts, began.elapsed()));
@@ -423,6 +433,14 @@ impl MailSender {
         }
         None
     }
+}
+
+/// The span of an attempt to send a message, after `attempts` others.
+fn begin_sending(name: &'static str, kind: &'static str, attempts: u32) -> Span {
+    let mut span = Span::child(SpanKind::Client, name);
+    span.set("oracled.message", kind);
+    span.set("oracled.attempt", u64::from(attempts.saturating_add(1)));
+    span
 }
 
 /// The outcome to report for a probe that was made in place of a mail. A service that answers but does not support the
@@ -493,9 +511,15 @@ impl WebhookSender {
             return SendOutcome::Paused;
         }
         let client = self.client.get();
-        match run_in_trace(webhook.trace.clone(), client.send(webhook)).await {
-            Ok(_) => SendOutcome::Sent,
+        let mut span =
+            begin_sending("send webhook", webhook.state.kind.into_str(), webhook.state.tries.attempts);
+        match span.run(client.send(webhook)).await {
+            Ok(reply) => {
+                span.set("http.response.status_code", u64::from(reply.status));
+                SendOutcome::Sent
+            }
             Err(failure) => {
+                span.fail(if failure.is_permanent { "endpoint_gone" } else { "endpoint" });
                 let (at, state) = (self.clock.now(), &webhook.state);
                 // a clock that was set ahead makes no webhook older
                 let set_ahead = self.clock.steps_since(state.tries.tried_since);

@@ -1,7 +1,7 @@
 //! Queues the webhooks about the events of a record in the commit of the record itself, and reports the messages that it queued.
 
 use actors_audit::logger::handle::RecordAdditions;
-use actors_platform::caller::caller_trace;
+use actors_platform::caller::current_trace;
 use actors_platform::key_file::random_tag;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::ApplicationName;
@@ -47,7 +47,7 @@ impl RecordAdditions for OutboxQueue {
             webhooks.into_iter().filter(|(_, webhook)| self.receivers.contains(&webhook.state.application));
         let (events, writes): (Vec<_>, Vec<_>) = webhooks
             .map(|(event, webhook)| {
-                let message = OutboxMessage::from(OutboxWebhook { trace: caller_trace(), ..webhook });
+                let message = OutboxMessage::from(OutboxWebhook { trace: current_trace(), ..webhook });
                 let kind = MessageQueued(message.state().entry());
                 let queued = AuditEvent::new(event.timestamp, event.session_id.clone(), kind);
                 (queued, RowWrite::put(&message))

@@ -125,6 +125,7 @@ fn every_key_can_be_set_by_variable() {
         ("gate__rules", "RULE-CONT-002"),
         ("lookup__preset", "stripe"),
         ("metrics__listen", "127.0.0.1:9464"),
+        ("traces__endpoint", "http://127.0.0.1:4318"),
         ("lookup__session_url", "https://pay.example/{session_id}"),
     ]
     .into();
@@ -153,9 +154,13 @@ fn every_key_can_be_set_by_variable() {
     };
     // a build without clusters has no host of a cluster, and such a host without objects removes no payloads
     let all = load_some(|_| true);
-    assert_eq!(all.is_ok(), cfg!(feature = "cluster"), "{all:?}");
+    assert_eq!(all.is_ok(), cfg!(all(feature = "cluster", feature = "otel")), "{all:?}");
+    let without_cluster = load_some(|name| !name.starts_with("ORACLED_CLUSTER__"));
+    assert_eq!(without_cluster.is_ok(), cfg!(feature = "otel"), "{without_cluster:?}");
     assert!(load_some(|name| !name.ends_with("__OBJECTS")).is_err());
-    let loaded = load_some(|name| !name.starts_with("ORACLED_CLUSTER__")).expect("each variable is a key");
+    let is_always_there =
+        |name: &str| !["CLUSTER", "TRACES"].iter().any(|section| name.contains(&format!("_{section}__")));
+    let loaded = load_some(is_always_there).expect("each variable is a key");
     assert_eq!((loaded.socket_mode.as_str(), loaded.limits), ("0600", DaemonConfig::default().limits));
     assert_eq!(loaded.rules, DaemonConfig::default().rules);
 }

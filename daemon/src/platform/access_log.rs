@@ -4,11 +4,12 @@
 
 use super::telemetry::AccessLogLevel;
 use actors_platform::clock::monotonic;
+use actors_platform::span::Span;
 use axum::body::Body;
 use axum::extract::MatchedPath;
 use axum::response::Response;
 use bytes::Bytes;
-use domain_base::caller::{PeerCredentials, TraceParent};
+use domain_base::caller::{PeerCredentials, SpanId, TraceContext, TraceParent};
 use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_base::session_id::ApplicationName;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
@@ -73,6 +74,29 @@ pub(crate) fn record_route<B>(request: Request<B>) -> Request<B> {
     request
 }
 
+/// The trace of a request, and its span, if the daemon records it.
+#[derive(Debug, Default)]
+pub(crate) struct RequestTrace {
+    caller: Option<TraceParent>,
+    span: Span,
+}
+
+impl RequestTrace {
+    /// The trace of a request that begins now, whose caller has sent `caller`.
+    pub(crate) fn begin(caller: Option<TraceParent>) -> Self {
+        Self { span: Span::of_request(caller.as_ref()), caller }
+    }
+
+    /// The trace in which the request is handled.
+    pub(crate) fn context(&self) -> Option<TraceContext> {
+        self.span.context().or_else(|| Some(self.caller.as_ref()?.trace.clone()))
+    }
+
+    fn parent_id(&self) -> Option<&SpanId> {
+        self.caller.as_ref().map(|caller| &caller.parent_id)
+    }
+}
+
 /// A request that is being answered. Its end is recorded when this is dropped, also if the client disconnects before.
 #[derive(Debug)]
 pub struct RequestRecord {
@@ -81,7 +105,7 @@ pub struct RequestRecord {
     peer: PeerCredentials,
     application: Option<ApplicationName>,
     request_id: HeaderValue,
-    trace: Option<TraceParent>,
+    trace: RequestTrace,
     began: Instant,
     /// `None` until there is a response.
     status: Option<u16>,
@@ -102,7 +126,7 @@ impl AccessLog {
         request: &mut Request<B>,
         peer: PeerCredentials,
         request_id: HeaderValue,
-        trace: Option<TraceParent>,
+        trace: RequestTrace,
     ) -> RequestRecord {
         let record = self.record(request.method().clone(), peer, request_id, trace);
         request.extensions_mut().insert(Arc::clone(&record.slot));
@@ -117,7 +141,7 @@ impl AccessLog {
         request_id: &str,
     ) {
         let request_id = HeaderValue::from_str(request_id).unwrap_or(HeaderValue::from_static(""));
-        let mut record = self.record(unknown_method(), peer, request_id, None);
+        let mut record = self.record(unknown_method(), peer, request_id, RequestTrace::default());
         record.status = status.map(|status| status.as_u16());
         record.is_complete = status.is_some();
     }
@@ -127,7 +151,7 @@ impl AccessLog {
         method: Method,
         peer: PeerCredentials,
         request_id: HeaderValue,
-        trace: Option<TraceParent>,
+        trace: RequestTrace,
     ) -> RequestRecord {
         let slot = Arc::new(RouteSlot { log: Arc::clone(self), route: OnceLock::new() });
         RequestRecord {
@@ -150,6 +174,28 @@ impl RequestRecord {
         self.application = application;
     }
 
+    /// Describes the request in its span, by the attributes that OpenTelemetry has for HTTP servers.
+    fn describe_in_span(&mut self, route: &str) {
+        let (method, socket) = (method_name(&self.method), self.slot.log.socket.into_str());
+        let span = &mut self.trace.span;
+        span.rename(|| format!("{method} {route}"));
+        span.set("http.request.method", method);
+        span.set_text("http.route", route);
+        span.set("oracled.socket", socket);
+        span.set_text("oracled.request_id", self.request_id.to_str().unwrap_or_default());
+        self.application.iter().for_each(|name| span.set_text("oracled.application", name));
+        span.set("http.response.body.size", self.response_bytes);
+        match self.status {
+            Some(status) => span.set("http.response.status_code", u64::from(status)),
+            None => span.fail("disconnected"),
+        }
+        match self.status {
+            Some(status @ 500..) => span.fail(status.to_string()),
+            Some(_) if !self.is_complete => span.fail("disconnected"),
+            _ => {}
+        }
+    }
+
     /// The number of entries that were omitted before that of this request, or `None` if it has none.
     fn count_entry(&self) -> Option<u64> {
         let AccessLog { level, rate, .. } = &*self.slot.log;
@@ -168,6 +214,7 @@ impl Drop for RequestRecord {
         let took = monotonic().duration_since(self.began);
         let labels = RouteLabels::new(self.slot.log.socket, route);
         self.slot.log.metrics.count_ended(&labels, &self.method, self.status, took);
+        self.describe_in_span(labels.route_name());
         let Some(omitted) = self.count_entry() else { return };
         // a field that is `None` is left out
         tracing::info!(
@@ -184,9 +231,9 @@ impl Drop for RequestRecord {
             pid = self.peer.pid,
             application = self.application.as_ref().map(ApplicationName::as_str),
             request_id = self.request_id.to_str().ok(),
-            trace_id = self.trace.as_ref().map(|trace| tracing::field::display(&trace.trace.trace_id)),
+            trace_id = self.trace.context().map(|trace| tracing::field::display(trace.trace_id)),
             omitted = Some(omitted).filter(|omitted| *omitted > 0),
-            parent_id = self.trace.as_ref().map(|trace| trace.parent_id.as_str()),
+            parent_id = self.trace.parent_id().map(tracing::field::display),
             "request ended"
         );
     }

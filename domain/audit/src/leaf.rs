@@ -5,7 +5,7 @@
 //! leaf of a line is computed from the line alone, and stays the same. In a leaf that would be too long, the longest values are
 //! committed to as well.
 
-use domain_base::caller::RequestCaller;
+use domain_base::caller::{RequestCaller, TraceId};
 use domain_base::digest::{DIGITS, Sha256Hex};
 use domain_base::event::{AuditEvent, EventType};
 use serde::de::{Error, MapAccess, Visitor};
@@ -20,6 +20,8 @@ use std::fmt::{self, Write};
 pub const SALTS: &str = "salts";
 /// The member that has the caller. It is always committed to.
 pub const CALLER: &str = "caller";
+/// The member that has the trace of an entry without a caller.
+pub const TRACE_ID: &str = "trace_id";
 /// The member of each entry of a daemon in test mode. Its value is true.
 pub const TEST_MODE: &str = "test_mode";
 /// The member that has the digests of the rows that were set with the entry. It is always committed to.
@@ -64,6 +66,8 @@ pub type RowDigests = BTreeMap<String, Option<Sha256Hex>>;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryAdditions<'a> {
     pub caller: Option<&'a RequestCaller>,
+    /// The trace that the daemon continues on its own; `None` with a caller, which has its trace.
+    pub trace_id: Option<&'a TraceId>,
     /// The rows that were set with the entry; `None` without rows.
     pub rows: Option<&'a RowDigests>,
     /// Whether the daemon is in test mode.
@@ -120,11 +124,14 @@ pub fn entry_text(
     additions: EntryAdditions<'_>,
     salts: &EntrySalts,
 ) -> EntryText {
-    let EntryAdditions { caller, rows, is_test } = additions;
+    let EntryAdditions { caller, trace_id, rows, is_test } = additions;
     let EntrySalts { secret, covers_session_ids } = salts;
     let mut line = format!("{{\"seq\":{seq},{}", event.members());
     if is_test {
         write!(line, ",\"{TEST_MODE}\":true").expect("a text can be extended");
+    }
+    if let Some(trace_id) = trace_id {
+        write!(line, ",\"{TRACE_ID}\":\"{trace_id}\"").expect("a text can be extended");
     }
     if let Some(caller) = caller {
         let caller = serde_json::to_string(caller).expect("a caller is plain data with string keys");

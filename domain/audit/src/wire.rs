@@ -8,7 +8,7 @@ use crate::leaf::RowDigests;
 use crate::log_tree::TreeHash;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use domain_base::caller::RequestCaller;
+use domain_base::caller::{RequestCaller, TraceId};
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::{self, Moment};
 use domain_base::page::PageLimit;
@@ -42,6 +42,11 @@ pub struct LogEntry {
     /// True if the daemon was in test mode, else absent.
     #[serde(skip_serializing_if = "is_false")]
     pub test_mode: bool,
+    /// The trace of the request whose work the daemon continued on its own, such as the attempt of an order; absent if there is none. An
+    /// entry with a `caller` has the trace there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub trace_id: Option<TraceId>,
     /// The process whose request caused it; absent if the daemon acted on its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -63,11 +63,11 @@ pub struct RequestCaller {
     /// The request's `X-Request-Id`: the caller's own, or one that the daemon generated. 1 to 128 visible ASCII
     /// characters.
     pub request_id: String,
-    /// The trace of the request, from its `traceparent` (W3C Trace Context); absent without a valid one.
+    /// The trace of the request, from its `traceparent` (W3C Trace Context), or started by the daemon; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(nullable = false)]
     pub trace_id: Option<TraceId>,
-    /// Whether the `traceparent` has the flag that the trace is recorded. It is passed on to calls, and not logged.
+    /// Whether the trace is recorded. It is passed on to calls, and not logged.
     #[serde(skip)]
     pub is_trace_sampled: bool,
 }
@@ -77,7 +77,7 @@ impl RequestCaller {
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {
         let trace_id = self.trace_id.clone()?;
-        Some(TraceContext { trace_id, is_sampled: self.is_trace_sampled })
+        Some(TraceContext { trace_id, is_sampled: self.is_trace_sampled, span_id: None })
     }
 }
 
@@ -100,20 +100,64 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// The trace that a request belongs to.
+impl TraceId {
+    /// The id with this number; `None` for 0.
+    #[must_use]
+    pub fn new(id: u128) -> Option<Self> {
+        (id != 0).then(|| Self(format!("{id:032x}")))
+    }
+
+    /// The number of the id.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 16] {
+        // the text has 32 hexadecimal digits, except in a damaged row
+        u128::from_str_radix(&self.0, 16).unwrap_or_default().to_be_bytes()
+    }
+}
+
+/// The id of a span: 16 lower-case hexadecimal digits, not all of them 0.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SpanId(String);
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl SpanId {
+    /// The id with this number; `None` for 0.
+    #[must_use]
+    pub fn new(id: u64) -> Option<Self> {
+        (id != 0).then(|| Self(format!("{id:016x}")))
+    }
+
+    /// The number of the id.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; 8] {
+        // as for the id of a trace
+        u64::from_str_radix(&self.0, 16).unwrap_or_default().to_be_bytes()
+    }
+}
+
+/// The trace that work belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
     pub trace_id: TraceId,
-    /// Whether the caller may have recorded the trace.
+    /// Whether the trace is recorded: by the caller, or by the daemon.
     pub is_sampled: bool,
+    /// The span of this daemon that the work belongs to; absent if the daemon exports no span of the trace.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub span_id: Option<SpanId>,
 }
 
 /// The value of a `traceparent`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceParent {
     pub trace: TraceContext,
-    /// The id of the caller's span: 16 lower-case hexadecimal digits, not all of them 0.
-    pub parent_id: String,
+    /// The id of the caller's span.
+    pub parent_id: SpanId,
 }
 
 impl TraceParent {
@@ -132,16 +176,17 @@ impl TraceParent {
             return None;
         }
         let flags = u8::from_str_radix(flags, 16).ok()?;
-        let trace = TraceContext { trace_id: TraceId(trace_id.to_owned()), is_sampled: flags & SAMPLED != 0 };
-        Some(Self { trace, parent_id: parent_id.to_owned() })
+        let (trace_id, is_sampled) = (TraceId(trace_id.to_owned()), flags & SAMPLED != 0);
+        let trace = TraceContext { trace_id, is_sampled, span_id: None };
+        Some(Self { trace, parent_id: SpanId(parent_id.to_owned()) })
     }
 }
 
 impl TraceContext {
-    /// The `traceparent` of a call in the span `span_id`, which is not 0.
+    /// The `traceparent` of a call in the span `span_id`.
     #[must_use]
-    pub fn traceparent(&self, span_id: u64) -> String {
-        format!("00-{}-{span_id:016x}-{:02x}", self.trace_id, u8::from(self.is_sampled))
+    pub fn traceparent(&self, span_id: &SpanId) -> String {
+        format!("00-{}-{span_id}-{:02x}", self.trace_id, u8::from(self.is_sampled))
     }
 }
 
@@ -172,7 +217,11 @@ mod tests {
             (format!("cc-{TRACE}-{PARENT}-01-"), true),
         ] {
             let read = TraceParent::parse(&header).expect("a valid header");
-            assert_eq!((read.trace.is_sampled, read.parent_id.as_str()), (is_sampled, PARENT), "{header}");
+            assert_eq!(
+                (read.trace.is_sampled, &*read.parent_id.to_string()),
+                (is_sampled, PARENT),
+                "{header}"
+            );
             assert_eq!(read.trace.trace_id.to_string(), TRACE, "{header}");
         }
     }
@@ -205,9 +254,12 @@ mod tests {
     proptest! {
         #[test]
         fn traceparent_of_a_call_keeps_the_trace(id in 1_u128.., span_id in 1_u64.., is_sampled: bool) {
-            let trace = TraceContext { trace_id: TraceId(format!("{id:032x}")), is_sampled };
-            let read = TraceParent::parse(&trace.traceparent(span_id)).expect("a valid header");
-            prop_assert_eq!((read.trace, read.parent_id), (trace, format!("{span_id:016x}")));
+            let trace_id = TraceId::new(id).expect("not 0");
+            prop_assert_eq!(trace_id.to_bytes(), id.to_be_bytes());
+            let trace = TraceContext { trace_id, is_sampled, span_id: None };
+            let span_id = SpanId::new(span_id).expect("not 0");
+            let read = TraceParent::parse(&trace.traceparent(&span_id)).expect("a valid header");
+            prop_assert_eq!((read.trace, read.parent_id), (trace, span_id));
         }
     }
 }

@@ -200,11 +200,14 @@ impl<'a> EntryMembers<'a> {
         format!("by {}{}", self.peer(), self.text_after(": ", "reason"))
     }
 
-    /// The process and the request that caused the entry; empty if no request did.
+    /// The process and the request that caused the entry. If no request did, the trace that it continues, or nothing.
     #[must_use]
     pub fn caller(self) -> String {
         match self.at("caller") {
-            None => String::new(),
+            None => {
+                let trace = self.text_after("[trace ", "trace_id");
+                if trace.is_empty() { trace } else { trace + "]" }
+            }
             Some(hidden) if hidden.is_hidden() => format!("[caller {}]", Self::HIDDEN),
             Some(caller) => {
                 let [uid, pid, request] = ["uid", "pid", "request_id"].map(|name| caller.text(name));

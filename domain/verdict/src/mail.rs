@@ -146,7 +146,8 @@ pub struct MailSendFailure {
 }
 
 /// The cause of a failed attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum MailFailureCause {
     /// The mail service, which also fails for other mails.
     Service,

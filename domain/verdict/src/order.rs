@@ -5,6 +5,7 @@ use crate::cost::ModelCost;
 use crate::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use crate::policy::{PolicyCause, join_causes};
 use crate::rejection::AnswerRejection;
+use domain_base::caller::TraceContext;
 use domain_base::row::{Index, IndexEntry};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::wording::ParseTextError;
@@ -258,6 +259,10 @@ pub struct Order {
     pub operator_action: Option<OperatorAction>,
     /// The last attempts, up to 10, the latest one last.
     pub last_attempts: Vec<OrderAttempt>,
+    /// The trace of the request that placed it, which its attempts continue; absent if it had none. It is not shown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(ignore)]
+    pub trace: Option<TraceContext>,
     /// What the next prompt says about the last rejected answer. It is removed when the order is not open any longer, and never
     /// shown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -286,6 +291,7 @@ impl Order {
             policy_causes: Vec::new(),
             operator_action: None,
             last_attempts: Vec::new(),
+            trace: None,
             open_rejection: None,
         }
     }

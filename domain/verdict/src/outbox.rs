@@ -2,6 +2,7 @@
 
 use crate::mail::{MailId, MailKind, MailState, MessageAttempts, OutboxMail};
 use crate::webhook::{OutboxWebhook, WebhookId, WebhookState, WebhookType};
+use domain_base::caller::TraceContext;
 use domain_base::row::{
     ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, check_row, not_indexed,
 };
@@ -180,6 +181,15 @@ impl OutboxMessage {
         match self {
             Self::Mail(mail) => MessageState::Mail(mail.state.clone()),
             Self::Webhook(webhook) => MessageState::Webhook(webhook.state.clone()),
+        }
+    }
+
+    /// The trace of the request that queued it, if it has one.
+    #[must_use]
+    pub const fn trace(&self) -> Option<&TraceContext> {
+        match self {
+            Self::Mail(mail) => mail.trace.as_ref(),
+            Self::Webhook(webhook) => webhook.trace.as_ref(),
         }
     }
 

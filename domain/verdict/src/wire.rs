@@ -602,7 +602,7 @@ impl OrderReport {
     #[must_use]
     pub fn of(session: SessionRecord) -> Option<Self> {
         let SessionRecord { session_id, tier, order, .. } = session;
-        let order = Order { open_rejection: None, attempt_deadline: None, ..order? };
+        let order = Order { open_rejection: None, attempt_deadline: None, trace: None, ..order? };
         Some(Self { session_id, tier, order, waiting_for: None })
     }
 

@@ -8,6 +8,7 @@ use super::{
 };
 use actors_platform::actor_handle::ActorHandle;
 use actors_platform::caller;
+use actors_platform::span::{Span, SpanKind};
 use domain_base::caller::RequestCaller;
 use domain_base::event::{AuditEvent, json_members};
 use oracled_store::{CommitReceipt, JournalRecord, MirrorFault, MirrorSnapshot, RecordCallers};
@@ -71,8 +72,11 @@ impl LoggerHandle {
     }
 
     pub(super) async fn try_commit(&self, record: &Arc<JournalRecord>) -> Result<CommitReceipt, CommitError> {
+        let mut span = Span::child(SpanKind::Internal, "journal commit");
         let answer = self.handle.ask(CommitRecord(Arc::clone(record))).await;
         let outcome = answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())));
+        describe(&mut span, record, &outcome);
+        drop(span);
         if outcome.is_ok() {
             self.additions.report_committed(record);
         }
@@ -207,6 +211,17 @@ impl EntryQueue {
         if self.sender.max_capacity() - self.sender.capacity() >= GROUP_MAX {
             self.urgent.notify_one();
         }
+    }
+}
+
+/// Describes a commit in its span.
+fn describe(span: &mut Span, record: &JournalRecord, outcome: &Result<CommitReceipt, CommitError>) {
+    span.set("oracled.entries", record.events.len() as u64);
+    span.set("oracled.rows", record.writes.len() as u64);
+    match outcome {
+        Ok(receipt) => span.set("oracled.last_seq", receipt.last_seq),
+        Err(CommitError::Stale(_)) => span.fail("stale"),
+        Err(CommitError::Unavailable(_)) => span.fail("unavailable"),
     }
 }
 

@@ -37,7 +37,11 @@ use tokio::time::sleep;
 const END_PAUSE: Duration = Duration::from_secs(1);
 
 impl IngestContext {
-    pub(super) async fn end(&self, progress: &RunTracker, outcome: PayloadReadOutcome) {
+    pub(super) async fn end(
+        &self,
+        progress: &RunTracker,
+        outcome: PayloadReadOutcome,
+    ) -> Option<IngestionRun> {
         progress.set_phase(RunPhase::Committing);
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
@@ -88,10 +92,12 @@ impl IngestContext {
                     }
                 }
                 self.metrics.count_ended_run(&run);
+                Some(run)
             }
             // in the store the run is still running, so the next start reads its payload again
             Err(error) => {
                 tracing::error!(run_id = %progress.run.run_id, %error, "could not commit the end of an ingestion run");
+                None
             }
         }
     }

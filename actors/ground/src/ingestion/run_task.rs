@@ -11,6 +11,7 @@ use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::CommitDecision;
 use actors_platform::caller::spawn_for_caller;
 use actors_platform::clock::monotonic;
+use actors_platform::span::{Span, SpanKind};
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
@@ -240,8 +241,11 @@ pub(super) async fn execute_run(
     claim: SourceClaim,
     progress: Arc<RunTracker>,
 ) {
+    let mut span = Span::child_or_root(SpanKind::Internal, "ingestion run");
+    span.set_text("oracled.source", &progress.run.oracle_id);
+    span.set_text("oracled.run_id", &progress.run.run_id);
     let lost = claim.lost();
-    let read = async {
+    let read = span.run(async {
         let outcome = tokio::select! {
             _ = progress.wait_for_stop() => PayloadReadOutcome::EndedEarly,
             // the semaphore is never closed
@@ -253,22 +257,35 @@ pub(super) async fn execute_run(
         };
         // without the lease, another host resumes the run
         let outcome = if claim.is_held() { outcome } else { PayloadReadOutcome::EndedEarly };
-        context.end(&progress, outcome).await;
-    };
+        context.end(&progress, outcome).await
+    });
     let stop = async {
         lost.await;
         progress.request_stop(RunStopReason::Stopping);
         pending::<()>().await;
     };
-    tokio::select! {
-        () = read => {}
-        () = stop => {}
-    }
+    let ended = tokio::select! {
+        ended = read => ended,
+        () = stop => None,
+    };
+    describe(&mut span, ended.as_ref());
+    drop(span);
     // release the source first: `remove_unless_needed` waits for the archive lock, whose holder may wait for
     // this source
     drop(claim);
     context.remove_unless_needed(&progress.run).await;
     context.shared.note_changed();
+}
+
+/// Describes a run in its span; `None` if its end is not stored.
+fn describe(span: &mut Span, ended: Option<&IngestionRun>) {
+    let Some(IngestionRun { state, counts, .. }) = ended else { return span.fail("not_stored") };
+    span.set("oracled.state", state.into_str());
+    span.set("oracled.records", counts.records);
+    span.set("oracled.rejected", counts.rejected);
+    if *state == RunState::Failed {
+        span.fail("failed");
+    }
 }
 
 /// The time when a run becomes known: now, or 1 µs after the previous run if the clock has not advanced. The

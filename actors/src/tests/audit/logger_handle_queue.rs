@@ -39,7 +39,7 @@ fn lines(store: &Store) -> Vec<Value> {
 fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
     with_system(|TestSystem { system, .. }| async move {
         for request_id in ["r-1", "r-2"] {
-            run_as_caller(caller(request_id), system.log.append(stopped()))
+            run_as_caller(caller(request_id), None, system.log.append(stopped()))
                 .await
                 .expect("the mail is queued");
         }
@@ -110,11 +110,11 @@ fn append_to_a_failed_journal_is_rejected_and_falls_back() {
     with_system(|world| async move {
         let log = &world.system.log;
         world.break_store();
-        run_as_caller(caller("r-1"), log.append(stopped())).await.expect("the failure is not known");
+        run_as_caller(caller("r-1"), None, log.append(stopped())).await.expect("the failure is not known");
         log.flush().await;
         let mut report = log.report();
         report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
-        let refused = run_as_caller(caller("r-2"), log.append(stopped())).await;
+        let refused = run_as_caller(caller("r-2"), None, log.append(stopped())).await;
         assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
         let lines = world.fallback_lines.lock().expect("the lock is not poisoned").clone();
         let lines: Vec<Value> =

@@ -13,7 +13,7 @@ use crate::submission::{CachedVerdict, Submission};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
-use actors_platform::caller::caller_trace;
+use actors_platform::caller::current_trace;
 use actors_platform::clock::Clock;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
@@ -239,7 +239,7 @@ pub(super) fn queue_mail(
     delivery: &Arc<VerdictDelivery>,
     to: CustomerEmail,
 ) -> OutboxMessage {
-    OutboxMail { trace: caller_trace(), ..OutboxMail::queued(kind, Arc::clone(delivery), to) }.into()
+    OutboxMail { trace: current_trace(), ..OutboxMail::queued(kind, Arc::clone(delivery), to) }.into()
 }
 
 /// The log entry of a mail that is put into the outbox.

@@ -147,6 +147,16 @@ pub struct GenerationEnd {
     pub(crate) cost: Option<ModelCost>,
 }
 
+impl GenerationEnd {
+    pub(crate) fn outcome(&self) -> GenerationOutcome {
+        outcome_of(&self.result)
+    }
+}
+
+fn outcome_of(result: &Result<SubmissionOutcome, GenerationError>) -> GenerationOutcome {
+    result.as_ref().map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome)
+}
+
 /// A request to a model.
 #[derive(Debug)]
 pub(super) struct ModelRequest {
@@ -340,10 +350,7 @@ impl GenerationRunner {
         path: GatePath,
         result: &Result<SubmissionOutcome, GenerationError>,
     ) {
-        let outcome = result
-            .as_ref()
-            .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
-        self.metrics.count_outcome(application, path, outcome);
+        self.metrics.count_outcome(application, path, outcome_of(result));
     }
 
     pub(super) async fn request_lease(&self, model: &ConfiguredModel) -> Result<CallLease, GenerationError> {

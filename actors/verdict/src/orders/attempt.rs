@@ -9,7 +9,8 @@ use crate::submission::{Submission, SubmissionOutcome};
 use actix::Addr;
 use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::CommitDecision;
-use actors_platform::caller::run_as_current_caller;
+use actors_platform::caller::{run_as_current_caller, run_in_trace};
+use actors_platform::span::{Span, SpanKind};
 use actors_platform::work::{InFlightClaim, Work, WorkOutcome};
 use actors_upstream::oracle_health::PermitError;
 use domain_base::event::AuditEvent;
@@ -98,13 +99,23 @@ impl OrderWork {
         claim: InFlightClaim<SessionId>,
         me: Addr<OrdersActor>,
     ) -> Result<WorkOutcome, GenerationError> {
-        let (session_id, now) = (&claim.id.clone(), self.clock().now());
         let Some((SessionRecord { order: Some(order), tier, query, .. }, _)) =
-            self.store().session(session_id)?
+            self.store().session(&claim.id)?
         else {
-            self.progress.remove(session_id);
+            self.progress.remove(&claim.id);
             return Ok(WorkOutcome::Left);
         };
+        run_in_trace(order.trace.clone(), self.try_dispatch_order(order, (tier, query), claim, me)).await
+    }
+
+    async fn try_dispatch_order(
+        &self,
+        order: Order,
+        (tier, query): (ProductTier, CustomerQuery),
+        claim: InFlightClaim<SessionId>,
+        me: Addr<OrdersActor>,
+    ) -> Result<WorkOutcome, GenerationError> {
+        let (session_id, now) = (&claim.id.clone(), self.clock().now());
         match order.state {
             // another host may have it in flight
             OrderState::Generating if let Some(due) = self.foreign_until(&order).filter(|due| *due > now) => {
@@ -294,11 +305,18 @@ impl OrderWork {
         let id = session_id.clone();
         let began = session.order.as_ref().map_or_else(|| self.clock().now(), |order| order.changed_at);
         let attempt = actix_rt::spawn(run_as_current_caller(async move {
+            let mut span = Span::child(SpanKind::Internal, "order attempt");
+            span.set("oracled.tier", session.tier.into_str());
+            span.set("oracled.attempt", session.order.as_ref().map_or(0, |order| u64::from(order.attempts)));
             let submission = Submission::of_order(&session);
             // the deadline counts from before the commit
             let permits = permits.with_time_spent(desk.clock().now().duration_since(began).unsigned_abs());
-            let end = desk.runner.generate(submission.clone(), prompt, permits).await;
-            desk.settle(submission, end).await
+            let end = span.run(desk.runner.generate(submission.clone(), prompt, permits)).await;
+            span.set("oracled.outcome", end.outcome().into_str());
+            if end.result.is_err() {
+                span.fail(end.outcome().into_str());
+            }
+            span.run(desk.settle(submission, end)).await
         }));
         let clock = self.clock().clone();
         actix_rt::spawn(async move {
@@ -348,10 +366,7 @@ impl OrderWork {
         end: GenerationEnd,
     ) -> Result<Option<Order>, GenerationError> {
         let session_id = submission.session_id.clone();
-        let outcome = end
-            .result
-            .as_ref()
-            .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
+        let outcome = end.outcome();
         let rejection = self.rejection_of(&submission, &end.result).await;
         let (cause, retry_after) = match &end.result {
             Ok(

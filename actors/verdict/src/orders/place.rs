@@ -10,6 +10,7 @@ use crate::generation::{FirstCallDenial, FirstCallPermits, GenerationError, Prom
 use crate::submission::{CachedVerdict, Submission};
 use actix::{Addr, Message};
 use actors_audit::logger::handle::CommitDecision;
+use actors_platform::caller::current_trace;
 use actors_platform::work::{InFlightClaim, Work};
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
@@ -194,7 +195,7 @@ impl OrderWork {
         let session = SessionRecord {
             customer_email: customer_email.clone().or_else(|| base.customer_email.clone()),
             check: check.clone().or(in_force),
-            order: Some(Order::placed(now)),
+            order: Some(Order { trace: current_trace(), ..Order::placed(now) }),
             ..base
         };
         let placed = OrderPlaced {

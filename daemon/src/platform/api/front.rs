@@ -2,7 +2,7 @@
 //! even if the handler panics, the rest of the body, and its record in the access log.
 
 use super::body::lend_body;
-use crate::platform::access_log::{AccessLog, RecordedBody};
+use crate::platform::access_log::{AccessLog, RecordedBody, RequestTrace};
 use crate::platform::config::LimitsSection;
 use crate::platform::problem::Problem;
 use crate::platform::service::{Applications, count_request_panic};
@@ -114,8 +114,9 @@ impl SocketFrontend {
         still_waiting: CallerWaitCheck,
     ) -> Result<Response<RecordedBody>, Infallible> {
         let id = RequestLimits::request_id_for(request.headers());
-        let trace = read_traceparent(request.headers());
-        let mut record = self.access_log.begin(&mut request, peer, id.clone(), trace.clone());
+        let trace = RequestTrace::begin(read_traceparent(request.headers()));
+        let context = trace.context();
+        let mut record = self.access_log.begin(&mut request, peer, id.clone(), trace);
         let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
         let (mut request, returned_body) = lend_body(request);
         let mut response = match self.shared.check_headers(request.headers()) {
@@ -134,17 +135,16 @@ impl SocketFrontend {
                 record.set_application(application.clone());
                 // an id is visible ASCII
                 let request_id = id.to_str().unwrap_or_default().to_owned();
-                let trace = trace.map(|traceparent| traceparent.trace);
                 let caller = RequestCaller {
                     peer,
                     socket: self.socket,
                     host: self.host.take(),
                     application,
                     request_id,
-                    is_trace_sampled: trace.as_ref().is_some_and(|trace| trace.is_sampled),
-                    trace_id: trace.map(|trace| trace.trace_id),
+                    is_trace_sampled: context.as_ref().is_some_and(|trace| trace.is_sampled),
+                    trace_id: context.as_ref().map(|trace| trace.trace_id.clone()),
                 };
-                let handled = run_as_caller(caller, self.router.call(request));
+                let handled = run_as_caller(caller, context, self.router.call(request));
                 run_within_limit(max_s, handled).await
             }
         };

@@ -120,7 +120,7 @@ fn entry_text_has_the_leaf_of_its_line() {
             [(None, None), (Some(&caller), None), (None, Some(&rows)), (Some(&caller), Some(&rows))]
         {
             let event = AuditEvent::new(at, None, kind.clone());
-            let additions = EntryAdditions { caller, rows, is_test: false };
+            let additions = EntryAdditions { caller, rows, ..EntryAdditions::default() };
             let EntryText { line, leaf } = entry_text(9, &event, additions, &salted(1, false));
             assert_eq!(leaf_of(&line).expect("an entry"), leaf, "{line}");
             let other = entry_text(9, &event, additions, &salted(2, false));

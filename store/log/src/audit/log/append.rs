@@ -5,7 +5,7 @@ use super::{BY_SESSION, LOG, block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, key};
 use domain_audit::leaf::{EntryAdditions, EntrySalts, RowDigests, entry_text};
-use domain_base::caller::RequestCaller;
+use domain_base::caller::{RequestCaller, TraceId};
 use domain_base::event::{AuditEvent, read_open};
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
@@ -19,6 +19,8 @@ pub enum RecordCallers {
     /// No request: the daemon acted on its own.
     #[default]
     Nobody,
+    /// As for `Nobody`, and it continues the trace of a request.
+    Trace(TraceId),
     /// One request caused all events.
     One(Arc<RequestCaller>),
     /// Each event has its own caller, or none, in the order of the events.
@@ -30,9 +32,18 @@ impl RecordCallers {
     #[must_use]
     pub fn of(&self, index: usize) -> Option<&RequestCaller> {
         match self {
-            Self::Nobody => None,
+            Self::Nobody | Self::Trace(_) => None,
             Self::One(caller) => Some(caller),
             Self::Each(callers) => callers.get(index)?.as_deref(),
+        }
+    }
+
+    /// The trace of events without a caller.
+    #[must_use]
+    pub(crate) const fn trace_id(&self) -> Option<&TraceId> {
+        match self {
+            Self::Trace(trace_id) => Some(trace_id),
+            Self::Nobody | Self::One(_) | Self::Each(_) => None,
         }
     }
 }
@@ -122,7 +133,8 @@ pub(crate) fn put(
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
         let rows = Some(entries.rows).filter(|rows| seq == last_seq && !rows.is_empty());
-        let additions = EntryAdditions { caller: entries.callers.of(index), rows, is_test: entries.is_test };
+        let (caller, trace_id) = (entries.callers.of(index), entries.callers.trace_id());
+        let additions = EntryAdditions { caller, trace_id, rows, is_test: entries.is_test };
         let text = entry_text(seq, event, additions, entries.salts);
         add_leaf(batch, &text.leaf);
         lines.extend_from_slice(text.line.as_bytes());

@@ -1,0 +1,144 @@
+//! The export of traces: where the spans of this daemon go.
+
+#[cfg(feature = "otel")]
+mod export;
+
+use super::config::credentials::read_configured_secret;
+use super::config::{
+    ConfigError, Configuration, Section, check_url, is_cleartext, not_allowed_error, redact_url,
+};
+use actors_platform::clock::Clock;
+use actors_upstream::{HeaderKey, UpstreamEndpoint};
+use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::io;
+use std::path::PathBuf;
+use utoipa::ToSchema;
+
+/// The collector of traces, which gets spans by OTLP over HTTP. [Traces](../monitor.md#traces) has their names and attributes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TracesSection {
+    /// The address of the collector, such as `http://127.0.0.1:4318`. Spans go to the path `/v1/traces` there. Without this key, no span is
+    /// exported.
+    pub endpoint: Option<String>,
+    /// The part of the traces that begin here and are recorded. A trace that the `traceparent` of a request names is recorded if its flag
+    /// `sampled` is set.
+    #[schema(minimum = 0, maximum = 1)]
+    pub sample_ratio: f64,
+    /// File with a header for the collector, such as `Authorization: Bearer TOKEN`. systemd's credential `oracled_traces-header` overrides this
+    /// file.
+    #[schema(value_type = Option<String>)]
+    pub header_file: Option<PathBuf>,
+}
+
+impl Default for TracesSection {
+    fn default() -> Self {
+        Self { endpoint: None, sample_ratio: 1.0, header_file: None }
+    }
+}
+
+impl Section for TracesSection {
+    fn key(&self) -> &'static str {
+        "traces"
+    }
+
+    fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+        let Some(endpoint) = &self.endpoint else {
+            let allowed = "the address of a collector, or no key of `traces`";
+            let fault = || not_allowed_error("traces.endpoint", "not set", allowed);
+            return (*self != Self::default()).then(fault).into_iter().collect();
+        };
+        if cfg!(not(feature = "otel")) {
+            let allowed = "no key of `traces`: this oracled was built without it; install the package, or build with `--features otel`";
+            let given = format!("`{}`", redact_url(endpoint));
+            return vec![not_allowed_error("traces.endpoint", given, allowed)];
+        }
+        check_url("traces.endpoint", endpoint).err().into_iter().collect()
+    }
+}
+
+/// The collector of traces.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "the export uses it"))]
+pub(crate) struct TraceCollector {
+    endpoint: UpstreamEndpoint,
+    sample_ratio: f64,
+}
+
+impl TracesSection {
+    /// The configured collector; `None` without one. No connection is opened yet.
+    ///
+    /// # Errors
+    /// The header cannot be read, or would cross a network in clear text, or the address cannot be used.
+    pub(crate) fn collector(
+        &self,
+        clock: &Clock,
+        allow_cleartext: bool,
+    ) -> Result<Option<TraceCollector>, ConfigError> {
+        let Some(address) = &self.endpoint else { return Ok(None) };
+        let unusable =
+            |key: &str, error: &dyn Display| ConfigError::NotUnderstood(format!("`{key}`: {error}"));
+        let header =
+            read_configured_secret("traces-header", "traces.header_file", self.header_file.as_deref())?;
+        if header.is_some() && !allow_cleartext && is_cleartext(address, |_| false) {
+            return Err(ConfigError::Cleartext {
+                key: "traces.endpoint".to_owned(),
+                given: redact_url(address),
+                what: "the header for the collector",
+                remedy: "use https://",
+            });
+        }
+        let header = header.as_ref().map(HeaderKey::from_line).transpose();
+        let header = header.map_err(|error| unusable("traces.header_file", &error))?;
+        let endpoint = UpstreamEndpoint::new(address, header, clock.clone());
+        let endpoint = endpoint.map_err(|error| unusable("traces.endpoint", &error))?;
+        Ok(Some(TraceCollector { endpoint, sample_ratio: self.sample_ratio }))
+    }
+}
+
+/// The export of spans, while the daemon runs.
+#[derive(Debug, Default)]
+pub(crate) struct TraceExport {
+    #[cfg(feature = "otel")]
+    thread: Option<export::ExportThread>,
+}
+
+/// What the collector gets to know about this daemon.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "the export sends it"))]
+pub(crate) struct TracedDaemon {
+    /// The name of this host in its cluster.
+    pub(crate) host: Option<String>,
+    pub(crate) is_test: bool,
+}
+
+impl TraceExport {
+    /// Records spans from now on, and sends them to `collector`. Without one, nothing is recorded.
+    ///
+    /// # Errors
+    /// The thread of the export cannot be started.
+    #[cfg(feature = "otel")]
+    pub(crate) fn start(
+        collector: Option<TraceCollector>,
+        daemon: &TracedDaemon,
+        registry: &mut Registry,
+    ) -> io::Result<Self> {
+        let Some(collector) = collector else { return Ok(Self::default()) };
+        Ok(Self { thread: Some(export::ExportThread::start(collector, daemon, registry)?) })
+    }
+
+    #[cfg(not(feature = "otel"))]
+    pub(crate) fn start(_: Option<TraceCollector>, _: &TracedDaemon, _: &mut Registry) -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    /// Sends the spans that still wait, within a few seconds.
+    pub(crate) async fn stop(self) {
+        #[cfg(feature = "otel")]
+        if let Some(thread) = self.thread {
+            thread.stop().await;
+        }
+    }
+}
