@@ -93,6 +93,15 @@ impl Store {
         self.get(session_id)
     }
 
+    /// The revision of the legal hold of a session, even if the row is damaged.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn legal_hold_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
+        let head = self.head(LegalHold::TABLE, session_id.as_str())?;
+        Ok(head.map(|(revision, _)| revision))
+    }
+
     /// All legal holds, by session.
     ///
     /// # Errors

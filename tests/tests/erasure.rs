@@ -295,6 +295,34 @@ async fn submit_until_killed(mut routes: DaemonClient, round: u64) {
 }
 
 #[tokio::test]
+async fn certificate_of_an_erasure_is_verified_without_the_daemon_and_says_what_was_removed() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    for session in ["ada", "bob", "eve"] {
+        deliver(&mut daemon.routes().await, session, &format!("{session}-7421")).await;
+    }
+    let key = printed(&world, &["log", "key"]).trim().to_owned();
+    let before = file(&world, "before", &printed(&world, &["log", "prove", "--session", "ada"]));
+    printed(&world, &["erase", "--session", "eve", "--reason", "asked before"]);
+    let certificate = world.path("certificate").to_str().expect("valid UTF-8").to_owned();
+    let erase = ["erase", "--session", "ada", "--reason", "asked", "--certificate", &certificate];
+    printed(&world, &erase);
+    assert_eq!(world.ctl(&erase).status.code(), Some(1), "the file is not replaced");
+    assert!(daemon.stop().success());
+    let verified = printed(&world, &["--json", "verify-log", &certificate, "--key", &key]);
+    let verified: Value = serde_json::from_str(&verified).expect("JSON");
+    let entries: Vec<_> = verified["entries"].as_array().expect("entries").iter().collect();
+    let named = |name: &str| -> Vec<_> { entries.iter().map(|entry| entry[name].clone()).collect() };
+    assert_eq!(named("event"), [json!("erasure_started"), json!("session_erased")]);
+    assert_eq!(named("session_id"), [json!("ada"), json!("ada")]);
+    assert_eq!(entries[1]["data"], json!(["log_values", "session", "verdict"]));
+    printed(&world, &["verify-log", &before, "--key", &key]);
+    let text = fs::read_to_string(&certificate).expect("the read succeeds");
+    fs::write(&certificate, text.replacen("log_values", "log_valueS", 1)).expect("the write succeeds");
+    assert_eq!(world.ctl(&["verify-log", &certificate, "--key", &key]).status.code(), Some(1));
+}
+
+#[tokio::test]
 async fn retention_removes_old_sessions_from_all_files_despite_kills() {
     let mut world = DaemonWorld::default();
     world.config.push_str("\n[retention]\nverdicts_days = 30\nlog_values_days = 30\n");

@@ -8,14 +8,18 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parse
 use crate::base::output::print_json;
 use crate::base::program::examples;
 use domain_audit::checkpoint::Checkpoint;
+use domain_audit::event::{ErasureStarted, SessionErased};
 use domain_audit::wire::{LogBundle, LogLimit, LogProof, ProvedContinuation, ProvedEntry};
-use domain_base::event::EntryMembers;
+use domain_base::event::{EntryMembers, Event, read_open};
 use domain_base::moment::{Date, Moment};
+use domain_base::session_id::SessionId;
 use domain_base::text_form::{visible_json, visible_line};
+use domain_verdict::wire::ErasedSession;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::client::{ClientError, DaemonClient};
 use oracled_domain::events::{event_type, event_types};
+use serde::Deserialize;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -224,47 +228,90 @@ pub(crate) async fn prove_entry(daemon: &mut DaemonClient, seq: u64) -> Result<L
     ProveArgs { entries, since: None }.prove(daemon).await
 }
 
+/// The number of the newest entry; 0 if there is none.
+pub(crate) async fn last_entry(daemon: &mut DaemonClient) -> Result<u64, CtlError> {
+    let newest = read_lines(daemon, "limit=1").await?;
+    let newest = newest.first().map(|line| serde_json::from_str(line).map(|EntryNumber { seq }| seq));
+    Ok(newest.transpose().map_err(unreadable)?.unwrap_or_default())
+}
+
+/// The entries of completed erasures of these sessions after entry `after`, with their proofs, which were verified. An entry whose session
+/// id was erased, too, can be of any session.
+pub(crate) async fn prove_erasures(
+    daemon: &mut DaemonClient,
+    after: u64,
+    sessions: &[ErasedSession],
+) -> Result<LogBundle, CtlError> {
+    let mut lines = Vec::new();
+    for event in [ErasureStarted::NAME, SessionErased::NAME] {
+        let query = format!("event={event}&after={after}&limit={}", LogLimit::MAX);
+        for line in read_lines(daemon, &query).await? {
+            let SessionOfEntry { session_id } = serde_json::from_str(&line).map_err(unreadable)?;
+            let is_one = |id: &SessionId| sessions.iter().any(|erased| erased.session_id == *id);
+            if session_id.as_ref().is_none_or(is_one) {
+                lines.push(line);
+            }
+        }
+    }
+    prove_lines(daemon, lines, None).await
+}
+
+/// The session of an entry; `None` if its id was erased.
+#[derive(Deserialize)]
+struct SessionOfEntry {
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
+}
+
 impl ProveArgs {
     async fn prove(&self, daemon: &mut DaemonClient) -> Result<LogBundle, CtlError> {
-        let keys = LogKeys::one(read_key(daemon).await?);
         let earlier = self.since.as_deref().map(read_earlier).transpose()?;
         let lines = self.entries.read(daemon).await?;
-        if lines.is_empty() {
-            let first = read_lines(daemon, "after=0&limit=1").await?;
-            let first = first.first().and_then(|line| serde_json::from_str(line).ok());
-            let message = match first {
-                Some(EntryNumber { seq: first @ 2.. }) => format!(
-                    "the log has no such entry; it begins with entry {first}, since earlier ones were dropped"
-                ),
-                _ => "the log has no such entry".to_owned(),
-            };
-            return Err(CtlError::Verb { message, exit_code: 1, was_printed: false });
-        }
-        let seqs = lines.iter().map(|line| serde_json::from_str(line).map(|EntryNumber { seq }| seq));
-        let seqs = seqs.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
-        let needed = seqs.iter().copied().chain(earlier.as_ref().map(|earlier| earlier.size)).max();
-        let mut note = read_checkpoint(daemon, true).await?;
-        let mut size = keys.verify(&note).map_err(unreadable)?.size;
-        if Some(size) < needed {
-            note = read_checkpoint(daemon, false).await?;
-            size = keys.verify(&note).map_err(unreadable)?.size;
-        }
-        let mut entries = Vec::new();
-        for (line, seq) in lines.into_iter().zip(seqs) {
-            let proof: LogProof =
-                get(daemon, &format!("/v1/log/proof?seq={seq}&size={size}")).await?.json()?;
-            entries.push(ProvedEntry { line, proof });
-        }
-        let mut continuation = None;
-        if let Some(earlier) = &earlier {
-            let path = format!("/v1/log/continuation?old_size={}&size={size}", earlier.size);
-            let proof = get(daemon, &path).await?.json()?;
-            continuation = Some(ProvedContinuation { old_size: earlier.size, proof });
-        }
-        let bundle = LogBundle { checkpoint: note, entries, continuation };
-        verify(&bundle, &keys, earlier.as_ref())?;
-        Ok(bundle)
+        prove_lines(daemon, lines, earlier).await
     }
+}
+
+/// The entries with these lines and their proofs, which were verified, and the proof that the log continues `earlier`.
+async fn prove_lines(
+    daemon: &mut DaemonClient,
+    lines: Vec<String>,
+    earlier: Option<Checkpoint>,
+) -> Result<LogBundle, CtlError> {
+    let keys = LogKeys::one(read_key(daemon).await?);
+    if lines.is_empty() {
+        let first = read_lines(daemon, "after=0&limit=1").await?;
+        let first = first.first().and_then(|line| serde_json::from_str(line).ok());
+        let message = match first {
+            Some(EntryNumber { seq: first @ 2.. }) => format!(
+                "the log has no such entry; it begins with entry {first}, since earlier ones were dropped"
+            ),
+            _ => "the log has no such entry".to_owned(),
+        };
+        return Err(CtlError::Verb { message, exit_code: 1, was_printed: false });
+    }
+    let seqs = lines.iter().map(|line| serde_json::from_str(line).map(|EntryNumber { seq }| seq));
+    let seqs = seqs.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+    let needed = seqs.iter().copied().chain(earlier.as_ref().map(|earlier| earlier.size)).max();
+    let mut note = read_checkpoint(daemon, true).await?;
+    let mut size = keys.verify(&note).map_err(unreadable)?.size;
+    if Some(size) < needed {
+        note = read_checkpoint(daemon, false).await?;
+        size = keys.verify(&note).map_err(unreadable)?.size;
+    }
+    let mut entries = Vec::new();
+    for (line, seq) in lines.into_iter().zip(seqs) {
+        let proof: LogProof = get(daemon, &format!("/v1/log/proof?seq={seq}&size={size}")).await?.json()?;
+        entries.push(ProvedEntry { line, proof });
+    }
+    let mut continuation = None;
+    if let Some(earlier) = &earlier {
+        let path = format!("/v1/log/continuation?old_size={}&size={size}", earlier.size);
+        let proof = get(daemon, &path).await?.json()?;
+        continuation = Some(ProvedContinuation { old_size: earlier.size, proof });
+    }
+    let bundle = LogBundle { checkpoint: note, entries, continuation };
+    verify(&bundle, &keys, earlier.as_ref())?;
+    Ok(bundle)
 }
 
 /// The checkpoint in a file. An earlier key may have signed it; `oraclectl verify-log` verifies its signature.

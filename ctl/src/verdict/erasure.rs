@@ -1,5 +1,6 @@
 //! Verbs for erasure and for the periods after which it happens.
 
+use crate::audit::log::{last_entry, prove_erasures};
 use crate::base::error::CtlError;
 use crate::base::input::with_spinner;
 use crate::base::options::{GlobalOptions, id_parser, problem_error};
@@ -15,7 +16,9 @@ use domain_verdict::wire::{
 };
 use hyper::Method;
 use oracled_api::client::DaemonClient;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 /// Erase the data of a session, or of all sessions with an address
 ///
@@ -29,6 +32,10 @@ pub(crate) struct EraseArgs {
     /// Reason; the audit log keeps it, so do not name the person
     #[arg(long, value_name = "TEXT")]
     reason: String,
+    /// Write a certificate of the erasure to a new file: the log entries about it with their proofs, signed with the key of the log.
+    /// `oraclectl verify-log` verifies it
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -49,6 +56,10 @@ impl EraseArgs {
             customer_email: self.subject.email.clone(),
             reason: self.reason.clone(),
         };
+        let certificate = match &self.certificate {
+            Some(file) => Some(Certificate::begin(file, options).await?),
+            None => None,
+        };
         let erased = options.run_on_control("/v1/erasures", &request);
         let answer = with_spinner("erasing the data from the files of all hosts", erased).await;
         let answer = match &self.subject.session {
@@ -64,10 +75,41 @@ impl EraseArgs {
             }
         }
         if erased.waiting_hosts.is_empty() {
-            return Ok(());
+            return match certificate {
+                Some(certificate) => certificate.write(&erased.sessions).await,
+                None => Ok(()),
+            };
         }
         let message = "the erasure is not complete on all hosts of the cluster".to_owned();
         Err(CtlError::Verb { message, exit_code: 4, was_printed: false })
+    }
+}
+
+/// A certificate of an erasure, which is written when the erasure is complete.
+struct Certificate {
+    file: File,
+    daemon: DaemonClient,
+    /// The last entry before the erasure.
+    after: u64,
+}
+
+impl Certificate {
+    /// Creates the file first: an erasure cannot be repeated for a certificate.
+    async fn begin(path: &Path, options: &GlobalOptions) -> Result<Self, CtlError> {
+        let refused = |error: io::Error| CtlError::Verb {
+            message: format!("cannot create {}: {error}; name a new file", path.display()),
+            exit_code: 1,
+            was_printed: false,
+        };
+        let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
+        let after = last_entry(&mut daemon).await?;
+        let file = File::options().write(true).create_new(true).open(path).map_err(refused)?;
+        Ok(Self { file, daemon, after })
+    }
+
+    async fn write(mut self, sessions: &[ErasedSession]) -> Result<(), CtlError> {
+        let bundle = prove_erasures(&mut self.daemon, self.after, sessions).await?;
+        print_json(&mut self.file, &bundle)
     }
 }
 

@@ -6,8 +6,9 @@ use crate::base::output::{format_table, print_json};
 use crate::base::program::examples;
 use domain_base::text_form::visible_line;
 use domain_verdict::legal_hold::LegalHold;
-use domain_verdict::wire::{LegalHoldRequest, LegalHolds};
+use domain_verdict::wire::{LegalHoldRequest, LegalHolds, ReleasedLegalHold};
 use hyper::Method;
+use serde_json::Value;
 use std::io::{self, Write};
 
 /// Keep a session from erasure, retention, removal and purge, or list the sessions that are kept
@@ -42,14 +43,15 @@ impl HoldArgs {
         let body =
             serde_json::to_vec(&LegalHoldRequest { reason: reason.clone() }).map_err(io::Error::from)?;
         let answer = options.call_control(method, &path, Some(body.into())).await;
-        let hold: LegalHold = answer.map_err(|error| error.with_application_hint(session_id))?.json()?;
+        let answer = answer.map_err(|error| error.with_application_hint(session_id))?;
         if options.json {
-            return print_json(out, &hold);
+            return print_json(out, &answer.json::<Value>()?);
         }
-        let LegalHold { session_id, reason, placed_at, first_seq, .. } = hold;
         if self.release {
-            return Ok(writeln!(out, "session {session_id} is no longer on hold; it was since {placed_at}")?);
+            let ReleasedLegalHold { session_id } = answer.json()?;
+            return Ok(writeln!(out, "session {session_id} is no longer on hold")?);
         }
+        let LegalHold { session_id, reason, placed_at, first_seq, .. } = answer.json()?;
         let reason = visible_line(&reason);
         Ok(writeln!(
             out,

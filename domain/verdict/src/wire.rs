@@ -510,6 +510,13 @@ pub struct LegalHoldRequest {
     pub reason: String,
 }
 
+/// `DELETE /v1/legal-holds/{session_id}`: the hold that has ended.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ReleasedLegalHold {
+    /// The session.
+    pub session_id: SessionId,
+}
+
 /// `GET /v1/legal-holds`
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct LegalHolds {

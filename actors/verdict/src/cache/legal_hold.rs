@@ -20,9 +20,9 @@ pub struct PlaceLegalHold {
     pub peer: PeerCredentials,
 }
 
-/// Ends the hold of a session. Returns it; `None` if there is none.
+/// Ends the hold of a session, also one that is lost. Returns whether there was one.
 #[derive(Debug, Clone, Message)]
-#[rtype(result = "Result<Option<LegalHold>, VerdictCacheError>")]
+#[rtype(result = "Result<bool, VerdictCacheError>")]
 pub struct ReleaseLegalHold {
     pub session_id: SessionId,
     pub reason: String,
@@ -91,15 +91,15 @@ impl Handler<PlaceLegalHold> for VerdictCache {
 }
 
 impl Handler<ReleaseLegalHold> for VerdictCache {
-    type Result = ResponseFuture<Result<Option<LegalHold>, VerdictCacheError>>;
+    type Result = ResponseFuture<Result<bool, VerdictCacheError>>;
 
     fn handle(&mut self, message: ReleaseLegalHold, _: &mut Context<Self>) -> Self::Result {
         let ReleaseLegalHold { session_id, reason, peer } = message;
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
             let released = log.decide_and_commit(|| {
-                let Some((hold, revision)) = store.legal_hold(&session_id)? else {
-                    return Ok(CommitDecision::Already(None));
+                let Some(revision) = store.legal_hold_revision(&session_id)? else {
+                    return Ok(CommitDecision::Already(false));
                 };
                 let event = LegalHoldReleased { reason: reason.clone(), peer };
                 let record = JournalRecord {
@@ -108,7 +108,7 @@ impl Handler<ReleaseLegalHold> for VerdictCache {
                     writes: vec![RowWrite::remove::<LegalHold>(&session_id)],
                     ..JournalRecord::default()
                 };
-                Ok::<_, VerdictCacheError>(CommitDecision::Change(Some(hold), record))
+                Ok::<_, VerdictCacheError>(CommitDecision::Change(true, record))
             });
             Ok(released.await?.0)
         })

@@ -14,7 +14,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::session_id::SessionId;
 use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::problem::{NOT_ON_HOLD, SESSION_UNKNOWN};
-use domain_verdict::wire::{LegalHoldRequest, LegalHolds};
+use domain_verdict::wire::{LegalHoldRequest, LegalHolds, ReleasedLegalHold};
 use std::sync::Arc;
 
 problems!(ListProblems: STORE);
@@ -74,24 +74,24 @@ problems!(ReleaseProblems: SESSION JSON_BODY STORE; NOT_ON_HOLD);
     tag = "verdict",
     params(("session_id" = SessionId, Path)),
     request_body = LegalHoldRequest,
-    responses(ReleaseProblems, (status = 200, description = "The hold that has ended", body = LegalHold)),
+    responses(ReleaseProblems, (status = 200, description = "The hold that has ended", body = ReleasedLegalHold)),
 )]
 pub async fn release_hold(
     State(service): State<Arc<DaemonService>>,
     Extension(peer): Extension<PeerCredentials>,
     PathSessionId(session_id): PathSessionId,
     body: JsonBody,
-) -> Result<Json<LegalHold>, Problem> {
+) -> Result<Json<ReleasedLegalHold>, Problem> {
     let LegalHoldRequest { reason } = body.parse()?;
     check_reason(&reason)?;
     run_to_end(async move {
         let release = ReleaseLegalHold { session_id: session_id.clone(), reason, peer };
-        let unknown = || {
+        if !service.system.cache.ask(release).await?? {
             let detail =
                 format!("session {session_id} is not on legal hold; `oraclectl hold` lists those that are");
-            Problem::new(NOT_ON_HOLD, detail)
-        };
-        service.system.cache.ask(release).await??.map(Json).ok_or_else(unknown)
+            return Err(Problem::new(NOT_ON_HOLD, detail));
+        }
+        Ok(Json(ReleasedLegalHold { session_id }))
     })
     .await
 }
