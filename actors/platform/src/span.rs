@@ -1,6 +1,6 @@
 //! Spans: the parts of a trace that this daemon records, such as a request, a commit, or a call of a model.
 //!
-//! A span begins with [`Span::child`] in the current trace, and ends when it is dropped. What [`Span::run`] runs is inside it. Only the
+//! A span begins with [`Span::child`] in the current trace, and ends when it is dropped. [`Span::run`] runs work inside it. Only the
 //! daemon that exports traces calls [`record_spans`]; in others, and in traces that are not sampled, a span is empty and costs a read of
 //! a variable.
 //!
@@ -35,7 +35,7 @@ pub fn record_spans(sample_ratio: f64, sink: Arc<dyn SpanSink>) {
     drop(RECORDER.set(SpanRecorder { sample_ratio, sink }));
 }
 
-/// What a span is to other systems.
+/// The relation of a span to other systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
     /// The daemon answers a request.
@@ -147,7 +147,7 @@ impl Span {
         run_in_trace(self.context(), work)
     }
 
-    /// Names the span anew, for a name that has a value.
+    /// Replaces the name, for one that has a value.
     pub fn rename(&mut self, name: impl FnOnce() -> String) {
         if let Some(open) = &mut self.0 {
             open.end.name = Cow::Owned(name());

@@ -105,7 +105,7 @@ pub(crate) struct TraceExport {
     thread: Option<export::ExportThread>,
 }
 
-/// What the collector gets to know about this daemon.
+/// The attributes of this daemon for the collector.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otel"), expect(dead_code, reason = "the export sends it"))]
 pub(crate) struct TracedDaemon {
@@ -139,6 +139,49 @@ impl TraceExport {
         #[cfg(feature = "otel")]
         if let Some(thread) = self.thread {
             thread.stop().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DaemonConfig;
+    use std::fs;
+
+    fn section(endpoint: Option<&str>) -> TracesSection {
+        TracesSection { endpoint: endpoint.map(ToOwned::to_owned), ..TracesSection::default() }
+    }
+
+    #[test]
+    fn endpoint_is_refused_without_the_feature_and_required_by_other_keys() {
+        let all = DaemonConfig::default();
+        let is_refused = |section: &TracesSection| !section.check(&all).is_empty();
+        assert!(!is_refused(&section(None)));
+        assert_eq!(is_refused(&section(Some("http://127.0.0.1:4318"))), cfg!(not(feature = "otel")));
+        assert!(is_refused(&section(Some("127.0.0.1:4318"))));
+        assert!(is_refused(&TracesSection { sample_ratio: 0.5, ..section(None) }));
+    }
+
+    #[test]
+    fn header_does_not_cross_a_network_in_clear_text() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("header");
+        fs::write(&file, "x-key: made-up\n").expect("the file is written");
+        let with_header =
+            |endpoint: &str| TracesSection { header_file: Some(file.clone()), ..section(Some(endpoint)) };
+        let collector = |endpoint: &str, allow| with_header(endpoint).collector(&Clock::system(), allow);
+        let refused = collector("http://collector.example:4318", false).expect_err("it is not encrypted");
+        assert!(
+            matches!(&refused, ConfigError::Cleartext { key, .. } if key == "traces.endpoint"),
+            "{refused}"
+        );
+        assert!(collector("http://collector.example:4318", true).is_ok_and(|found| found.is_some()));
+        assert!(collector("http://127.0.0.1:4318", false).is_ok_and(|found| found.is_some()));
+        for text in ["made-up", "x key: made-up", "x-key:"] {
+            fs::write(&file, text).expect("the file is written");
+            let refused = collector("http://127.0.0.1:4318", false).expect_err("not a header").to_string();
+            assert!(refused.contains("traces.header_file") && !refused.contains("made-up"), "{refused}");
         }
     }
 }

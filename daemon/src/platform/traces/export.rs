@@ -244,7 +244,7 @@ impl SpanExporter {
     }
 }
 
-/// What all spans have in common.
+/// The attributes that all spans share.
 fn describe(daemon: &TracedDaemon) -> Resource {
     let text = |key: &str, value: &str| attribute(key, Value::StringValue(value.to_owned()));
     let host = daemon.host.as_deref().map(|host| text("service.instance.id", host));
