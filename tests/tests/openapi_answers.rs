@@ -455,6 +455,20 @@ async fn webhooks(control: &mut Described) {
     assert_eq!(control.post("/v1/webhooks/test", json!({"application": null})).await.status, 200);
 }
 
+/// Holds a session, and releases it.
+async fn legal_hold(control: &mut Described, session: &str) {
+    let (path, reason) = (format!("/v1/legal-holds/{session}"), json!({"reason": "case 17"}));
+    assert_eq!(control.send(Method::PUT, &path, reason.clone()).await.status, 200);
+    assert_eq!(control.send(Method::PUT, "/v1/legal-holds/none", reason.clone()).await.status, 404);
+    assert_eq!(control.get("/v1/legal-holds").await.status, 200);
+    for kept in [format!("/v1/verdicts/{session}"), format!("/v1/sessions/{session}")] {
+        assert_eq!(control.call(Method::DELETE, &kept, None).await.status, 409, "{kept}");
+    }
+    for status in [200, 404] {
+        assert_eq!(control.send(Method::DELETE, &path, reason.clone()).await.status, status);
+    }
+}
+
 async fn sessions(control: &mut Described) {
     assert_eq!(control.get("/v1/sessions/cs_1").await.status, 200);
     assert_eq!(control.get("/v1/sessions/cs_1/export").await.status, 200);
@@ -470,6 +484,7 @@ async fn sessions(control: &mut Described) {
     eventually("it is dropped", async || control.call(Method::DELETE, mail, None).await.status == 200).await;
     control.post("/v1/outbox/verdict:none", json!({"action": "requeue"})).await;
     control.call(Method::DELETE, "/v1/outbox/verdict:none", None).await;
+    legal_hold(control, "cs_5").await;
     assert_eq!(control.call(Method::DELETE, "/v1/verdicts/cs_5", None).await.status, 200);
     control.call(Method::DELETE, "/v1/verdicts/cs_5", None).await;
     assert_eq!(control.call(Method::DELETE, "/v1/sessions/cs_5", None).await.status, 200);
