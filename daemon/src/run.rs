@@ -18,7 +18,7 @@ use crate::platform::metrics_listener;
 use crate::platform::problem::hide_state_dir;
 use crate::platform::service::DaemonService;
 use crate::platform::telemetry::LogLevelHandle;
-use crate::platform::traces::{TraceExport, TracedDaemon};
+use crate::platform::traces::{TraceCollector, TraceExport, TracedDaemon};
 use crate::upstreams::{ReloadableClients, UpstreamClients};
 use crate::verdict::config::applications::{mail_templates, processes};
 use crate::verdict::config::models::{ModelProvider, model_entries};
@@ -272,9 +272,7 @@ impl RunningDaemon {
             shared_calls: cluster.as_ref().map(|member| member.shared_calls.clone()),
         };
         let mut registry = Registry::with_prefix("oracled");
-        let traced = TracedDaemon { host: config.cluster.host.clone(), is_test: flags.test_mode };
-        let traces = TraceExport::start(collector, &traced, &mut registry);
-        let traces = traces.context("the thread of the traces cannot be started")?;
+        let traces = start_traces(collector, &config, &flags, &mut registry)?;
         let system = ActorSystem::start(parts, &mut registry);
         let (config, witnesses) = (Arc::new(config), upstreams.witnesses);
         let service = DaemonService::new(
@@ -489,6 +487,16 @@ fn raise_file_limit(connections: usize) -> u64 {
         return raised;
     }
     soft
+}
+
+fn start_traces(
+    collector: Option<TraceCollector>,
+    config: &DaemonConfig,
+    flags: &DaemonFlags,
+    registry: &mut Registry,
+) -> anyhow::Result<TraceExport> {
+    let daemon = TracedDaemon { host: config.cluster.host.clone(), is_test: flags.test_mode };
+    TraceExport::start(collector, &daemon, registry).context("the thread of the traces cannot be started")
 }
 
 /// The turn of this host at the work that one host of a cluster does at a time.
