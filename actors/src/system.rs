@@ -40,6 +40,7 @@ use actors_verdict::order_metrics::{OrderMetrics, OrderProgress};
 use actors_verdict::orders::{OrderWaits, OrderWork, OrdersActor, OrdersConfig};
 use actors_verdict::outbox_queue::OutboxQueue;
 use actors_verdict::rate_limiter::{CallLimits, RateLimiter};
+use actors_verdict::recall::RecallService;
 use actors_verdict::regen::RegenActor;
 use actors_verification::{VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep};
 use domain_base::document::Document;
@@ -162,6 +163,8 @@ pub struct ActorSystem {
     pub fact_sources: FactCollector,
     /// The service that erases sessions.
     pub erasure: ErasureService,
+    /// The service that finds verdicts whose statements have changed.
+    pub recalls: RecallService,
     pub log: LoggerHandle,
     /// The tables, for reading.
     pub store: Store,
@@ -389,8 +392,11 @@ impl ActorSystem {
         });
         actix_rt::spawn(erasure.clone().resume());
 
+        let recalls = RecallService::new(store.clone(), clock.clone());
+
         Self {
             erasure,
+            recalls,
             crosscheck,
             models: model_ids,
             model_orders,

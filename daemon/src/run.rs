@@ -21,6 +21,7 @@ use crate::platform::telemetry::LogLevelHandle;
 use crate::upstreams::{ReloadableClients, UpstreamClients};
 use crate::verdict::config::applications::{mail_templates, processes};
 use crate::verdict::config::models::{ModelProvider, model_entries};
+use crate::verdict::control::recalls::RecallTask;
 use crate::verdict::retention::RetentionTask;
 use crate::{api, control, review};
 use actors_audit::logger::CommitError;
@@ -195,6 +196,7 @@ struct DaemonTasks {
     checking: StoreCheckTask,
     checkpoints: CheckpointTask,
     retention: RetentionTask,
+    recalls: RecallTask,
     state_size: StateSizeTask,
     series: SeriesTask,
 }
@@ -205,6 +207,7 @@ impl DaemonTasks {
             checking: StoreCheckTask::start(service),
             checkpoints: CheckpointTask::start(service),
             retention: RetentionTask::start(service),
+            recalls: RecallTask::start(service),
             state_size: StateSizeTask::start(state_dir, &service.state_size),
             series: SeriesTask::start(service, state_dir, api::METRICS),
         }
@@ -332,11 +335,12 @@ impl RunningDaemon {
             service,
             servers: SocketServers { routes, control, review, threads },
             bound,
-            tasks: DaemonTasks { checking, checkpoints, retention, state_size, series },
+            tasks: DaemonTasks { checking, checkpoints, retention, recalls, state_size, series },
             ..
         } = self;
         let bound_s = Duration::from_secs(service.limits.shutdown_s);
         retention.stop();
+        recalls.stop();
         state_size.stop();
         series.stop().await;
         service.system.erasure.stop();

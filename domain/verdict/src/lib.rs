@@ -18,6 +18,7 @@ pub mod policy;
 pub mod problem;
 pub mod prompt;
 pub mod query;
+pub mod recall;
 pub mod regen;
 pub mod rejection;
 pub mod replay;
