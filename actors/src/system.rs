@@ -50,6 +50,7 @@ use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of};
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
+use domain_verdict::recall::RecallMode;
 use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
 use std::fmt::Debug;
@@ -111,6 +112,8 @@ pub struct SystemParts {
     pub ingestion: IngestionConfig,
     /// The configuration of verification.
     pub verification: VerificationConfig,
+    /// What is done about delivered verdicts whose statements have changed.
+    pub recall_modes: PerApplication<RecallMode>,
     /// Whether this host does the work that one host of a cluster does at a time.
     pub turn: WorkTurn,
     /// The removals of data from the files of all hosts of a cluster; `None` if this is the only host.
@@ -202,6 +205,7 @@ impl ActorSystem {
             rules,
             ingestion,
             verification,
+            recall_modes,
             turn,
             removals,
             shared_calls,
@@ -392,7 +396,7 @@ impl ActorSystem {
         });
         actix_rt::spawn(erasure.clone().resume());
 
-        let recalls = RecallService::new(store.clone(), clock.clone());
+        let recalls = RecallService::new(store.clone(), log.clone(), clock.clone(), recall_modes);
 
         Self {
             erasure,

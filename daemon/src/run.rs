@@ -253,6 +253,7 @@ impl RunningDaemon {
             oracles: upstreams.oracles,
             models: upstreams.models,
             prompt_templates: config.prompt_template.templates(&config.applications),
+            recall_modes: config.recall.modes(&config.applications),
             calls: upstreams.calls,
             budgets: config.costs.to_budgets(&config.applications),
             lookup: clients.services.lookup.clone(),
@@ -284,8 +285,7 @@ impl RunningDaemon {
             cluster,
         );
         log_start_or_repair(&service).await?;
-        let start = Arc::new(DaemonStart { flags, config, clients });
-        let bound = sockets.bound_sockets();
+        let (start, bound) = (Arc::new(DaemonStart { flags, config, clients }), sockets.bound_sockets());
         let threads =
             Arc::new(ServingThreads::start().context("the threads for the routes cannot be started")?);
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.limits);

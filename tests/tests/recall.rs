@@ -4,7 +4,8 @@
 use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{approve, ingest, office_documents, register_all, started_run, wait_for_run};
 use oracled_tests::load::field;
-use oracled_tests::{DaemonWorld, document, get, log, post, problem};
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonWorld, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -130,10 +131,9 @@ async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
         (&json!("2020-01-01"), &json!("2020-01-02"))
     );
     let claim = &statement["checked"][0];
-    assert_eq!(
-        (&claim["text"], &claim["result"]),
-        (&json!("The population of Aruba in 2015 was 101001"), &json!("now_contradicted"))
-    );
+    let text = claim["text"].as_str().map(str::trim_end);
+    assert_eq!(text, Some("The population of Aruba in 2015 was 101001."));
+    assert_eq!(claim["result"], "now_contradicted");
     let iceland = &answer["verdicts"][2];
     assert_eq!(
         (&iceland["result"], &iceland["statements"][0]["now"]),
@@ -377,5 +377,70 @@ async fn index_survives_a_restart_and_begins_again_with_a_new_database() {
     std::fs::remove_dir_all(world.state().join("store")).expect("the database is removed");
     let daemon = world.serve().await;
     assert_eq!(sessions(&recalled(&mut daemon.control().await, "").await), expected);
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn recalled_verdict_is_reported_once_to_an_application_that_asks_for_it() {
+    let endpoint = ModelServer::start().await;
+    endpoint.set_default(ScriptedReply::bytes(204, ""));
+    let mut world = DaemonWorld::with_config("recall = \"notify\"\n");
+    world.configure_webhooks(Some(&format!("{}/hook", endpoint.url())), &endpoint.url());
+    world.config.push_str("[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let mut release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    for (session, area) in [("aruba", "Aruba"), ("austria", "Austria")] {
+        let claims = BTreeMap::from([(area, 101_001)]);
+        assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &submitted(&claims)).await.status, 201);
+    }
+    release.insert("Aruba", 109_009);
+    let run = ingest_release(control, 1, &release).await;
+    eventually("both runs are reported", async || log(control, "event=run_recalled").await.len() == 2).await;
+    eventually("it is sent", async || log(control, "event=message_sent").await.len() == 1).await;
+    let [entry] = &log(control, "event=verdict_recalled").await[..] else {
+        panic!("one verdict is reported")
+    };
+    assert_eq!((&entry["session_id"], &entry["result"]), (&json!("aruba"), &json!("now_contradicted")));
+    let evaluated = &log(control, "session=aruba&event=rules_evaluated").await[0];
+    assert_eq!((&entry["evaluation"], &entry["run_id"]), (&evaluated["seq"], &json!(run)));
+    let ended = log(control, "event=run_recalled").await;
+    assert_eq!((&ended[0]["verdicts"], &ended[1]["verdicts"]), (&json!(0), &json!(1)));
+    let [sent] = &endpoint.requests()[..] else { panic!("one webhook") };
+    assert_eq!(sent.body["type"], "verdict.recalled");
+    let data = json!({"application": "default", "session_id": "aruba", "oracle_id": SOURCE, "run_id": run,
+        "result": "now_contradicted"});
+    assert_eq!(sent.body["data"], data);
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    ingest_release(control, 2, &release).await;
+    eventually("the next run is reported", async || log(control, "event=run_recalled").await.len() == 3)
+        .await;
+    assert_eq!(
+        log(control, "event=verdict_recalled").await.len(),
+        1,
+        "a run that confirms values touches no verdict"
+    );
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn verdicts_are_counted_and_not_listed_if_recall_is_off() {
+    let world = DaemonWorld::with_config("recall = \"off\"\n");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    let claims = BTreeMap::from([("Aruba", 101_001)]);
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submitted(&claims)).await.status, 201);
+    ingest_release(control, 1, &Release::from([("Aruba", 7)])).await;
+    let answer = recalled(control, "").await;
+    assert_eq!((&answer["total"], &answer["off"], &answer["verdicts"]), (&json!(0), &json!(1), &json!([])));
     assert!(daemon.stop().success());
 }

@@ -1,45 +1,34 @@
-//! The delivered verdicts that relied on statements that a source has changed since: the index from statements to entries of
-//! evaluations, which is built from the log after the commits, and its queries.
+//! The delivered verdicts that relied on statements that a source has changed since: their list, and reports to applications.
 
+mod indexer;
+mod search;
+
+use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::{Clock, monotonic};
-use domain_audit::event::{ErasureStarted, SessionsExpired};
+use actors_platform::per_application::PerApplication;
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{Event, LoggedEvent, event_in, read_open};
+use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_ground::id::SourceId;
-use domain_ground::ontology::template::ParsedFactTemplate;
-use domain_ground::record::RecordContent;
-use domain_ground::run::split_record_id;
 use domain_ground::source_state::CompletedRun;
-use domain_ground::timeline::{ReleaseScope, VersionChangeKind, VisibleReleases};
-use domain_rules::event::{RulesEvaluated, StatementReference};
-use domain_rules::sourced::{OriginFacts, SourcedFactOrigin};
-use domain_rules::{CandidateCheck, RuleVerdict};
-use domain_verdict::event::{OrderReleased, SessionRemoved, VerdictCached};
-use domain_verdict::recall::{
-    EvaluatedVerdict, LoggedReferences, NotEvaluatedCause, RecallResult, RecalledStatement, RecalledVerdict,
-    ReliedStatement, STATEMENTS, StatementPart, UnknownCause, differs_on, has_fact, present_facts,
-};
-use domain_verdict::wire::{RecallResponse, UnknownReliance};
-use jiff::Timestamp;
-use oracled_store::ground::view::{FoundVersion, RecordStatements, SourceView};
-use oracled_store::{LogLine, LogQuery, Postings, PostingsChange, Store, StoreError};
-use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use domain_verdict::event::{RunRecalled, VerdictRecalled};
+use domain_verdict::recall::{RecallMode, RecallProgress, RecalledVerdict};
+use domain_verdict::wire::RecallResponse;
+use indexer::{StatementIndexer, session_of};
+use jiff::{SignedDuration, Timestamp};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use search::RecallSearch;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::task::{JoinError, spawn_blocking};
 
-/// The most entries, and the most additions to the index, that are applied at a time.
-const STEP_ENTRIES: u64 = 200_000;
-const STEP_ADDITIONS: usize = 50_000;
-/// The number of entries that are read at a time.
-const PAGE_ENTRIES: usize = 20_000;
-/// The number of changes of a run that are read at a time.
-const PAGE_CHANGES: usize = 1000;
 /// The time for which a query applies entries that the index lacks, at most.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
-/// The number of entries after a start before which an evaluation can be that of a delivery after it.
-const RECORD_ENTRIES: u64 = 64;
+/// The most verdicts that are reported in one commit.
+const NOTIFIED_AT_ONCE: usize = 100;
+/// The time after a run before the verdicts that it touches are reported.
+const SETTLING: SignedDuration = SignedDuration::from_secs(10);
 
 /// The statements whose changes are asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,20 +65,43 @@ pub enum RecallError {
     RecordUnknown { oracle_id: SourceId, record_id: String },
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The task that reads the store panicked.
+    #[error("could not find the verdicts that a run touches: {0}; report this as a bug")]
+    Task(String),
+}
+
+impl RecallError {
+    fn task(error: JoinError) -> Self {
+        Self::Task(error.to_string())
+    }
 }
 
 /// The service. Clones share the state of the index. Its methods block on disk reads.
 #[derive(Debug, Clone)]
 pub struct RecallService {
     store: Store,
+    log: LoggerHandle,
     clock: Clock,
+    modes: Arc<PerApplication<RecallMode>>,
     indexer: Arc<Mutex<StatementIndexer>>,
 }
 
 impl RecallService {
     #[must_use]
-    pub fn new(store: Store, clock: Clock) -> Self {
-        Self { store, clock, indexer: Arc::default() }
+    pub fn new(store: Store, log: LoggerHandle, clock: Clock, modes: PerApplication<RecallMode>) -> Self {
+        Self { store, log, clock, modes: Arc::new(modes), indexer: Arc::default() }
+    }
+
+    /// Whether any application gets reports.
+    #[must_use]
+    pub fn notifies(&self) -> bool {
+        self.modes.iter().any(|(_, mode)| *mode == RecallMode::Notify)
+    }
+
+    fn mode_of(&self, session_id: &SessionId) -> RecallMode {
+        *self.modes.of(&session_id.application())
     }
 
     /// Applies the entries that the index lacks, for at most `max`. Returns the last applied entry.
@@ -118,6 +130,7 @@ impl RecallService {
         let view = view.ok_or_else(|| RecallError::SourceUnknown(oracle_id.clone()))?;
         let mut search = RecallSearch::new(&self.store, &view, self.clock.now());
         search.add_scope(scope)?;
+        let off = self.remove_off(&mut search)?;
         let mut verdicts = Vec::new();
         let mut next = None;
         for seq in search.entries.range(after + 1..).copied().collect::<Vec<_>>() {
@@ -134,6 +147,7 @@ impl RecallService {
             up_to_entry,
             first_entry: self.store.first_seq()?,
             total: search.entries.len() as u64,
+            off,
             verdicts,
             next,
             unknown: search.unknown()?,
@@ -141,534 +155,103 @@ impl RecallService {
     }
 }
 
-/// Builds the index from the log.
-#[derive(Debug, Default)]
-struct StatementIndexer {
-    /// Whether the index was compared with the log since the start.
-    is_verified: bool,
-    /// The entry from which this process has applied entries.
-    since: u64,
-    /// The last entry that it has applied.
-    applied: u64,
-    /// The last evaluation of each session whose verdict is not delivered yet.
-    pending: HashMap<SessionId, LoggedReferences>,
-    /// The sessions whose held verdict is released in the record that is read.
-    released: BTreeSet<SessionId>,
-}
-
-impl StatementIndexer {
-    /// Applies the next entries that the index lacks, if there are any. Returns the last applied entry.
-    fn apply_step(&mut self, store: &Store) -> Result<u64, StoreError> {
-        let postings = store.postings(STATEMENTS);
-        if !self.is_verified {
-            postings.verify()?;
-            self.is_verified = true;
+/// Reports to applications.
+impl RecallService {
+    /// Removes the verdicts of applications with `recall = "off"` from the search, and returns their number.
+    fn remove_off(&self, search: &mut RecallSearch<'_>) -> Result<u64, StoreError> {
+        if self.modes.iter().all(|(_, mode)| *mode != RecallMode::Off) {
+            return Ok(0);
         }
-        let applied = postings.applied()?;
-        if applied != self.applied {
-            // after a start, or with a database that was built again
-            *self = Self { is_verified: true, since: applied, applied, ..Self::default() };
-        }
-        let last = store.last_seq().min(applied + STEP_ENTRIES);
-        let mut change = PostingsChange { up_to: applied, ..PostingsChange::default() };
-        let mut additions = 0;
-        while change.up_to < last && additions < STEP_ADDITIONS {
-            let query = LogQuery { after: change.up_to, limit: PAGE_ENTRIES, ..LogQuery::default() };
-            let page = store.log_page(&query)?;
-            for line in &page.lines {
-                additions += self.read(store, line, &mut change)?;
-                change.up_to = line.seq;
-            }
-            if page.lines.is_empty() && page.next.is_none() {
-                break;
+        let mut off = BTreeSet::new();
+        for seq in &search.entries {
+            let Some(line) = search.entry(*seq)? else { continue };
+            if session_of(&self.store, &line)?.is_some_and(|id| self.mode_of(&id) == RecallMode::Off) {
+                off.insert(*seq);
             }
         }
-        if change.up_to > applied {
-            self.applied = change.up_to;
-            postings.apply(change)?;
-        }
-        Ok(self.applied)
+        search.entries.retain(|seq| !off.contains(seq));
+        Ok(off.len() as u64)
     }
 
-    /// Adds the changes that an entry causes. Returns the number of additions.
-    fn read(
-        &mut self,
-        store: &Store,
-        line: &LogLine,
-        change: &mut PostingsChange,
-    ) -> Result<usize, StoreError> {
-        match event_in(&line.json) {
-            Some(RulesEvaluated::NAME) => {
-                if let Some(references) = read_references(store, line)? {
-                    self.note_evaluation(references);
-                }
-                Ok(0)
-            }
-            Some(OrderReleased::NAME) => {
-                self.released.extend(session_of(store, line)?);
-                Ok(0)
-            }
-            Some(VerdictCached::NAME) => {
-                let Some(session_id) = session_of(store, line)? else { return Ok(0) };
-                let is_released = self.released.remove(&session_id);
-                let evaluation = match self.pending.remove(&session_id) {
-                    Some(pending) => Some(pending),
-                    // an evaluation of the same record or of a held verdict, which was read before a start
-                    None if is_released || line.seq <= self.since + RECORD_ENTRIES => {
-                        last_evaluation(store, session_id, line.seq)?
-                    }
-                    None => None,
-                };
-                let LoggedReferences { seq, names, .. } = match evaluation {
-                    Some(evaluation) if evaluation.is_passed => evaluation,
-                    _ => return Ok(0),
-                };
-                let additions = names.len();
-                for name in names {
-                    change.added.entry(name).or_default().insert(seq);
-                }
-                Ok(additions)
-            }
-            Some(SessionRemoved::NAME | ErasureStarted::NAME | SessionsExpired::NAME) => {
-                for session_id in removed_sessions(store, line)? {
-                    self.pending.remove(&session_id);
-                    for LoggedReferences { seq, names, .. } in evaluations(store, session_id, line.seq)? {
-                        for name in names {
-                            change.removed.entry(name).or_default().insert(seq);
-                        }
-                    }
-                }
-                Ok(0)
-            }
-            _ => Ok(0),
-        }
-    }
-
-    /// Notes an evaluation. If the verdict is delivered, that is most often the next entry.
-    fn note_evaluation(&mut self, references: LoggedReferences) {
-        if references.is_passed && !references.names.is_empty() {
-            self.pending.insert(references.session_id.clone(), references);
-        } else {
-            self.pending.remove(&references.session_id);
-        }
-        // the evaluations of held verdicts are found in the log when they are released
-        if self.pending.len() > PAGE_ENTRIES {
-            let newest = self.pending.values().map(|pending| pending.seq).max().unwrap_or_default();
-            self.pending.retain(|_, pending| pending.seq + RECORD_ENTRIES > newest);
-        }
-    }
-}
-
-fn read_references(store: &Store, line: &LogLine) -> Result<Option<LoggedReferences>, StoreError> {
-    store.read_entry(line, LoggedReferences::read)
-}
-
-/// The evaluations of a session before the entry `before`.
-fn evaluations(
-    store: &Store,
-    session_id: SessionId,
-    before: u64,
-) -> Result<Vec<LoggedReferences>, StoreError> {
-    let event = Some(RulesEvaluated::NAME.to_owned());
-    let query = LogQuery { session: Some(session_id), event, limit: usize::MAX, ..LogQuery::default() };
-    let lines = store.log(&query)?;
-    let earlier = lines.iter().take_while(|line| line.seq < before);
-    earlier.filter_map(|line| read_references(store, line).transpose()).collect()
-}
-
-fn last_evaluation(
-    store: &Store,
-    session_id: SessionId,
-    before: u64,
-) -> Result<Option<LoggedReferences>, StoreError> {
-    Ok(evaluations(store, session_id, before)?.pop())
-}
-
-/// The session of an entry; `None` if it is erased.
-fn session_of(store: &Store, line: &LogLine) -> Result<Option<SessionId>, StoreError> {
-    #[derive(Deserialize)]
-    struct SessionMember {
-        #[serde(default, deserialize_with = "read_open")]
-        session_id: Option<SessionId>,
-    }
-    Ok(store.parse_entry::<SessionMember>(line)?.session_id)
-}
-
-/// The sessions whose rows an entry removes.
-fn removed_sessions(store: &Store, line: &LogLine) -> Result<Vec<SessionId>, StoreError> {
-    #[derive(Deserialize)]
-    struct SessionMembers {
-        #[serde(default, deserialize_with = "read_open")]
-        session_id: Option<SessionId>,
-        #[serde(default, deserialize_with = "read_open")]
-        session_ids: Option<Vec<SessionId>>,
-    }
-    let SessionMembers { session_id, session_ids } = store.parse_entry(line)?;
-    Ok(session_id.into_iter().chain(session_ids.into_iter().flatten()).collect())
-}
-
-/// A search for verdicts that relied on statements of a source that differ now.
-struct RecallSearch<'s> {
-    store: &'s Store,
-    postings: Postings<'s>,
-    view: &'s SourceView,
-    now: Timestamp,
-    templates: Vec<ParsedFactTemplate<'s>>,
-    /// The visible releases of questions about a time, or about the present, after a number of runs or after all of them.
-    visible: BTreeMap<(Option<Timestamp>, Option<u32>), VisibleReleases>,
-    /// The entries of the verdicts, and the names of the statements that differ.
-    entries: BTreeSet<u64>,
-    differing: BTreeSet<String>,
-}
-
-impl<'s> RecallSearch<'s> {
-    fn new(store: &'s Store, view: &'s SourceView, now: Timestamp) -> Self {
-        Self {
-            now: view.state.present(now),
-            store,
-            postings: store.postings(STATEMENTS),
-            view,
-            templates: ParsedFactTemplate::all(&view.ontology),
-            visible: BTreeMap::new(),
-            entries: BTreeSet::new(),
-            differing: BTreeSet::new(),
-        }
-    }
-
-    const fn oracle_id(&self) -> &'s SourceId {
-        self.view.state.entry.oracle_id()
-    }
-
-    fn add_scope(&mut self, scope: &RecallScope) -> Result<(), RecallError> {
-        let completed = &self.view.state.completed;
-        match scope {
-            RecallScope::Source => Ok(self.add_all()?),
-            RecallScope::Record(record_id) => {
-                let unknown = || RecallError::RecordUnknown {
-                    oracle_id: self.oracle_id().clone(),
-                    record_id: record_id.clone(),
-                };
-                let record = self.record(record_id)?.ok_or_else(unknown)?;
-                Ok(self.add_record(&record, None)?)
-            }
-            RecallScope::Run(run_id) => {
-                let run = completed.iter().rev().find(|run| run.run_id == *run_id);
-                let run = run.ok_or_else(|| RecallError::RunUnknown(run_id.clone()))?;
-                Ok(self.add_runs([run].into_iter())?)
-            }
-            RecallScope::Since(since) => {
-                Ok(self.add_runs(completed.iter().filter(|run| run.release.ingested_at >= *since))?)
-            }
-        }
-    }
-
-    /// Adds the verdicts that relied on earlier statements about the records that `runs` have changed.
-    fn add_runs(&mut self, runs: impl Iterator<Item = &'s CompletedRun>) -> Result<(), StoreError> {
-        let mut changed: BTreeMap<Vec<u8>, (BTreeSet<u32>, RecordStatements)> = BTreeMap::new();
-        for run in runs {
-            let (run, mut after) = (run.release.run, None);
-            loop {
-                let page = self.view.changes(run, after, PAGE_CHANGES)?;
-                after = page.last().map(|(ordinal, _)| *ordinal);
-                // a new version replaces none that was relied on
-                let replaced = page.iter().filter(|(_, entry)| entry.kind != VersionChangeKind::BecameValid);
-                for (_, entry) in replaced {
-                    if let Some(record) = self.view.record(entry.run, entry.position)? {
-                        let (runs, _) =
-                            changed.entry(record.key.clone()).or_insert_with(|| (BTreeSet::new(), record));
-                        runs.insert(run);
-                    }
-                }
-                if page.len() < PAGE_CHANGES {
+    /// Reports the verdicts that completed runs touch, and that were not reported yet. Each run is reported once.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a report cannot be committed.
+    pub async fn notify(&self) -> Result<(), RecallError> {
+        let store = self.store.clone();
+        let sources = spawn_blocking(move || store.sources()).await.map_err(RecallError::task)??;
+        let now = self.clock.now();
+        for source in sources {
+            // a verdict whose facts were collected before a run may be delivered a moment after it
+            let is_settled = |run: &&CompletedRun| now.duration_since(run.release.ingested_at) >= SETTLING;
+            for run in source.completed.iter().take_while(is_settled) {
+                if !self.notify_run(source.entry.oracle_id(), run).await? {
                     break;
                 }
             }
         }
-        changed.values().try_for_each(|(runs, record)| self.add_record(record, Some(runs)))
-    }
-
-    /// Adds the verdicts that relied on statements about the record that differ now. With `runs`, only those that one of these runs
-    /// has changed, and that are from before it.
-    fn add_record(
-        &mut self,
-        record: &RecordStatements,
-        runs: Option<&BTreeSet<u32>>,
-    ) -> Result<(), StoreError> {
-        for (index, statement) in record.statements.iter().enumerate() {
-            let (run, position) = (statement.time.run, statement.position);
-            let is_earlier = runs.is_none_or(|runs| runs.last().is_some_and(|last| run < *last));
-            let Some(record_id) = self.view.record_id(run, position).filter(|_| is_earlier) else { continue };
-            let mut relied_on = Vec::new();
-            let prefix = ReliedStatement::prefix(self.oracle_id(), Some(&record_id));
-            self.postings.visit(&prefix, &mut |name, entries| {
-                relied_on.push((name.to_owned(), entries.clone()));
-                Ok(())
-            })?;
-            for (name, entries) in relied_on {
-                let point_in_time =
-                    ReliedStatement::read(&name).and_then(|statement| statement.point_in_time);
-                let mut later = runs.into_iter().flatten().filter(|later| run < **later);
-                let is_in_scope =
-                    runs.is_none() || later.any(|later| self.has_changed(record, *later, point_in_time));
-                if is_in_scope && self.differs(&name, record, index)? {
-                    self.entries.extend(entries);
-                    self.differing.insert(name);
-                }
-            }
-        }
         Ok(())
     }
 
-    /// Whether run number `run` has changed the statement in force about the record at a time.
-    fn has_changed(&mut self, record: &RecordStatements, run: u32, point_in_time: Option<Timestamp>) -> bool {
-        let time = point_in_time.unwrap_or(self.now);
-        let [before, after] = [run.saturating_sub(1), run].map(|known| {
-            let version = self.visible(point_in_time, Some(known)).valid_at(record.times(), time);
-            version.map(|version| version.content)
-        });
-        before.is_some() && before != after
-    }
-
-    /// The releases that a question about a time sees, or has seen after the first `known` runs.
-    fn visible(&mut self, point_in_time: Option<Timestamp>, known: Option<u32>) -> &VisibleReleases {
-        let (view, time) = (self.view, point_in_time.unwrap_or(self.now));
-        self.visible.entry((point_in_time, known)).or_insert_with(|| {
-            let mut releases = view.state.releases();
-            releases.retain(|release| known.is_none_or(|known| release.run <= known));
-            VisibleReleases::new(&releases, ReleaseScope { known_at: None, released_by: Some(time) })
-        })
-    }
-
-    /// Adds the verdicts that relied on any statement of the source.
-    fn add_all(&mut self) -> Result<(), StoreError> {
-        let mut record_ids = BTreeSet::new();
-        let prefix = ReliedStatement::prefix(self.oracle_id(), None);
-        self.postings.visit(&prefix, &mut |name, _| {
-            record_ids.extend(ReliedStatement::read(name).map(|statement| statement.record_id));
-            Ok(())
-        })?;
-        let mut seen = BTreeSet::new();
-        for record_id in record_ids {
-            if let Some(record) = self.record(&record_id)?
-                && seen.insert(record.key.clone())
-            {
-                self.add_record(&record, None)?;
+    /// Reports the verdicts that a run touches. Returns false if the index is too far behind.
+    async fn notify_run(&self, oracle_id: &SourceId, run: &CompletedRun) -> Result<bool, RecallError> {
+        let (number, run_id) = (run.release.run, &run.run_id);
+        let mut after = None;
+        loop {
+            let (progress, revision) = self.store.get::<RecallProgress>(oracle_id)?.unzip();
+            let (done, reported) = progress.map_or((0, 0), |progress| (progress.run, progress.after));
+            if done >= number {
+                return Ok(true);
             }
+            let (scope, service) = (RecallScope::Run(run_id.clone()), self.clone());
+            let (from, last_seq) = (after.unwrap_or(reported), self.store.last_seq());
+            let query =
+                RecallQuery { oracle_id: oracle_id.clone(), scope, after: from, limit: NOTIFIED_AT_ONCE };
+            let answer =
+                spawn_blocking(move || service.recall(&query)).await.map_err(RecallError::task)??;
+            if answer.up_to_entry < last_seq {
+                return Ok(false);
+            }
+            let now = self.clock.now();
+            let notified = answer
+                .verdicts
+                .iter()
+                .filter(|verdict| self.mode_of(&verdict.session_id) == RecallMode::Notify);
+            let mut events: Vec<_> =
+                notified.map(|verdict| recalled_event(oracle_id, run_id, verdict, now)).collect();
+            let last = answer.verdicts.last().map_or(from, |verdict| verdict.entry);
+            let is_last = answer.next.is_none();
+            if is_last {
+                let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
+                events.push(AuditEvent::new(
+                    now,
+                    None,
+                    RunRecalled { oracle_id, run_id, verdicts: answer.total },
+                ));
+            }
+            if !events.is_empty() {
+                let (run, after) = if is_last { (number, 0) } else { (number - 1, last) };
+                let progress = RecallProgress { oracle_id: oracle_id.clone(), run, after };
+                let expect = vec![RowExpectation::new::<RecallProgress>(oracle_id, revision)];
+                let writes = vec![RowWrite::put(&progress)];
+                self.log.commit(JournalRecord { expect, events, writes, ..JournalRecord::default() }).await?;
+            }
+            if is_last {
+                return Ok(true);
+            }
+            after = Some(last);
         }
-        Ok(())
-    }
-
-    /// Whether the statement at `index` of `record`, of which the verdicts under `name` relied on a part, differs now.
-    fn differs(&mut self, name: &str, record: &RecordStatements, index: usize) -> Result<bool, StoreError> {
-        let Some(statement) = ReliedStatement::read(name) else { return Ok(true) };
-        let (_, now) = self.present(record, statement.point_in_time)?.unzip();
-        Ok(match statement.part {
-            StatementPart::Fact { template_id, sha256 } => {
-                !has_fact(&self.facts(&template_id, &BTreeSet::new(), None, now.as_ref()), &sha256)
-            }
-            StatementPart::Axis(axis) => {
-                differs_on(&axis, self.content(record, index)?.as_ref(), now.as_ref())
-            }
-        })
-    }
-
-    /// The facts that a template makes now in place of `texts`. A template that the ontology does not have makes none.
-    fn facts(
-        &self,
-        template_id: &str,
-        texts: &BTreeSet<&str>,
-        before: Option<&RecordContent>,
-        now: Option<&RecordContent>,
-    ) -> Vec<String> {
-        let template = self.templates.iter().find(|template| template.id().as_str() == template_id);
-        template.map(|template| present_facts(template, texts, before, now)).unwrap_or_default()
-    }
-
-    /// The present version of a record at a time, and its content.
-    fn present(
-        &mut self,
-        record: &RecordStatements,
-        point_in_time: Option<Timestamp>,
-    ) -> Result<Option<(FoundVersion, RecordContent)>, StoreError> {
-        let (view, time) = (self.view, point_in_time.unwrap_or(self.now));
-        let Some(found) = SourceView::valid_at(record, self.visible(point_in_time, None), time) else {
-            return Ok(None);
-        };
-        let content = view.content(&found.statement)?;
-        Ok(content.map(|content| (found, content)))
-    }
-
-    /// The content of a statement; `None` if it was pruned.
-    fn content(&self, record: &RecordStatements, index: usize) -> Result<Option<RecordContent>, StoreError> {
-        let statement = record.statement(index);
-        Ok(statement.map(|statement| self.view.content(&statement)).transpose()?.flatten())
-    }
-
-    /// The record with this id, with all its statements.
-    fn record(&self, record_id: &str) -> Result<Option<RecordStatements>, StoreError> {
-        let Some((run, position)) = self.place(record_id) else { return Ok(None) };
-        self.view.record(run, position)
-    }
-
-    /// The number of the run and the position of a record.
-    fn place(&self, record_id: &str) -> Option<(u32, u64)> {
-        let (digits, position) = split_record_id(record_id)?;
-        let completed = &self.view.state.completed;
-        let run = completed.iter().rev().find(|run| run.run_id.as_str().starts_with(digits))?;
-        Some((run.release.run, position))
-    }
-
-    /// The verdicts whose statements are not known.
-    fn unknown(&self) -> Result<UnknownReliance, StoreError> {
-        let count = |cause: UnknownCause| {
-            let mut all: BTreeSet<u64> = BTreeSet::new();
-            for name in [cause.name(None), cause.name(Some(self.oracle_id()))] {
-                self.postings.visit(&name, &mut |_, entries| {
-                    all.extend(entries);
-                    Ok(())
-                })?;
-            }
-            Ok::<_, StoreError>(all.len() as u64)
-        };
-        Ok(UnknownReliance {
-            not_recorded: count(UnknownCause::NotRecorded)?,
-            not_listed: count(UnknownCause::NotListed)?,
-            erased: count(UnknownCause::Erased)?,
-        })
     }
 }
 
-/// The verdicts of the search.
-impl RecallSearch<'_> {
-    /// The verdict of the evaluation `seq`; `None` if its values or its session were removed meanwhile.
-    fn verdict(&mut self, seq: u64) -> Result<Option<RecalledVerdict>, StoreError> {
-        let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
-        let lines = self.store.log(&query)?;
-        let Some(line) = lines.first().filter(|line| line.seq == seq) else { return Ok(None) };
-        let Ok(Some(logged)) = LoggedEvent::<RulesEvaluated>::read(&line.json) else { return Ok(None) };
-        let LoggedEvent { event: RulesEvaluated(entry), session_id: Some(session_id), timestamp } = logged
-        else {
-            return Ok(None);
-        };
-        let Some((session, _)) = self.store.session(&session_id)? else { return Ok(None) };
-        let references = entry.facts_from.iter().filter_map(|facts| facts.relied_on.as_ref()).flatten();
-        let own = references.filter(|reference| reference.oracle_id == *self.oracle_id()).cloned();
-        let mut statements = Vec::new();
-        for reference in own.collect::<Vec<_>>() {
-            let is_differing =
-                |statement: ReliedStatement| self.differing.contains(&statement.name(&reference.oracle_id));
-            if ReliedStatement::of(&reference).any(is_differing) {
-                statements.push(self.statement(reference, session.check.as_deref())?);
-            }
-        }
-        let evaluated_at = timestamp;
-        let recalled = |result, cause, rules_verdict, statements| {
-            let entry = seq;
-            Some(RecalledVerdict {
-                session_id: session_id.clone(),
-                entry,
-                evaluated_at,
-                result,
-                cause,
-                rules_verdict,
-                statements,
-            })
-        };
-        let not_evaluated = RecallResult::NotEvaluated;
-        if statements.iter().any(|statement| statement.reference.fact_sha256.is_none()) {
-            return Ok(recalled(not_evaluated, Some(NotEvaluatedCause::Verification), None, statements));
-        }
-        let delivery = self.store.verdict(&session_id)?.map(|(delivery, _)| delivery);
-        let delivery =
-            delivery.filter(|delivery| delivery.evaluation_sha256.as_ref() == Some(&entry.evaluation_sha256));
-        let (Some(delivery), Some(check)) = (delivery, session.check.as_deref()) else {
-            return Ok(recalled(not_evaluated, Some(NotEvaluatedCause::TextNotStored), None, statements));
-        };
-        let replaced = self.replaced_facts(check)?;
-        let verdict = EvaluatedVerdict { approved: delivery.approved, check, entry: &entry };
-        let (result, rules_verdict) = verdict.examine_again(&replaced, &mut statements);
-        let cause = (rules_verdict == RuleVerdict::Error).then_some(NotEvaluatedCause::RuleError);
-        Ok(recalled(result, cause, Some(rules_verdict), statements))
-    }
-
-    /// The statement of `reference`, as it was in `check` and as it is now.
-    fn statement(
-        &mut self,
-        reference: StatementReference,
-        check: Option<&CandidateCheck>,
-    ) -> Result<RecalledStatement, StoreError> {
-        let record = self.record(&reference.record_id)?;
-        let present = record.as_ref().map(|record| self.present(record, reference.point_in_time));
-        let (found, now) = present.transpose()?.flatten().unzip();
-        let before = match (&record, self.place(&reference.record_id)) {
-            (Some(record), Some((run, _))) => self.content(record, index_of_run(record, run))?,
-            _ => None,
-        };
-        let version = |found: FoundVersion| {
-            self.view.state.run(found.statement.time.run).map(|run| run.release.version.clone())
-        };
-        let now_version = found.and_then(version);
-        let (then, present) = match (&reference.template_id, &reference.fact_sha256) {
-            (Some(template_id), Some(sha256)) => {
-                let then = check.and_then(|check| text_of(check, &reference, sha256));
-                let texts = then.iter().map(String::as_str).collect();
-                let facts = self.facts(template_id.as_str(), &texts, before.as_ref(), now.as_ref());
-                (then, facts)
-            }
-            _ => {
-                let values = |content: Option<&RecordContent>| {
-                    let value = |axis: &String| Some(format!("{axis}: {}", content?.axes.get(axis)?));
-                    reference.axes.iter().filter_map(value).collect::<Vec<_>>()
-                };
-                let then = values(before.as_ref());
-                ((!then.is_empty()).then(|| then.join(", ")), values(now.as_ref()))
-            }
-        };
-        Ok(RecalledStatement { reference, then, now: present, now_version, checked: Vec::new() })
-    }
-
-    /// The present facts of the source in place of those of `check` that have changed, by the index of the first fact of each record
-    /// and template. The other facts of that record and template are replaced by none.
-    fn replaced_facts(&mut self, check: &CandidateCheck) -> Result<BTreeMap<u32, Vec<String>>, StoreError> {
-        let mut replaced = BTreeMap::new();
-        for source in &check.facts_from {
-            for origin in &source.origins {
-                let SourcedFactOrigin::Record(of) = &origin.origin else { continue };
-                if of.oracle_id != *self.oracle_id() {
-                    continue;
-                }
-                let record = self.record(&of.record_id)?;
-                let present = record.as_ref().map(|record| self.present(record, source.point_in_time));
-                let (_, now) = present.transpose()?.flatten().unzip();
-                let before = match (&record, self.place(&of.record_id)) {
-                    (Some(record), Some((run, _))) => self.content(record, index_of_run(record, run))?,
-                    _ => None,
-                };
-                for facts in origin.facts.chunk_by(|one, other| one.template_id == other.template_id) {
-                    let Some(first) = facts.first() else { continue };
-                    let texts: BTreeSet<_> = facts.iter().map(|fact| fact.text.as_str()).collect();
-                    let present =
-                        self.facts(first.template_id.as_str(), &texts, before.as_ref(), now.as_ref());
-                    if !present.iter().map(String::as_str).eq(facts.iter().map(|fact| fact.text.as_str())) {
-                        replaced.extend(facts.iter().map(|fact| (fact.fact, Vec::new())));
-                        replaced.insert(first.fact, present);
-                    }
-                }
-            }
-        }
-        Ok(replaced)
-    }
-}
-
-/// The index of the statement of `run` about a record.
-fn index_of_run(record: &RecordStatements, run: u32) -> usize {
-    record.statements.iter().position(|statement| statement.time.run == run).unwrap_or(usize::MAX)
-}
-
-/// The text of the fact that `reference` refers to.
-fn text_of(check: &CandidateCheck, reference: &StatementReference, sha256: &Sha256Hex) -> Option<String> {
-    let origins = check.facts_from.iter().flat_map(|source| &source.origins);
-    let is_of_record = |origin: &&OriginFacts| matches!(&origin.origin, SourcedFactOrigin::Record(record) if record.record_id == reference.record_id);
-    let mut facts = origins.filter(is_of_record).flat_map(|origin| &origin.facts);
-    facts.find(|fact| Sha256Hex::of(fact.text.as_bytes()) == *sha256).map(|fact| fact.text.clone())
+fn recalled_event(
+    oracle_id: &SourceId,
+    run_id: &Sha256Hex,
+    verdict: &RecalledVerdict,
+    now: Timestamp,
+) -> AuditEvent {
+    let RecalledVerdict { session_id, entry, result, .. } = verdict;
+    let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
+    let event = VerdictRecalled { oracle_id, run_id, evaluation: *entry, result: *result };
+    AuditEvent::new(now, session_id.clone(), event)
 }

@@ -92,13 +92,18 @@ pub(crate) async fn read_recall(
 
 /// The number of verdicts, and what the answer does not include.
 pub(crate) fn describe(answer: &RecallResponse) -> String {
-    let RecallResponse { oracle_id, source_version, up_to_entry, first_entry, total, unknown, .. } = answer;
+    let RecallResponse { oracle_id, source_version, up_to_entry, first_entry, total, off, unknown, .. } =
+        answer;
     let version = source_version.as_deref().map(|version| format!(" as of {version}")).unwrap_or_default();
     let relied = if *total == 1 { "relies" } else { "rely" };
     let count = format_count(*total, "delivered verdict", "delivered verdicts");
     let mut lines = vec![format!(
         "{count} {relied} on statements of {oracle_id} that differ now{version}, up to entry {up_to_entry}"
     )];
+    if *off > 0 {
+        let count = format_count(*off, "verdict", "verdicts");
+        lines.push(format!("not listed: {count} of applications with `recall = \"off\"`"));
+    }
     if *first_entry > 1 {
         lines.push(format!("not included: verdicts that were evaluated before entry {first_entry}, which were dropped from the log"));
     }

@@ -1,14 +1,12 @@
 //! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
 
-use crate::references::ReliedOn;
+use crate::references::{ReliedOn, StatementReference, is_zero};
 use crate::sourced::{RecordOrigin, SourcedFactOrigin};
-use crate::{CandidateSpan, RuleId, RuleResult, RuleVerdict, RulesEvaluation, TextLanguage};
+use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation, TextLanguage};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{EntryMembers, Event, EventClass, EventType};
 use domain_base::gate_path::GatePath;
-use domain_ground::id::{FactTemplateId, SourceId};
 use domain_ground::version_name::WordlistRef;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -81,46 +79,6 @@ pub struct FactsFromEntry {
     /// The number of further such statements; absent if there are none.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub relied_on_omitted: u64,
-}
-
-/// Whether a count is left out of the JSON.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-/// A statement of a source that supports claims. A record says what was stated, by which version of the source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct StatementReference {
-    /// The source.
-    pub oracle_id: SourceId,
-    /// The record.
-    pub record_id: String,
-    /// The version of the source.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(nullable = false)]
-    pub source_version: Option<String>,
-    /// The template that made the fact from the record; it names the axes. Absent if the fact is from a verification.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(nullable = false)]
-    pub template_id: Option<FactTemplateId>,
-    /// The SHA-256 of the fact's text. Absent if the fact is from a verification.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(nullable = false)]
-    pub fact_sha256: Option<Sha256Hex>,
-    /// The axes of the record with values on which the verification rests; absent for other facts.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub axes: Vec<String>,
-    /// The time that the source was asked about; absent for the time of the evaluation.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    #[schema(nullable = false)]
-    pub point_in_time: Option<Timestamp>,
-    /// The claims that the statement supports, at most 10; none if the rules do not say which fact supports which claim.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub claims: Vec<CandidateSpan>,
-    /// The number of further claims; absent if there are none.
-    #[serde(skip_serializing_if = "is_zero", default)]
-    pub claims_omitted: u64,
 }
 
 /// The origin of facts.

@@ -18,7 +18,7 @@ mod opposite_pairs;
 mod plain_text;
 mod precision;
 pub mod problem;
-mod references;
+pub mod references;
 pub mod registry;
 mod result;
 pub mod sourced;

@@ -1,11 +1,13 @@
 //! References from the claims of a candidate to the statements of sources that support them. They are no copies: a statement is
 //! read again by its record.
 
-use crate::event::StatementReference;
 use crate::registry::RuleCheckType;
 use crate::result::{CandidateSpan, EvidenceFinding, RuleResult, RulesEvaluation};
 use crate::sourced::{FactSource, OriginFacts, SourcedFact, SourcedFactOrigin, VerificationOrigin};
 use domain_base::digest::Sha256Hex;
+use domain_ground::id::{FactTemplateId, SourceId};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The maximum number of listed statements; further ones are only counted.
@@ -14,6 +16,46 @@ const STATEMENTS_MAX: usize = 100;
 const CLAIMS_MAX: usize = 10;
 /// The part of a locator before the id of a record.
 const RECORD_LOCATOR: &str = "urn:oracled:record:";
+
+/// A statement of a source that supports claims: a record of one of its versions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct StatementReference {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The record.
+    pub record_id: String,
+    /// The version of the source.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub source_version: Option<String>,
+    /// The template that made the fact from the record; it names the axes. Absent if the fact is from a verification.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub template_id: Option<FactTemplateId>,
+    /// The SHA-256 of the fact's text. Absent if the fact is from a verification.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub fact_sha256: Option<Sha256Hex>,
+    /// The axes of the record with values on which the verification rests; absent for other facts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub axes: Vec<String>,
+    /// The time that the source was asked about; absent for the time of the evaluation.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub point_in_time: Option<Timestamp>,
+    /// The claims that the statement supports, at most 10; none if the rules do not say which fact supports which claim.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub claims: Vec<CandidateSpan>,
+    /// The number of further claims; absent if there are none.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub claims_omitted: u64,
+}
+
+/// Whether a count is left out of the JSON.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
 
 /// The statements on which an evaluation relied.
 #[derive(Debug, Default)]

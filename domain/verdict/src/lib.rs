@@ -34,6 +34,7 @@ use domain_base::row::{Row, SumTable, Table};
 use mail_template::MailTemplate;
 use outbox::OutboxMessage;
 use prompt::PromptTemplate;
+use recall::RecallProgress;
 use regen::RegenAttempt;
 use session::{RejectingCheck, SessionRecord};
 
@@ -44,6 +45,7 @@ pub const TABLES: &[&Table] = &[
     HeldVerdict::TABLE,
     RejectingCheck::TABLE,
     RegenAttempt::TABLE,
+    RecallProgress::TABLE,
     OutboxMessage::TABLE,
 ];
 /// The sums of the feature.

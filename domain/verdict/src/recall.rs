@@ -8,11 +8,13 @@ use crate::crosscheck::ApprovedVerdict;
 use crate::rules_gate::{examine, texts};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::read_open;
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
 use domain_ground::id::SourceId;
 use domain_ground::ontology::template::ParsedFactTemplate;
 use domain_ground::record::RecordContent;
-use domain_rules::event::{FactOriginEntry, FactsFromEntry, RulesEntry, StatementReference};
+use domain_rules::event::{FactOriginEntry, FactsFromEntry, RulesEntry};
+use domain_rules::references::StatementReference;
 use domain_rules::registry::RuleCheckType;
 use domain_rules::{
     CandidateCheck, CandidateSpan, ComparisonResult, EvidenceFinding, EvidenceOutput, FactSet, RuleSettings,
@@ -31,6 +33,55 @@ const END: char = '\t';
 const UNKNOWN: char = '?';
 /// The maximum length of a quoted claim, in characters.
 const CLAIM_MAX_CHARS: usize = 200;
+
+/// What is done about delivered verdicts that relied on statements that differ now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RecallMode {
+    /// Nothing: they are only counted.
+    Off,
+    /// They are listed on request.
+    #[default]
+    List,
+    /// They are listed, and each is reported to its application by the webhook `verdict.recalled`.
+    Notify,
+}
+
+/// How far the verdicts that runs of a source touch were reported to applications.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecallProgress {
+    pub oracle_id: SourceId,
+    /// The number of the last run whose verdicts were all reported; 0 before the first.
+    pub run: u32,
+    /// The last entry of an evaluation that was reported for the next run; 0 before the first.
+    pub after: u64,
+}
+
+impl Row for RecallProgress {
+    type Key = SourceId;
+    const TABLE: &'static Table = &Table {
+        name: "recall_progress",
+        bundle: None,
+        data: RowData::Impersonal,
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        upgrades: &[],
+        check: check_row::<Self>,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for RecallProgress {
+    fn key(&self) -> SourceId {
+        self.oracle_id.clone()
+    }
+}
 
 /// A statement as verdicts relied on it: the name of entries in the index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -345,7 +396,7 @@ impl EvaluatedVerdict<'_> {
             for claim in &statement.reference.claims {
                 let text = claim.field.as_deref().and_then(|field| texts.get(field));
                 let text = text.and_then(|text| text.get(claim.start..claim.end)).unwrap_or_default();
-                let text = text.chars().take(CLAIM_MAX_CHARS).collect();
+                let text = text.trim().chars().take(CLAIM_MAX_CHARS).collect();
                 let result = result_of(claim, &evaluation);
                 gravest = gravest.max(result);
                 statement.checked.push(RecalledClaim { claim: claim.clone(), text, result });

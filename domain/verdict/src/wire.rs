@@ -738,6 +738,8 @@ pub struct RecallResponse {
     pub first_entry: u64,
     /// The number of verdicts on all pages.
     pub total: u64,
+    /// The number of further verdicts that are not listed, because `recall` is `off` for their applications.
+    pub off: u64,
     /// The verdicts of this page, in the order of their entries.
     pub verdicts: Vec<RecalledVerdict>,
     /// The value of `after` for the next page; null on the last page.

@@ -6,10 +6,10 @@ use crate::platform::api::request::QueryParams;
 use crate::platform::openapi::{STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
-use actors_verdict::recall::{RecallError, RecallQuery, RecallScope, RecallService};
+use actors_verdict::recall::{RecallError, RecallQuery, RecallScope};
 use axum::Json;
 use axum::extract::State;
-use domain_base::problem::{FACTS_NOT_HERE, INVALID_REQUEST, SOURCE_DAMAGED};
+use domain_base::problem::{FACTS_NOT_HERE, INTERNAL_ERROR, INVALID_REQUEST, SOURCE_DAMAGED};
 use domain_ground::problem::{RECORD_UNKNOWN, SOURCE_UNKNOWN};
 use domain_verdict::wire::{RecallParams, RecallResponse};
 use oracled_store::Store;
@@ -71,6 +71,8 @@ impl From<RecallError> for Problem {
             RecallError::RunUnknown(run_id) => Self::run_unknown(run_id),
             RecallError::RecordUnknown { .. } => Self::new(RECORD_UNKNOWN, error.to_string()),
             RecallError::Store(error) => error.into(),
+            RecallError::Commit(error) => error.into(),
+            RecallError::Task(_) => Self::new(INTERNAL_ERROR, error.to_string()),
         }
     }
 }
@@ -82,7 +84,7 @@ pub(crate) struct RecallTask(JoinHandle<()>);
 impl RecallTask {
     #[must_use]
     pub(crate) fn start(service: &Arc<DaemonService>) -> Self {
-        Self(tokio::spawn(keep_up(service.system.recalls.clone(), service.system.store.clone())))
+        Self(tokio::spawn(keep_up(Arc::clone(service))))
     }
 
     pub(crate) fn stop(self) {
@@ -90,7 +92,8 @@ impl RecallTask {
     }
 }
 
-async fn keep_up(recalls: RecallService, store: Store) {
+async fn keep_up(service: Arc<DaemonService>) {
+    let (recalls, store) = (&service.system.recalls, &service.system.store);
     loop {
         let indexer = recalls.clone();
         let is_behind = match spawn_blocking(move || indexer.catch_up(STEP)).await {
@@ -104,8 +107,14 @@ async fn keep_up(recalls: RecallService, store: Store) {
                 false
             }
         };
-        if !is_behind {
-            sleep(PAUSE).await;
+        if is_behind {
+            continue;
         }
+        if recalls.notifies() && service.require_turn("recalled verdicts are reported").is_ok() {
+            if let Err(error) = recalls.notify().await {
+                tracing::warn!(%error, "could not report recalled verdicts; retrying");
+            }
+        }
+        sleep(PAUSE).await;
     }
 }

@@ -113,7 +113,7 @@ impl Postings<'_> {
     pub fn visit(
         &self,
         prefix: &str,
-        visit: &mut dyn FnMut(&str, &BTreeSet<u64>) -> Result<(), StoreError>,
+        mut visit: impl FnMut(&str, &BTreeSet<u64>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         self.read(|index, tree| {
             let (mut name, mut numbers) = (String::new(), BTreeSet::new());
@@ -225,11 +225,11 @@ mod tests {
 
     fn all(postings: Postings<'_>, prefix: &str) -> BTreeMap<String, BTreeSet<u64>> {
         let mut found = BTreeMap::new();
-        let mut visit = |name: &str, numbers: &BTreeSet<u64>| {
+        let visit = |name: &str, numbers: &BTreeSet<u64>| {
             found.insert(name.to_owned(), numbers.clone());
             Ok(())
         };
-        postings.visit(prefix, &mut visit).expect("readable");
+        postings.visit(prefix, visit).expect("readable");
         found
     }
 
