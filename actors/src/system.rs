@@ -40,6 +40,7 @@ use actors_verdict::order_metrics::{OrderMetrics, OrderProgress};
 use actors_verdict::orders::{OrderWaits, OrderWork, OrdersActor, OrdersConfig};
 use actors_verdict::outbox_queue::OutboxQueue;
 use actors_verdict::rate_limiter::{CallLimits, RateLimiter};
+use actors_verdict::recall::RecallService;
 use actors_verdict::regen::RegenActor;
 use actors_verification::{VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep};
 use domain_base::document::Document;
@@ -49,6 +50,7 @@ use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of};
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
+use domain_verdict::recall::RecallMode;
 use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
 use std::fmt::Debug;
@@ -110,6 +112,8 @@ pub struct SystemParts {
     pub ingestion: IngestionConfig,
     /// The configuration of verification.
     pub verification: VerificationConfig,
+    /// What is done about delivered verdicts whose statements have changed.
+    pub recall_modes: PerApplication<RecallMode>,
     /// Whether this host does the work that one host of a cluster does at a time.
     pub turn: WorkTurn,
     /// The removals of data from the files of all hosts of a cluster; `None` if this is the only host.
@@ -162,6 +166,8 @@ pub struct ActorSystem {
     pub fact_sources: FactCollector,
     /// The service that erases sessions.
     pub erasure: ErasureService,
+    /// The service that finds verdicts whose statements have changed.
+    pub recalls: RecallService,
     pub log: LoggerHandle,
     /// The tables, for reading.
     pub store: Store,
@@ -199,6 +205,7 @@ impl ActorSystem {
             rules,
             ingestion,
             verification,
+            recall_modes,
             turn,
             removals,
             shared_calls,
@@ -389,8 +396,11 @@ impl ActorSystem {
         });
         actix_rt::spawn(erasure.clone().resume());
 
+        let recalls = RecallService::new(store.clone(), log.clone(), clock.clone(), recall_modes);
+
         Self {
             erasure,
+            recalls,
             crosscheck,
             models: model_ids,
             model_orders,

@@ -181,6 +181,7 @@ pub(crate) fn start(
         prompt_templates: PerApplication::new(
             outside.prompt_template.unwrap_or_else(PromptTemplate::built_in_name),
         ),
+        recall_modes: PerApplication::default(),
         budgets: outside.budgets,
         calls: call_limits(),
         orders: OrdersConfig {

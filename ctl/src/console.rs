@@ -14,6 +14,7 @@ mod layout;
 mod log;
 mod overview;
 mod parts;
+mod recall;
 mod review;
 mod rules;
 mod run;
@@ -153,6 +154,7 @@ fn router(console: ConsoleState) -> Router {
             .route("/sources/{oracle_id}/query", get(facts::page))
             .route("/sources/{oracle_id}/query.csv", get(facts::csv))
             .route("/sources/{oracle_id}/history", get(history::page))
+            .route("/recalls", get(recall::page))
             .route("/runs/{run_id}", get(run::page))
             .route("/runs/{run_id}/{action}", post(run::act))
             .route("/rules", get(rules::page).post(rules::check))

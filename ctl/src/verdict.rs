@@ -7,6 +7,7 @@ pub(crate) mod legal_hold;
 pub(crate) mod orders;
 pub(crate) mod outbox;
 pub mod programs;
+pub(crate) mod recall;
 pub(crate) mod session;
 pub(crate) mod submit;
 pub(crate) mod webhook;
@@ -32,6 +33,8 @@ pub(crate) enum VerdictVerb {
     Webhook(webhook::WebhookArgs),
     /// Show how often regenerated verdicts differ from the delivered ones
     Divergence(divergence::DivergenceArgs),
+    /// List the delivered verdicts that relied on statements of a source that differ now
+    Recall(recall::RecallArgs),
     /// Show the costs of the models by UTC day, model and tier
     Costs(costs::CostsArgs),
     /// Remove the cached verdict of a session
@@ -57,6 +60,7 @@ impl VerdictVerb {
             Self::Prompt(verb) => block_on(verb.run(options, out)),
             Self::Webhook(verb) => block_on(verb.run(options, out)),
             Self::Divergence(verb) => block_on(verb.run(options, out)),
+            Self::Recall(verb) => block_on(verb.run(options, out)),
             Self::Costs(verb) => block_on(verb.run(options, out)),
             Self::Purge(verb) => block_on(verb.run(options, out)),
             Self::Session(verb) => block_on(verb.run(options, out)),

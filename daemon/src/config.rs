@@ -17,11 +17,12 @@ use crate::verdict::config::lookup::LookupSection;
 use crate::verdict::config::mail::MailSection;
 use crate::verdict::config::models::ModelSection;
 use crate::verdict::config::{
-    CommonContact, CommonPromptTemplate, CostsSection, OrdersSection, WebhooksSection,
+    CommonContact, CommonPromptTemplate, CommonRecallMode, CostsSection, OrdersSection, WebhooksSection,
 };
 use crate::verdict::retention::RetentionSection;
 use crate::verification::VerificationSection;
 use domain_upstream::health::OracleHealthConfig;
+use domain_verdict::recall::RecallMode;
 use oracled_api::directories::DefaultDirectories;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,6 +112,10 @@ pub struct DaemonConfig {
     /// registers templates. While the template is not registered, orders wait.
     #[schema(value_type = String)]
     pub prompt_template: CommonPromptTemplate,
+    /// What is done about delivered verdicts that relied on statements that differ now ([recall](../recall.md)): `off`, nothing;
+    /// `list`, they are listed on request; `notify`, each is also reported by the webhook `verdict.recalled`.
+    #[schema(value_type = RecallMode)]
+    pub recall: CommonRecallMode,
     /// Limits of requests and connections.
     pub limits: LimitsSection,
     /// Memory and disk space of the store.
@@ -180,6 +185,7 @@ impl Default for DaemonConfig {
             contact: CommonContact::default(),
             applications: ApplicationSections::default(),
             prompt_template: CommonPromptTemplate::default(),
+            recall: CommonRecallMode::default(),
             limits: LimitsSection::default(),
             storage: StorageSection::default(),
             checkpoints: CheckpointsSection::default(),
@@ -224,6 +230,7 @@ impl Configuration for DaemonConfig {
             &self.contact,
             &self.applications,
             &self.prompt_template,
+            &self.recall,
             &self.lookup,
             &self.gate,
             &self.checkpoints,

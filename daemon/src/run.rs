@@ -22,6 +22,7 @@ use crate::platform::traces::{TraceCollector, TraceExport, TracedDaemon};
 use crate::upstreams::{ReloadableClients, UpstreamClients};
 use crate::verdict::config::applications::{mail_templates, processes};
 use crate::verdict::config::models::{ModelProvider, model_entries};
+use crate::verdict::control::recalls::RecallTask;
 use crate::verdict::retention::RetentionTask;
 use crate::{api, control, review};
 use actors_audit::logger::CommitError;
@@ -197,6 +198,7 @@ struct DaemonTasks {
     checking: StoreCheckTask,
     checkpoints: CheckpointTask,
     retention: RetentionTask,
+    recalls: RecallTask,
     state_size: StateSizeTask,
     series: SeriesTask,
 }
@@ -207,6 +209,7 @@ impl DaemonTasks {
             checking: StoreCheckTask::start(service),
             checkpoints: CheckpointTask::start(service),
             retention: RetentionTask::start(service),
+            recalls: RecallTask::start(service),
             state_size: StateSizeTask::start(state_dir, &service.state_size),
             series: SeriesTask::start(service, state_dir, api::METRICS),
         }
@@ -253,6 +256,7 @@ impl RunningDaemon {
             oracles: upstreams.oracles,
             models: upstreams.models,
             prompt_templates: config.prompt_template.templates(&config.applications),
+            recall_modes: config.recall.modes(&config.applications),
             calls: upstreams.calls,
             budgets: config.costs.to_budgets(&config.applications),
             lookup: clients.services.lookup.clone(),
@@ -285,8 +289,7 @@ impl RunningDaemon {
             cluster,
         );
         log_start_or_repair(&service).await?;
-        let start = Arc::new(DaemonStart { flags, config, clients });
-        let bound = sockets.bound_sockets();
+        let (start, bound) = (Arc::new(DaemonStart { flags, config, clients }), sockets.bound_sockets());
         let threads =
             Arc::new(ServingThreads::start().context("the threads for the routes cannot be started")?);
         let connections = limit_connections(files.saturating_sub(calls as u64), &service.limits);
@@ -336,12 +339,13 @@ impl RunningDaemon {
             service,
             servers: SocketServers { routes, control, review, threads },
             bound,
-            tasks: DaemonTasks { checking, checkpoints, retention, state_size, series },
+tasks: DaemonTasks { checking, checkpoints, retention, recalls, state_size, series },
             traces,
             ..
         } = self;
         let bound_s = Duration::from_secs(service.limits.shutdown_s);
         retention.stop();
+        recalls.stop();
         state_size.stop();
         series.stop().await;
         service.system.erasure.stop();

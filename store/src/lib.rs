@@ -21,11 +21,11 @@ pub use store_base::error::{SourceFileKind, StoreError};
 pub use store_log::{
     CommitReceipt, CommittedRows, ComparedRows, EntryContent, Erasure, ErasureOutcome, ErasureStep,
     FollowedChanges, GroupsEnd, Journal, JournalRecord, LogLine, LogPage, LogQuery, LogState, MirrorFault,
-    MirrorSnapshot, PREVIEW_REVISION, RESTORING_FILE, RecordCallers, RecordRejectedError, RemovableEntries,
-    RemovalPlan, RowComparison, RowDifference, RowExpectation, RowName, RowWrite, SCHEMA, SegmentEntry,
-    SegmentHealing, SegmentLog, SegmentRemains, SharedAppend, SharedEnd, SharedGroup, SharedLog,
-    SharedLogError, SharedTail, StoreBackup, StoreBackupFile, StoreCounts, StoreOptions, TableReader,
-    is_mirror_line, is_panic_caught,
+    MirrorSnapshot, PREVIEW_REVISION, Postings, PostingsChange, RESTORING_FILE, RecordCallers,
+    RecordRejectedError, RemovableEntries, RemovalPlan, RowComparison, RowDifference, RowExpectation,
+    RowName, RowWrite, SCHEMA, SegmentEntry, SegmentHealing, SegmentLog, SegmentRemains, SharedAppend,
+    SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail, StoreBackup, StoreBackupFile, StoreCounts,
+    StoreOptions, TableReader, is_mirror_line, is_panic_caught,
 };
 pub use verdict::{OrderQuery, RejectingCheckSize, SessionRows, SessionsWithAddress, committed_verdict};
 pub use verification::{CachedAnswerPage, ReviewQuery};

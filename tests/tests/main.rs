@@ -82,6 +82,7 @@ mod policy;
 mod prompts;
 mod real_model;
 mod reask;
+mod recall;
 mod reference;
 mod regen_consistency;
 mod regen_failures;

@@ -358,6 +358,8 @@ async fn runs(control: &mut Described) {
     control.call(Method::POST, "/v1/pipelines/office-a/pull", None).await;
     control.call(Method::POST, "/v1/pipelines/none/pull", None).await;
     control.get("/v1/runs").await;
+    assert_eq!(control.get("/v1/recalls?oracle_id=office-a").await.status, 200);
+    control.get("/v1/recalls?oracle_id=none").await;
 }
 
 /// Two runs that withdraw half of the records, so that they are held.

@@ -141,12 +141,12 @@ impl FactCollector {
 
     async fn query_facts(&self, query: OracleQuery) -> Result<FactSource, FactEntryError> {
         let view = self.queries.view(&query.oracle_id).await?;
-        let axes = query.request.axes_requested.clone();
+        let (axes, point_in_time) = (query.request.axes_requested.clone(), query.request.point_in_time);
         FactSource::check_query(&view.ontology, &axes, query.request.cursor.as_deref())?;
         let request = QueryRequest { include_provenance: true, ..query.request };
         let QueryAnswerPage { answer, memory_permit: room } = // the text is checked even if its caller is gone
             self.queries.page(OracleQuery { request, ..query }, Arc::new(|| true)).await?;
-        let rendered = move || FactSource::from_answer(&answer, &axes, &view.ontology);
+        let rendered = move || FactSource::from_answer(&answer, &axes, point_in_time, &view.ontology);
         if room.is_none() {
             return Ok(rendered()?);
         }

@@ -13,5 +13,6 @@ pub mod order_metrics;
 pub mod orders;
 pub mod outbox_queue;
 pub mod rate_limiter;
+pub mod recall;
 pub mod regen;
 pub mod submission;

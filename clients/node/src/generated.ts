@@ -521,6 +521,11 @@ export interface components {
             ontology: components["schemas"]["OntologyRef"];
             /** @description The facts by origin, in the order of the answer. */
             origins: components["schemas"]["OriginFacts"][];
+            /**
+             * Format: date-time
+             * @description The time that was asked about; absent for the present.
+             */
+            point_in_time?: string;
             /** @description Warnings for the user of the facts, except for warnings about age: see `stale` of a record. */
             warnings?: string[];
         };

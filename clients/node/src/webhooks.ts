@@ -24,6 +24,11 @@ export type WebhookEvent =
         divergence_level: string;
       };
     }
+  | {
+      type: "verdict.recalled";
+      timestamp: string;
+      data: { application: string; session_id: string; oracle_id: string; run_id: string; result: string };
+    }
   | { type: "review.opened"; timestamp: string; data: { review_id: string; workflow_id: string } }
   | { type: "run.held"; timestamp: string; data: { run_id: string; oracle_id: string; pipeline_id: string } }
   | { type: "circuit.opened"; timestamp: string; data: { oracle_id: string; consecutive_failures: number } }

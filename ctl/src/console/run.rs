@@ -1,6 +1,5 @@
 //! One run: what would change, the gates that it broke, its rejects with their raw records, and the decision about it.
 
-use super::ConsoleState;
 use super::chart::{BarRow, bars};
 use super::forms::{Fields, action_button, after_action, done_note, reason_field};
 use super::items::{Neighbors, run_title};
@@ -9,6 +8,7 @@ use super::parts::{
     Tone, age, badge, card, group_digits, message, moment, moment_or_none, next_link, pairs, run_tone, table,
     words,
 };
+use super::{ConsoleState, recall};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
@@ -71,6 +71,7 @@ pub(super) async fn page(
         console.options.call_control(Method::GET, &path, None).await?.json()?;
     let changes = read_changes(&console.options, &run_id, None, Some(CHANGES)).await;
     let run = &report.run;
+    let recalled = recall::run_card(&console, run).await;
     let neighbors = Neighbors::read(&console, &format!("/runs/{}", run.run_id)).await;
     let reject_rows: Vec<_> = rejects.items.iter().map(reject_row).collect();
     let heading = ["#record", "rule", "place", "reason", "raw record"];
@@ -88,7 +89,7 @@ pub(super) async fn page(
                     (card("Filled axes", &html! { span.muted.small { "percent of records" } }, &html! { div.body { (bars(&coverage_rows(run))) } }))
                 }
             }
-            div { (render_decision(&report, &neighbors)) (render_run(&report)) }
+            div { (render_decision(&report, &neighbors)) (recalled) (render_run(&report)) }
         }
     };
     let is_held = run.state == RunState::Held;

@@ -20,6 +20,7 @@ use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderPolicy;
 use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
+use domain_verdict::recall::RecallMode;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,6 +94,29 @@ impl CommonPromptTemplate {
     #[must_use]
     pub fn templates(&self, applications: &ApplicationSections) -> PerApplication<TemplateName> {
         applications::with_own(applications, self.0.clone(), |section| section.prompt_template.clone())
+    }
+}
+
+/// What is done about delivered verdicts that relied on statements that differ now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CommonRecallMode(pub RecallMode);
+
+impl Section for CommonRecallMode {
+    fn key(&self) -> &'static str {
+        "recall"
+    }
+
+    fn decisions(&self) -> Option<Value> {
+        without_files(self)
+    }
+}
+
+impl CommonRecallMode {
+    /// The modes of all applications.
+    #[must_use]
+    pub fn modes(self, applications: &ApplicationSections) -> PerApplication<RecallMode> {
+        applications::with_own(applications, self.0, |section| section.recall)
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod inbox;
 pub mod legal_holds;
 pub mod orders;
 pub mod outbox;
+pub mod recalls;
 pub mod session;
 
 use crate::platform::api::request::{JsonBody, QueryParams};
@@ -51,6 +52,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(orders::list))
         .routes(routes!(orders::get, orders::change))
         .routes(routes!(orders::read_held))
+        .routes(routes!(recalls::list_recalls))
         .routes(routes!(session::purge_verdict))
         .routes(routes!(session::export_session))
         .routes(routes!(erasures::erase_sessions))

@@ -1,6 +1,7 @@
 //! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
 
-use crate::sourced::{FactSource, RecordOrigin, SourcedFactOrigin};
+use crate::references::{ReliedOn, StatementReference, is_zero};
+use crate::sourced::{RecordOrigin, SourcedFactOrigin};
 use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation, TextLanguage};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{EntryMembers, Event, EventClass, EventType};
@@ -71,6 +72,13 @@ pub struct FactsFromEntry {
     pub origins_omitted: u64,
     /// The SHA-256 of the canonical JSON of the evaluation's `facts_from`.
     pub sha256: Sha256Hex,
+    /// The statements of sources that support the claims, by reference; at most 100. Absent in entries of earlier versions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub relied_on: Option<Vec<StatementReference>>,
+    /// The number of further such statements; absent if there are none.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub relied_on_omitted: u64,
 }
 
 /// The origin of facts.
@@ -101,14 +109,21 @@ impl FactOriginEntry {
 }
 
 impl FactsFromEntry {
-    /// The entry for the facts from `sources`; `None` if no source was queried.
-    fn of(sources: &[FactSource]) -> Option<Self> {
+    /// The entry for the facts from sources; `None` if no source was queried.
+    fn of(evaluation: &RulesEvaluation) -> Option<Self> {
+        let sources = &evaluation.facts_from;
+        if sources.is_empty() {
+            return None;
+        }
+        let ReliedOn { statements, omitted } = ReliedOn::of(evaluation);
         let origins = || sources.iter().flat_map(|source| &source.origins);
-        (!sources.is_empty()).then(|| Self {
+        Some(Self {
             facts: sources.iter().map(|source| source.facts).sum(),
             origins: origins().take(ORIGINS_MAX).map(|origin| FactOriginEntry::of(&origin.origin)).collect(),
             origins_omitted: origins().skip(ORIGINS_MAX).count() as u64,
-            sha256: Sha256Hex::of_json(&sources),
+            sha256: Sha256Hex::of_json(sources),
+            relied_on: Some(statements),
+            relied_on_omitted: omitted,
         })
     }
 }
@@ -130,7 +145,7 @@ impl RulesEntry {
             rules: evaluation.rules.iter().map(rule).collect(),
             candidate_sha256: evaluation.candidate_sha256.clone(),
             facts_sha256: evaluation.facts_sha256.clone(),
-            facts_from: FactsFromEntry::of(&evaluation.facts_from),
+            facts_from: FactsFromEntry::of(evaluation),
             language: evaluation.language,
             derive: evaluation.derive,
             wordlist: evaluation.wordlist.clone(),

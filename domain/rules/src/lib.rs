@@ -18,6 +18,7 @@ mod opposite_pairs;
 mod plain_text;
 mod precision;
 pub mod problem;
+pub mod references;
 pub mod registry;
 mod result;
 pub mod sourced;

@@ -15,6 +15,7 @@ use domain_ground::ontology::template::FactTooLongError;
 use domain_ground::query::OracleQuery;
 use domain_ground::source::OracleTier;
 use domain_verification::{EnvelopeKind, OracleVerificationRecord, VerifyRequest};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,6 +39,10 @@ pub struct FactSource {
     pub ontology: OntologyRef,
     /// The facts by origin, in the order of the answer.
     pub origins: Vec<OriginFacts>,
+    /// The time that was asked about; absent for the present.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub point_in_time: Option<Timestamp>,
     /// The source or the workflow that was queried.
     #[serde(flatten)]
     pub asked: FactQueryTarget,

@@ -24,8 +24,9 @@ use domain_verdict::event::{
     MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent, OracleInteraction,
     OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
     OrderRetried, OrderStopped, PolicyApplied, RegenAttempted, RegenDivergenceCheck, RegenFailed,
-    RejectingCheckDropped, SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp,
-    SessionRegistered, SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached, VerdictPurged,
+    RejectingCheckDropped, RunRecalled, SessionAddressChanged, SessionCorrected, SessionExported,
+    SessionLookedUp, SessionRegistered, SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached,
+    VerdictPurged, VerdictRecalled,
 };
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
@@ -37,6 +38,7 @@ use domain_verdict::order::{OrderState, OrderStopCause};
 use domain_verdict::outbox::{MessageEntry, MessageKind, MessageState};
 use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use domain_verdict::query::CustomerQuery;
+use domain_verdict::recall::RecallResult;
 use domain_verdict::rejection::{AnswerRejection, RejectingRule};
 use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use domain_verification::event::VerificationDecided;
@@ -329,6 +331,25 @@ fn all() -> Vec<AuditEvent> {
         ),
         AuditEvent::new(timestamp, None, RulesEvaluated(RulesEntry::of(&evaluation(), None))),
         AuditEvent::new(timestamp, session_id.clone(), RejectingCheckDropped {}),
+        AuditEvent::new(
+            timestamp,
+            session_id.clone(),
+            VerdictRecalled {
+                oracle_id: "office".parse().expect("a valid id"),
+                run_id: verdict_sha256.clone(),
+                evaluation: 7,
+                result: RecallResult::NowContradicted,
+            },
+        ),
+        AuditEvent::new(
+            timestamp,
+            None,
+            RunRecalled {
+                oracle_id: "office".parse().expect("a valid id"),
+                run_id: verdict_sha256.clone(),
+                verdicts: 14,
+            },
+        ),
         AuditEvent::new(
             timestamp,
             session_id.clone(),

@@ -19,6 +19,7 @@ pub mod policy;
 pub mod problem;
 pub mod prompt;
 pub mod query;
+pub mod recall;
 pub mod regen;
 pub mod rejection;
 pub mod replay;
@@ -35,6 +36,7 @@ use legal_hold::LegalHold;
 use mail_template::MailTemplate;
 use outbox::OutboxMessage;
 use prompt::PromptTemplate;
+use recall::RecallProgress;
 use regen::RegenAttempt;
 use session::{RejectingCheck, SessionRecord};
 
@@ -45,6 +47,7 @@ pub const TABLES: &[&Table] = &[
     HeldVerdict::TABLE,
     RejectingCheck::TABLE,
     RegenAttempt::TABLE,
+    RecallProgress::TABLE,
     OutboxMessage::TABLE,
     LegalHold::TABLE,
 ];

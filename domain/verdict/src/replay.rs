@@ -349,7 +349,13 @@ fn evaluate_again(
         return Ok(None);
     }
     let case_id = if entry.is_hidden("case_id") { None } else { entry.read_member("case_id")? };
-    let computed = RulesEntry { case_id, ..RulesEntry::of(&evaluation, entry.read_member("path")?) };
+    let mut computed = RulesEntry { case_id, ..RulesEntry::of(&evaluation, entry.read_member("path")?) };
+    // entries of earlier versions have no references
+    if entry.value("facts_from").get("relied_on").is_none()
+        && let Some(facts_from) = &mut computed.facts_from
+    {
+        (facts_from.relied_on, facts_from.relied_on_omitted) = (None, 0);
+    }
     Ok(Some(entry.compare_all(&computed)))
 }
 

@@ -48,7 +48,7 @@ pub fn examine(
 
 /// Every text that `approved` delivers, in its order, with the path of its field. The labels in `verdict` fields are
 /// left out: they state nothing, and the crosscheck has judged them.
-fn texts(approved: &ApprovedVerdict) -> Vec<(String, String)> {
+pub(crate) fn texts(approved: &ApprovedVerdict) -> Vec<(String, String)> {
     let node = JsonNode::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
     let mut texts = Vec::new();
     collect_texts(&node, String::new(), &mut texts);

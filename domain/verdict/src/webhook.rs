@@ -46,6 +46,10 @@ pub enum WebhookType {
     #[serde(rename = "verdict.diverged")]
     #[strum(serialize = "verdict.diverged")]
     VerdictDiverged,
+    /// A source changed statements that a delivered verdict relied on.
+    #[serde(rename = "verdict.recalled")]
+    #[strum(serialize = "verdict.recalled")]
+    VerdictRecalled,
     /// A review was opened.
     #[serde(rename = "review.opened")]
     #[strum(serialize = "review.opened")]

@@ -15,6 +15,7 @@ use crate::order::{Order, OrderAction, OrderState, OrderWait};
 use crate::policy::PolicyCause;
 use crate::prompt::{PromptTemplate, TemplateRef};
 use crate::query::CustomerQuery;
+use crate::recall::RecalledVerdict;
 use crate::session::{CustomerEmail, SessionRecord};
 use crate::webhook::WebhookId;
 use domain_audit::event::DueData;
@@ -26,6 +27,7 @@ use domain_base::page::PageLimit;
 use domain_base::payload::{given, object};
 use domain_base::row::ErasedData;
 use domain_base::session_id::{ApplicationName, SessionId};
+use domain_ground::id::SourceId;
 use domain_ground::source_state::PruneReport;
 use domain_ground::version_name::WordlistName;
 use domain_rules::sourced::FactsFrom;
@@ -726,4 +728,62 @@ pub struct HeldVerdictReport {
     pub verdict: Box<RawValue>,
     /// The decision of the crosscheck.
     pub decision: CrosscheckDecision,
+}
+
+/// The query of `GET /v1/recalls`. At most one of `run`, `record` and `since` is given; without them, it is about all statements of
+/// the source.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct RecallParams {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// Only statements from before this run, about records that it changed: the run's id, or 8 or more of its first digits.
+    pub run: Option<String>,
+    /// Only statements about the record with this id.
+    pub record: Option<String>,
+    /// Only statements from before runs since this time, about records that they changed.
+    #[serde(default, deserialize_with = "moment::optional")]
+    #[param(value_type = Option<Moment>)]
+    pub since: Option<Timestamp>,
+    /// Only verdicts after this entry, the `next` of an earlier answer.
+    pub after: Option<u64>,
+    /// The most verdicts in the answer: 1 to 100, by default 20.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit<20, 100>,
+}
+
+/// The delivered verdicts that relied on statements of a source that differ now.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RecallResponse {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The version of the source that is compared with; null if it has none.
+    pub source_version: Option<String>,
+    /// The last entry of the log that is included.
+    pub up_to_entry: u64,
+    /// The first entry of the log. Verdicts that were evaluated before are not known.
+    pub first_entry: u64,
+    /// The number of verdicts on all pages.
+    pub total: u64,
+    /// The number of further verdicts that are not listed, because `recall` is `off` for their applications.
+    pub off: u64,
+    /// The verdicts of this page, in the order of their entries.
+    pub verdicts: Vec<RecalledVerdict>,
+    /// The value of `after` for the next page; null on the last page.
+    pub next: Option<String>,
+    /// The delivered verdicts with facts of the source of which it is not known on which statements they relied.
+    pub unknown: UnknownReliance,
+}
+
+/// Delivered verdicts of which it is not known on which statements they relied, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct UnknownReliance {
+    /// An earlier version wrote their entries, without references.
+    pub not_recorded: u64,
+    /// They relied on more statements than their entries list.
+    pub not_listed: u64,
+    /// The values of their entries were erased. Their facts can be of another source.
+    pub erased: u64,
 }

@@ -6,6 +6,7 @@ pub(crate) mod database_error;
 pub(crate) mod engine;
 pub(crate) mod log_hashes;
 pub(crate) mod meta;
+pub(crate) mod postings;
 pub(crate) mod random;
 pub(crate) mod read;
 pub(crate) mod row_batch;

@@ -23,6 +23,7 @@ pub use audit::segment_log::{CommittedRows, EntryContent, SegmentEntry, SegmentL
 pub use base::bundle::Bundle;
 pub use base::database_error::is_panic_caught;
 pub use base::engine::{CheckResults, StoreOptions, TableReader};
+pub use base::postings::{Postings, PostingsChange};
 pub use base::read::{PREVIEW_REVISION, skip_lost};
 pub use base::row_batch::RowBatch;
 pub use base::row_write::{RowExpectation, RowName, RowWrite};

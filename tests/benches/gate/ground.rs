@@ -17,6 +17,7 @@ use fastrand::Rng;
 use hdrhistogram::Histogram;
 use hyper::Method;
 use library::LibraryStore;
+use oracled_api::client::DaemonClient;
 use oracled_tests::{DaemonProcess, DaemonWorld, at, document, get, post};
 use serde_json::Value;
 use sqlite_facts::{SqliteFacts, SqliteStatements};
@@ -122,7 +123,7 @@ pub(crate) fn measure(effort: BenchEffort, table: &mut BenchTable) -> io::Result
 
 /// Registers the documents and ingests every release. Returns the total time of the runs, each from the moment when its
 /// payload was archived.
-async fn ingest(daemon: &DaemonProcess<'_>, releases: &[BenchRelease]) -> io::Result<Duration> {
+pub(crate) async fn ingest(daemon: &DaemonProcess<'_>, releases: &[BenchRelease]) -> io::Result<Duration> {
     let control = &mut daemon.control().await;
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth");
     for (path, name) in DOCUMENTS {
@@ -133,25 +134,34 @@ async fn ingest(daemon: &DaemonProcess<'_>, releases: &[BenchRelease]) -> io::Re
     let review = serde_json::json!({"approve": {}});
     let mut took = Duration::ZERO;
     for release in releases {
-        let (version, payload) = (&release.version, Bytes::from(release.payload()));
-        let path = format!("/v1/pipelines/{SOURCE}/runs?version={version}&released_at={version}-07-01");
-        let answer = control.call(Method::POST, &path, Some(payload)).await.map_err(io::Error::other)?;
-        let began = Instant::now();
-        assert_eq!(answer.status, 202, "{}", document(&answer));
-        let path = format!("/v1/runs/{}", at(&answer, "/run/run_id").as_str().unwrap_or_default());
-        let run = loop {
-            let run = at(&get(control, &path).await, "/run");
-            if run.get("state") != Some(&Value::from("running")) {
-                break run;
-            }
-            tokio::time::sleep(PAUSE).await;
-        };
-        took += began.elapsed();
-        assert_eq!(run.pointer("/counts/records"), Some(&Value::from(release.facts.len())), "{run}");
+        took += ingest_release(control, release).await?.1;
     }
     let approved = post(control, &format!("/v1/sources/{SOURCE}/review"), &review).await;
     assert_eq!(approved.status, 200, "{}", document(&approved));
     Ok(took)
+}
+
+/// Ingests a release. Returns the id of its run, and the time from the moment when its payload was archived.
+pub(crate) async fn ingest_release(
+    control: &mut DaemonClient,
+    release: &BenchRelease,
+) -> io::Result<(String, Duration)> {
+    let (version, payload) = (&release.version, Bytes::from(release.payload()));
+    let path = format!("/v1/pipelines/{SOURCE}/runs?version={version}&released_at={version}-07-01");
+    let answer = control.call(Method::POST, &path, Some(payload)).await.map_err(io::Error::other)?;
+    let began = Instant::now();
+    assert_eq!(answer.status, 202, "{}", document(&answer));
+    let run_id = at(&answer, "/run/run_id").as_str().unwrap_or_default().to_owned();
+    let path = format!("/v1/runs/{run_id}");
+    let run = loop {
+        let run = at(&get(control, &path).await, "/run");
+        if run.get("state") != Some(&Value::from("running")) {
+            break run;
+        }
+        tokio::time::sleep(PAUSE).await;
+    };
+    assert_eq!(run.pointer("/counts/records"), Some(&Value::from(release.facts.len())), "{run}");
+    Ok((run_id, began.elapsed()))
 }
 
 /// The two sides that answer the same queries.

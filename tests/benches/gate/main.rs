@@ -1,7 +1,7 @@
 //! The benchmarks of the gate: one table from one run, each value next to its floor from the same run.
 //!
 //! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one. `… -- read submit` measures only
-//! the named parts (of crosscheck, rules, read, submit, regen, start, ground and verify). The parts largest and
+//! the named parts (of crosscheck, rules, read, submit, regen, start, ground, verify and recall). The parts largest and
 //! cluster are measured only if they are named. The compared sides are measured alternately (A B A B …), and the
 //! table shows the median of the rounds. A short load on the machine therefore does not favor one side.
 
@@ -16,6 +16,7 @@ mod model;
 mod peer;
 mod postgres;
 mod read;
+mod recall;
 mod records;
 mod redis;
 mod regen;
@@ -124,7 +125,7 @@ fn main() -> io::Result<()> {
     let is_selected =
         |part: &str| named.is_empty() && !BY_NAME.contains(&part) || named.iter().any(|name| *name == part);
     let mut table = BenchTable::default();
-    let parts: [(&str, MeasureFn); 10] = [
+    let parts: [(&str, MeasureFn); 11] = [
         ("crosscheck", crosscheck::measure),
         ("rules", rules::measure),
         ("read", read::measure),
@@ -135,6 +136,7 @@ fn main() -> io::Result<()> {
         (LARGEST, start::measure_largest),
         ("ground", ground::measure),
         ("verify", verify::measure),
+        ("recall", recall::measure),
     ];
     for (part, measure) in parts {
         if is_selected(part) {

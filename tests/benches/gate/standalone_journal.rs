@@ -115,7 +115,7 @@ fn commit_all(journal: &mut Journal, receiver: &mpsc::Receiver<QueuedRecord>) ->
     Ok(groups)
 }
 
-fn open(dir: &Path) -> io::Result<Journal> {
+pub(crate) fn open(dir: &Path) -> io::Result<Journal> {
     let options = StoreOptions {
         dir: dir.to_owned(),
         cache_bytes: CACHE_BYTES,
@@ -127,13 +127,22 @@ fn open(dir: &Path) -> io::Result<Journal> {
 
 /// Fills the store in `dir` with the first verdicts of `verdicts` sessions.
 pub(crate) fn fill_store(dir: &Path, verdicts: usize) -> io::Result<()> {
-    let mut journal = open(dir)?;
-    for from in (0..verdicts).step_by(GROUP_MAX) {
-        let group: Vec<JournalRecord> = (from..verdicts.min(from + GROUP_MAX)).map(record).collect();
+    commit_all_of(&mut open(dir)?, (0..verdicts).map(record))
+}
+
+/// Commits records in groups.
+pub(crate) fn commit_all_of(
+    journal: &mut Journal,
+    mut records: impl Iterator<Item = JournalRecord>,
+) -> io::Result<()> {
+    loop {
+        let group: Vec<JournalRecord> = records.by_ref().take(GROUP_MAX).collect();
+        if group.is_empty() {
+            return Ok(());
+        }
         let outcomes = journal.commit(&group).map_err(io::Error::other)?;
         if let Some(refused) = outcomes.into_iter().find_map(Result::err) {
             return Err(io::Error::other(refused));
         }
     }
-    Ok(())
 }

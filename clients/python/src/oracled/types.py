@@ -487,6 +487,8 @@ class FactSourceQuery(TypedDict):
     """The ontology whose templates made the facts."""
     origins: list[OriginFacts]
     """The facts by origin, in the order of the answer."""
+    point_in_time: NotRequired[str]
+    """The time that was asked about; absent for the present."""
     warnings: NotRequired[list[str]]
     """Warnings for the user of the facts, except for warnings about age: see `stale` of a record."""
 
@@ -502,6 +504,8 @@ class FactSourceVerify(TypedDict):
     """The ontology whose templates made the facts."""
     origins: list[OriginFacts]
     """The facts by origin, in the order of the answer."""
+    point_in_time: NotRequired[str]
+    """The time that was asked about; absent for the present."""
     warnings: NotRequired[list[str]]
     """Warnings for the user of the facts, except for warnings about age: see `stale` of a record."""
 

@@ -53,6 +53,14 @@ class CircuitEventData(TypedDict):
     consecutive_failures: int
 
 
+class RecallEventData(TypedDict):
+    application: str
+    session_id: str
+    oracle_id: str
+    run_id: str
+    result: str
+
+
 class MailEventData(TypedDict):
     mail_id: str
     kind: str
@@ -75,6 +83,12 @@ class DivergenceEvent(TypedDict):
     type: Literal["verdict.diverged"]
     timestamp: str
     data: DivergenceEventData
+
+
+class RecallEvent(TypedDict):
+    type: Literal["verdict.recalled"]
+    timestamp: str
+    data: RecallEventData
 
 
 class ReviewEvent(TypedDict):
@@ -111,6 +125,7 @@ WebhookEvent: TypeAlias = (
     OrderEvent
     | StoppedOrderEvent
     | DivergenceEvent
+    | RecallEvent
     | ReviewEvent
     | RunEvent
     | CircuitEvent

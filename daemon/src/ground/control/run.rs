@@ -254,14 +254,19 @@ pub async fn undo_run(
 /// The run that a path names by its id, or by its first digits.
 fn find_run(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<IngestionRun, Problem> {
     let Path(digits) = run_id.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
+    find_run_of_digits(store, &digits)
+}
+
+/// The run with this id, or with these first digits of its id.
+pub(crate) fn find_run_of_digits(store: &Store, digits: &str) -> Result<IngestionRun, Problem> {
     if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
         let detail = format!(
             "`{digits}` is not the id of a run; use the id, or {DIGITS_MIN} or more of its first digits (lower-case hexadecimal)"
         );
         return Err(Problem::new(INVALID_REQUEST, detail));
     }
-    let unknown = || Problem::run_unknown(digits.clone());
-    let ids = store.runs_with_prefix(&digits)?;
+    let unknown = || Problem::run_unknown(digits.to_owned());
+    let ids = store.runs_with_prefix(digits)?;
     if ids.len() > 1 {
         let detail = format!("several run ids begin with {digits}; use more digits");
         return Err(Problem::new(INVALID_REQUEST, detail));

@@ -10,6 +10,7 @@ use domain_rules::{RuleId, RuleIds};
 use domain_verdict::label::ProductTier;
 use domain_verdict::policy::FlagSelector;
 use domain_verdict::prompt::TemplateName;
+use domain_verdict::recall::RecallMode;
 use domain_verdict::tmm::OMEGA;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,6 +68,8 @@ pub struct ApplicationSection {
     /// Maximum number of verdicts of the application in flight. Beyond the limit, requests get 503 `overloaded`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub in_flight: Option<usize>,
+    /// What is done about delivered verdicts of the application that relied on statements that differ now, in place of `recall`.
+    pub recall: Option<RecallMode>,
     /// The [policy](../delivery.md#policy-beside-the-gate) for verdicts of the application: `hold`, `refuse`,
     /// `coherence_min` and `rules`, and the tables `quick`, `full` and `strategy` with the same keys.
     #[serde(skip_serializing_if = "ApplicationGateSection::is_empty")]

@@ -12,6 +12,7 @@ use domain_ground::value::AxisValue;
 use domain_verification::envelope::AxisOutcome;
 use domain_verification::workflow::{EnforcementMode, Workflow};
 use domain_verification::{Envelope, EnvelopeKind};
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts in progress, with their limits.
@@ -117,9 +118,15 @@ impl<'o> FactRenderer<'o> {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    fn finish(self, target: FactQueryTarget, warnings: Vec<String>) -> FactSource {
+    fn finish(
+        self,
+        asked: FactQueryTarget,
+        point_in_time: Option<Timestamp>,
+        warnings: Vec<String>,
+    ) -> FactSource {
         let Self { ontology, origins, facts, .. } = self;
-        FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked: target, warnings }
+        let ontology = ontology.reference();
+        FactSource { facts: facts as u64, ontology, origins, point_in_time, asked, warnings }
     }
 }
 
@@ -165,14 +172,15 @@ impl FactSource {
         Self::check_query(ontology, axes, None)
     }
 
-    /// The facts from `answer`, to a query for `axes` of a source of `ontology`. The query must request provenance, and
-    /// the source's freshness policy must have allowed the answer.
+    /// The facts from `answer`, to a query for `axes` of a source of `ontology` about `point_in_time`, or about the present. The
+    /// query must request provenance, and the source's freshness policy must have allowed the answer.
     ///
     /// # Errors
     /// Why there are no facts.
     pub fn from_answer(
         answer: &QueryAnswer,
         axes: &[String],
+        point_in_time: Option<Timestamp>,
         ontology: &Ontology,
     ) -> Result<Self, NoFactsError> {
         let mut rendering = FactRenderer::new(ontology, axes)?;
@@ -204,7 +212,7 @@ impl FactSource {
         let of_age = &metadata.freshness.policy.warnings;
         let warnings =
             response.warnings.iter().filter(|warning| !of_age.contains(warning)).cloned().collect();
-        Ok(rendering.finish(FactQueryTarget::Query(answer.oracle_id.clone()), warnings))
+        Ok(rendering.finish(FactQueryTarget::Query(answer.oracle_id.clone()), point_in_time, warnings))
     }
 
     /// The facts from `envelope`, with `ontology`.
@@ -251,6 +259,7 @@ impl FactSource {
             )?;
         }
         rendering.check_has_facts(of)?;
-        Ok(rendering.finish(FactQueryTarget::Verify(envelope.workflow.clone()), envelope.warnings.clone()))
+        let asked = FactQueryTarget::Verify(envelope.workflow.clone());
+        Ok(rendering.finish(asked, envelope.point_in_time, envelope.warnings.clone()))
     }
 }

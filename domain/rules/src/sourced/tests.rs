@@ -69,7 +69,7 @@ fn people() -> Vec<String> {
 }
 
 fn source() -> FactSource {
-    FactSource::from_answer(&answer(), &people(), &ontology()).unwrap()
+    FactSource::from_answer(&answer(), &people(), None, &ontology()).unwrap()
 }
 
 fn evaluated(check: &CandidateCheck, text: &str) -> RulesEvaluation {
@@ -168,14 +168,42 @@ fn logged_origins_have_no_text_and_are_limited() {
         matches!(&facts_entry.origins[1], FactOriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
     );
     assert!(!serde_json::to_string(&entry).unwrap().contains("Kosovo"));
+    assert_eq!(facts_entry.relied_on, Some(Vec::new()), "no fact supports a claim");
     let plain = RulesEntry::of(&evaluated(&CandidateCheck::default(), "AUT"), None);
     assert!(!serde_json::to_string(&plain).unwrap().contains("facts_from"));
 }
 
 #[test]
+fn entry_refers_to_the_statements_that_support_claims() {
+    let check = CandidateCheck { facts: vec!["Ice melts".into()], ..CandidateCheck::default() };
+    let check = check.with_facts_from(vec![source()]);
+    let text = "SRB without Kosovo has 7095383 people. Ice melts";
+    let entry = |check: &CandidateCheck| RulesEntry::of(&evaluated(check, text), None).facts_from.unwrap();
+    let relied_on = entry(&check).relied_on.unwrap();
+    let [reference] = &relied_on[..] else { panic!("one fact of a source supports a claim: {relied_on:?}") };
+    assert_eq!(
+        (reference.oracle_id.as_str(), reference.record_id.as_str(), reference.source_version.as_deref()),
+        ("world-bank", "0123456789abcdef-2", Some("2020"))
+    );
+    assert_eq!(reference.template_id.as_ref().unwrap().as_str(), "defined");
+    assert_eq!(reference.fact_sha256, Some(Sha256Hex::of(b"SRB without Kosovo has 7095383 people")));
+    let claims: Vec<_> = reference.claims.iter().map(|claim| (claim.start, claim.end)).collect();
+    assert_eq!((claims, reference.claims_omitted), (vec![(0, 37)], 0));
+    // a rule that only counts names no facts, so all statements are referred to
+    let counted = CandidateCheck { rules: Some(vec!["RULE-PREC-001".parse().unwrap()]), ..check };
+    let all = entry(&counted).relied_on.unwrap();
+    assert_eq!(all.iter().map(|reference| reference.claims.len()).collect::<Vec<_>>(), [0, 0]);
+    let many = FactSource { origins: (0..101).flat_map(|_| source().origins).collect(), ..source() };
+    let many =
+        CandidateCheck { facts: Vec::new(), facts_from: Vec::new(), ..counted }.with_facts_from(vec![many]);
+    let many = RulesEntry::of(&evaluated(&many, "AUT has 8,642,699 people"), None).facts_from.unwrap();
+    assert_eq!((many.relied_on.unwrap().len(), many.relied_on_omitted), (100, 102));
+}
+
+#[test]
 fn incomplete_answer_gives_no_facts() {
     let none = |answer: &QueryAnswer, axes: &[String]| {
-        FactSource::from_answer(answer, axes, &ontology()).unwrap_err().to_string()
+        FactSource::from_answer(answer, axes, None, &ontology()).unwrap_err().to_string()
     };
     let mut more = answer();
     more.response.cursor = Some("more".into());
@@ -205,7 +233,7 @@ fn incomplete_answer_gives_no_facts() {
     // an empty answer gives no facts and no error
     let mut empty = answer();
     empty.response.records.clear();
-    let empty = FactSource::from_answer(&empty, &people(), &ontology()).unwrap();
+    let empty = FactSource::from_answer(&empty, &people(), None, &ontology()).unwrap();
     assert_eq!((empty.facts, empty.origins.len()), (0, 0));
 }
 
@@ -213,7 +241,7 @@ fn incomplete_answer_gives_no_facts() {
 fn fact_prevented_only_by_a_definition_is_an_error_that_names_it() {
     let refused = |answer: &QueryAnswer, axes: &[&str], templates: &[&str]| {
         let axes: Vec<_> = axes.iter().map(|&axis| axis.to_owned()).collect();
-        FactSource::from_answer(answer, &axes, &only(ontology(), templates))
+        FactSource::from_answer(answer, &axes, None, &only(ontology(), templates))
             .map_err(|error| error.to_string())
     };
     let message = "no fact contains `people` of record 0123456789abcdef-2: the templates of population@1 for it \
@@ -239,7 +267,7 @@ fn facts_of_several_entries_have_a_common_limit() {
     let (first, chain) = (answer.response.records[0].clone(), chain_of_first(&answer));
     answer.response.records = vec![first; SOURCED_FACTS_MAX / 2];
     answer.response.provenance = Some(vec![chain; SOURCED_FACTS_MAX / 2]);
-    let half = FactSource::from_answer(&answer, &people(), &ontology()).unwrap();
+    let half = FactSource::from_answer(&answer, &people(), None, &ontology()).unwrap();
     assert_eq!(check_fact_limits(&[half.clone(), half.clone()]), Ok(()));
     assert_eq!(check_fact_limits(&[half.clone(), source(), half.clone()]), Err(NoFactsError::TooMany));
     let mut long = source();
@@ -251,7 +279,7 @@ fn facts_of_several_entries_have_a_common_limit() {
 fn origins_of_stale_answer_are_marked_stale() {
     let mut stale = answer();
     stale.response.query_metadata.freshness.policy.axes[0].stale = true;
-    let source = FactSource::from_answer(&stale, &people(), &ontology()).unwrap();
+    let source = FactSource::from_answer(&stale, &people(), None, &ontology()).unwrap();
     let is_stale =
         |origin: &OriginFacts| matches!(&origin.origin, SourcedFactOrigin::Record(record) if record.stale);
     assert!(source.origins.iter().all(is_stale));
@@ -262,7 +290,7 @@ fn source_warnings_exclude_warnings_about_age() {
     let mut warned = answer();
     warned.response.query_metadata.freshness.policy.warnings = vec!["people is 11 s old".into()];
     warned.response.warnings = vec!["it is deprecated".into(), "people is 11 s old".into()];
-    let source = FactSource::from_answer(&warned, &people(), &ontology()).unwrap();
+    let source = FactSource::from_answer(&warned, &people(), None, &ontology()).unwrap();
     assert_eq!(source.warnings, ["it is deprecated"]);
     let evaluation = evaluated(&CandidateCheck::default().with_facts_from(vec![source]), "AUT");
     let json = serde_json::to_string(&evaluation).unwrap();

@@ -1,0 +1,257 @@
+//! The delivered verdicts that relied on statements that a source has changed since: their list, and reports to applications.
+
+mod indexer;
+mod search;
+
+use actors_audit::logger::{CommitError, LoggerHandle};
+use actors_platform::clock::{Clock, monotonic};
+use actors_platform::per_application::PerApplication;
+use domain_base::digest::Sha256Hex;
+use domain_base::event::AuditEvent;
+use domain_base::session_id::SessionId;
+use domain_ground::id::SourceId;
+use domain_ground::source_state::CompletedRun;
+use domain_verdict::event::{RunRecalled, VerdictRecalled};
+use domain_verdict::recall::{RecallMode, RecallProgress, RecalledVerdict};
+use domain_verdict::wire::RecallResponse;
+use indexer::{StatementIndexer, session_of};
+use jiff::{SignedDuration, Timestamp};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use search::RecallSearch;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::{JoinError, spawn_blocking};
+
+/// The time for which a query applies entries that the index lacks, at most.
+const CATCH_UP_MAX: Duration = Duration::from_secs(5);
+/// The most verdicts that are reported in one commit.
+const NOTIFIED_AT_ONCE: usize = 100;
+/// The time after a run before the verdicts that it touches are reported.
+const SETTLING: SignedDuration = SignedDuration::from_secs(10);
+
+/// The statements whose changes are asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecallScope {
+    /// All statements of the source.
+    Source,
+    /// Those of records that a run has changed.
+    Run(Sha256Hex),
+    /// Those of a record.
+    Record(String),
+    /// Those of records that runs have changed since a time.
+    Since(Timestamp),
+}
+
+/// A question for delivered verdicts.
+#[derive(Debug, Clone)]
+pub struct RecallQuery {
+    pub oracle_id: SourceId,
+    pub scope: RecallScope,
+    /// Only verdicts with a later entry.
+    pub after: u64,
+    /// The most verdicts in the answer.
+    pub limit: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum RecallError {
+    #[error("source {0} is not registered")]
+    SourceUnknown(SourceId),
+    #[error("run {0} is not a completed run of the source")]
+    RunUnknown(Sha256Hex),
+    #[error("source {oracle_id} has no record {record_id}")]
+    RecordUnknown { oracle_id: SourceId, record_id: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The task that reads the store panicked.
+    #[error("could not find the verdicts that a run touches: {0}; report this as a bug")]
+    Task(String),
+}
+
+impl RecallError {
+    fn task(error: JoinError) -> Self {
+        Self::Task(error.to_string())
+    }
+}
+
+/// The service. Clones share the state of the index. Its methods block on disk reads.
+#[derive(Debug, Clone)]
+pub struct RecallService {
+    store: Store,
+    log: LoggerHandle,
+    clock: Clock,
+    modes: Arc<PerApplication<RecallMode>>,
+    indexer: Arc<Mutex<StatementIndexer>>,
+}
+
+impl RecallService {
+    #[must_use]
+    pub fn new(store: Store, log: LoggerHandle, clock: Clock, modes: PerApplication<RecallMode>) -> Self {
+        Self { store, log, clock, modes: Arc::new(modes), indexer: Arc::default() }
+    }
+
+    /// Whether any application gets reports.
+    #[must_use]
+    pub fn notifies(&self) -> bool {
+        self.modes.iter().any(|(_, mode)| *mode == RecallMode::Notify)
+    }
+
+    fn mode_of(&self, session_id: &SessionId) -> RecallMode {
+        *self.modes.of(&session_id.application())
+    }
+
+    /// Applies the entries that the index lacks, for at most `max`. Returns the last applied entry.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub fn catch_up(&self, max: Duration) -> Result<u64, StoreError> {
+        let mut indexer = self.indexer.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = monotonic();
+        loop {
+            let applied = indexer.apply_step(&self.store)?;
+            if applied >= self.store.last_seq() || began.elapsed() >= max {
+                return Ok(applied);
+            }
+        }
+    }
+
+    /// The verdicts that relied on statements in the scope that differ now.
+    ///
+    /// # Errors
+    /// The source, the run or the record is unknown; the store cannot be read.
+    pub fn recall(&self, query: &RecallQuery) -> Result<RecallResponse, RecallError> {
+        let up_to_entry = self.catch_up(CATCH_UP_MAX)?;
+        let RecallQuery { oracle_id, scope, after, limit } = query;
+        let view = self.store.view(oracle_id)?;
+        let view = view.ok_or_else(|| RecallError::SourceUnknown(oracle_id.clone()))?;
+        let mut search = RecallSearch::new(&self.store, &view, self.clock.now());
+        search.add_scope(scope)?;
+        let off = self.remove_off(&mut search)?;
+        let mut verdicts = Vec::new();
+        let mut next = None;
+        for seq in search.entries.range(after + 1..).copied().collect::<Vec<_>>() {
+            if verdicts.len() == *limit {
+                next = verdicts.last().map(|last: &RecalledVerdict| last.entry.to_string());
+                break;
+            }
+            verdicts.extend(search.verdict(seq)?);
+        }
+        let latest = view.known.latest().and_then(|run| view.state.run(run));
+        Ok(RecallResponse {
+            oracle_id: oracle_id.clone(),
+            source_version: latest.map(|run| run.release.version.clone()),
+            up_to_entry,
+            first_entry: self.store.first_seq()?,
+            total: search.entries.len() as u64,
+            off,
+            verdicts,
+            next,
+            unknown: search.unknown()?,
+        })
+    }
+}
+
+/// Reports to applications.
+impl RecallService {
+    /// Removes the verdicts of applications with `recall = "off"` from the search, and returns their number.
+    fn remove_off(&self, search: &mut RecallSearch<'_>) -> Result<u64, StoreError> {
+        if self.modes.iter().all(|(_, mode)| *mode != RecallMode::Off) {
+            return Ok(0);
+        }
+        let mut off = BTreeSet::new();
+        for seq in &search.entries {
+            let Some(line) = search.entry(*seq)? else { continue };
+            if session_of(&self.store, &line)?.is_some_and(|id| self.mode_of(&id) == RecallMode::Off) {
+                off.insert(*seq);
+            }
+        }
+        search.entries.retain(|seq| !off.contains(seq));
+        Ok(off.len() as u64)
+    }
+
+    /// Reports the verdicts that completed runs touch, and that were not reported yet. Each run is reported once.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a report cannot be committed.
+    pub async fn notify(&self) -> Result<(), RecallError> {
+        let store = self.store.clone();
+        let sources = spawn_blocking(move || store.sources()).await.map_err(RecallError::task)??;
+        let now = self.clock.now();
+        for source in sources {
+            // a verdict whose facts were collected before a run may be delivered a moment after it
+            let is_settled = |run: &&CompletedRun| now.duration_since(run.release.ingested_at) >= SETTLING;
+            for run in source.completed.iter().take_while(is_settled) {
+                if !self.notify_run(source.entry.oracle_id(), run).await? {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the verdicts that a run touches. Returns false if the index is too far behind.
+    async fn notify_run(&self, oracle_id: &SourceId, run: &CompletedRun) -> Result<bool, RecallError> {
+        let (number, run_id) = (run.release.run, &run.run_id);
+        let mut after = None;
+        loop {
+            let (progress, revision) = self.store.get::<RecallProgress>(oracle_id)?.unzip();
+            let (done, reported) = progress.map_or((0, 0), |progress| (progress.run, progress.after));
+            if done >= number {
+                return Ok(true);
+            }
+            let (scope, service) = (RecallScope::Run(run_id.clone()), self.clone());
+            let (from, last_seq) = (after.unwrap_or(reported), self.store.last_seq());
+            let query =
+                RecallQuery { oracle_id: oracle_id.clone(), scope, after: from, limit: NOTIFIED_AT_ONCE };
+            let answer =
+                spawn_blocking(move || service.recall(&query)).await.map_err(RecallError::task)??;
+            if answer.up_to_entry < last_seq {
+                return Ok(false);
+            }
+            let now = self.clock.now();
+            let notified = answer
+                .verdicts
+                .iter()
+                .filter(|verdict| self.mode_of(&verdict.session_id) == RecallMode::Notify);
+            let mut events: Vec<_> =
+                notified.map(|verdict| recalled_event(oracle_id, run_id, verdict, now)).collect();
+            let last = answer.verdicts.last().map_or(from, |verdict| verdict.entry);
+            let is_last = answer.next.is_none();
+            if is_last {
+                let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
+                events.push(AuditEvent::new(
+                    now,
+                    None,
+                    RunRecalled { oracle_id, run_id, verdicts: answer.total },
+                ));
+            }
+            if !events.is_empty() {
+                let (run, after) = if is_last { (number, 0) } else { (number - 1, last) };
+                let progress = RecallProgress { oracle_id: oracle_id.clone(), run, after };
+                let expect = vec![RowExpectation::new::<RecallProgress>(oracle_id, revision)];
+                let writes = vec![RowWrite::put(&progress)];
+                self.log.commit(JournalRecord { expect, events, writes, ..JournalRecord::default() }).await?;
+            }
+            if is_last {
+                return Ok(true);
+            }
+            after = Some(last);
+        }
+    }
+}
+
+fn recalled_event(
+    oracle_id: &SourceId,
+    run_id: &Sha256Hex,
+    verdict: &RecalledVerdict,
+    now: Timestamp,
+) -> AuditEvent {
+    let RecalledVerdict { session_id, entry, result, .. } = verdict;
+    let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
+    let event = VerdictRecalled { oracle_id, run_id, evaluation: *entry, result: *result };
+    AuditEvent::new(now, session_id.clone(), event)
+}

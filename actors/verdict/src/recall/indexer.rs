@@ -1,0 +1,185 @@
+//! Builds the index from statements to entries of evaluations from the log.
+
+use domain_audit::event::{ErasureStarted, SessionsExpired};
+use domain_base::event::{Event, event_in, read_open};
+use domain_base::session_id::SessionId;
+use domain_rules::event::RulesEvaluated;
+use domain_verdict::event::{OrderReleased, SessionRemoved, VerdictCached};
+use domain_verdict::recall::{LoggedReferences, STATEMENTS};
+use oracled_store::{LogLine, LogQuery, PostingsChange, Store, StoreError};
+use serde::Deserialize;
+use std::collections::{BTreeSet, HashMap};
+
+/// The most entries, and the most additions to the index, that are applied at a time.
+const STEP_ENTRIES: u64 = 200_000;
+const STEP_ADDITIONS: usize = 50_000;
+/// The number of entries that are read at a time.
+const PAGE_ENTRIES: usize = 20_000;
+/// The number of entries after a start before which an evaluation can be that of a delivery after it.
+const RECORD_ENTRIES: u64 = 64;
+
+/// Builds the index from the log.
+#[derive(Debug, Default)]
+pub(super) struct StatementIndexer {
+    /// Whether the index was compared with the log since the start.
+    is_verified: bool,
+    /// The entry from which this process has applied entries.
+    since: u64,
+    /// The last entry that it has applied.
+    applied: u64,
+    /// The last evaluation of each session whose verdict is not delivered yet.
+    pending: HashMap<SessionId, LoggedReferences>,
+    /// The sessions whose held verdict is released in the record that is read.
+    released: BTreeSet<SessionId>,
+}
+
+impl StatementIndexer {
+    /// Applies the next entries that the index lacks, if there are any. Returns the last applied entry.
+    pub(super) fn apply_step(&mut self, store: &Store) -> Result<u64, StoreError> {
+        let postings = store.postings(STATEMENTS);
+        if !self.is_verified {
+            postings.verify()?;
+            self.is_verified = true;
+        }
+        let applied = postings.applied()?;
+        if applied != self.applied {
+            // after a start, or with a database that was built again
+            *self = Self { is_verified: true, since: applied, applied, ..Self::default() };
+        }
+        let last = store.last_seq().min(applied + STEP_ENTRIES);
+        let mut change = PostingsChange { up_to: applied, ..PostingsChange::default() };
+        let mut additions = 0;
+        while change.up_to < last && additions < STEP_ADDITIONS {
+            let query = LogQuery { after: change.up_to, limit: PAGE_ENTRIES, ..LogQuery::default() };
+            let page = store.log_page(&query)?;
+            for line in &page.lines {
+                additions += self.read(store, line, &mut change)?;
+                change.up_to = line.seq;
+            }
+            if page.lines.is_empty() && page.next.is_none() {
+                break;
+            }
+        }
+        if change.up_to > applied {
+            self.applied = change.up_to;
+            postings.apply(change)?;
+        }
+        Ok(self.applied)
+    }
+
+    /// Adds the changes that an entry causes. Returns the number of additions.
+    fn read(
+        &mut self,
+        store: &Store,
+        line: &LogLine,
+        change: &mut PostingsChange,
+    ) -> Result<usize, StoreError> {
+        match event_in(&line.json) {
+            Some(RulesEvaluated::NAME) => {
+                if let Some(references) = read_references(store, line)? {
+                    self.note_evaluation(references);
+                }
+                Ok(0)
+            }
+            Some(OrderReleased::NAME) => {
+                self.released.extend(session_of(store, line)?);
+                Ok(0)
+            }
+            Some(VerdictCached::NAME) => {
+                let Some(session_id) = session_of(store, line)? else { return Ok(0) };
+                let is_released = self.released.remove(&session_id);
+                let evaluation = match self.pending.remove(&session_id) {
+                    Some(pending) => Some(pending),
+                    // an evaluation of the same record or of a held verdict, which was read before a start
+                    None if is_released || line.seq <= self.since + RECORD_ENTRIES => {
+                        last_evaluation(store, session_id, line.seq)?
+                    }
+                    None => None,
+                };
+                let LoggedReferences { seq, names, .. } = match evaluation {
+                    Some(evaluation) if evaluation.is_passed => evaluation,
+                    _ => return Ok(0),
+                };
+                let additions = names.len();
+                for name in names {
+                    change.added.entry(name).or_default().insert(seq);
+                }
+                Ok(additions)
+            }
+            Some(SessionRemoved::NAME | ErasureStarted::NAME | SessionsExpired::NAME) => {
+                for session_id in removed_sessions(store, line)? {
+                    self.pending.remove(&session_id);
+                    for LoggedReferences { seq, names, .. } in evaluations(store, session_id, line.seq)? {
+                        for name in names {
+                            change.removed.entry(name).or_default().insert(seq);
+                        }
+                    }
+                }
+                Ok(0)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Notes an evaluation. If the verdict is delivered, that is most often the next entry.
+    fn note_evaluation(&mut self, references: LoggedReferences) {
+        if references.is_passed && !references.names.is_empty() {
+            self.pending.insert(references.session_id.clone(), references);
+        } else {
+            self.pending.remove(&references.session_id);
+        }
+        // the evaluations of held verdicts are found in the log when they are released
+        if self.pending.len() > PAGE_ENTRIES {
+            let newest = self.pending.values().map(|pending| pending.seq).max().unwrap_or_default();
+            self.pending.retain(|_, pending| pending.seq + RECORD_ENTRIES > newest);
+        }
+    }
+}
+
+fn read_references(store: &Store, line: &LogLine) -> Result<Option<LoggedReferences>, StoreError> {
+    store.read_entry(line, LoggedReferences::read)
+}
+
+/// The evaluations of a session before the entry `before`.
+fn evaluations(
+    store: &Store,
+    session_id: SessionId,
+    before: u64,
+) -> Result<Vec<LoggedReferences>, StoreError> {
+    let event = Some(RulesEvaluated::NAME.to_owned());
+    let query = LogQuery { session: Some(session_id), event, limit: usize::MAX, ..LogQuery::default() };
+    let lines = store.log(&query)?;
+    let earlier = lines.iter().take_while(|line| line.seq < before);
+    earlier.filter_map(|line| read_references(store, line).transpose()).collect()
+}
+
+fn last_evaluation(
+    store: &Store,
+    session_id: SessionId,
+    before: u64,
+) -> Result<Option<LoggedReferences>, StoreError> {
+    Ok(evaluations(store, session_id, before)?.pop())
+}
+
+/// The session of an entry; `None` if it is erased.
+pub(super) fn session_of(store: &Store, line: &LogLine) -> Result<Option<SessionId>, StoreError> {
+    #[derive(Deserialize)]
+    struct SessionMember {
+        #[serde(default, deserialize_with = "read_open")]
+        session_id: Option<SessionId>,
+    }
+    Ok(store.parse_entry::<SessionMember>(line)?.session_id)
+}
+
+/// The sessions whose rows an entry removes.
+fn removed_sessions(store: &Store, line: &LogLine) -> Result<Vec<SessionId>, StoreError> {
+    #[derive(Deserialize)]
+    struct SessionMembers {
+        #[serde(default, deserialize_with = "read_open")]
+        session_id: Option<SessionId>,
+        #[serde(default, deserialize_with = "read_open")]
+        session_ids: Option<Vec<SessionId>>,
+    }
+    let SessionMembers { session_id, session_ids } = store.parse_entry(line)?;
+    Ok(session_id.into_iter().chain(session_ids.into_iter().flatten()).collect())
+}

@@ -1,0 +1,446 @@
+//! Recall: which delivered verdicts relied on statements that a source has changed since. The answers are compared with those of a
+//! model of the source that replays all verdicts.
+
+use oracled_api::client::DaemonClient;
+use oracled_tests::ground::{approve, ingest, office_documents, register_all, started_run, wait_for_run};
+use oracled_tests::load::field;
+use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::{DaemonWorld, document, eventually, get, log, post, problem};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const SOURCE: &str = "office";
+const AREAS: [(&str, &str); 4] =
+    [("Aruba", "ABW"), ("Austria", "AUT"), ("Belgium", "BEL"), ("Iceland", "ISL")];
+
+/// The population by area; an area without a value is not in the release.
+type Release = BTreeMap<&'static str, u64>;
+
+fn csv(release: &Release) -> Vec<u8> {
+    let row = |(area, code): &(&'static str, &str)| {
+        release.get(area).map(|people| format!("{area},{code},2015,{people}\n"))
+    };
+    let rows: String = AREAS.iter().filter_map(row).collect();
+    format!("Country Name,Country Code,Year,Value\n{rows}").into_bytes()
+}
+
+async fn with_source(control: &mut DaemonClient) {
+    let (ontology, source, pipeline) = office_documents(SOURCE);
+    register_all(control, &ontology, &source, &pipeline).await;
+}
+
+/// Ingests a release, whose day is its number. Returns the id of its run.
+async fn ingest_release(control: &mut DaemonClient, day: usize, release: &Release) -> String {
+    let version = format!("2020-{:02}-{:02}", 1 + day / 28, 1 + day % 28);
+    let run = started_run(&ingest(control, SOURCE, &version, &version, csv(release)).await);
+    let ended = wait_for_run(control, &run).await;
+    assert_eq!(field(&ended, "state"), "completed", "{ended}");
+    run
+}
+
+async fn undo(control: &mut DaemonClient, run: &str) -> String {
+    let undone = post(control, &format!("/v1/runs/{run}/undo"), &json!({"reason": "wrong"})).await;
+    assert_eq!(undone.status.as_u16() / 100, 2, "{}", document(&undone));
+    let id = document(&undone)["run"]["run_id"].as_str().expect("an id").to_owned();
+    wait_for_run(control, &id).await;
+    id
+}
+
+fn text_of(claims: &BTreeMap<&str, u64>) -> String {
+    let claim = |(area, people): (&&str, &u64)| format!("The population of {area} in 2015 was {people}.");
+    claims.iter().map(claim).collect::<Vec<_>>().join(" ")
+}
+
+/// A verdict with these claims, which is checked against all areas.
+fn submitted(claims: &BTreeMap<&str, u64>) -> Value {
+    let verdict = json!({"verdict": "GREEN", "summary": text_of(claims)});
+    let mut body = oracled_tests::submission(&verdict.to_string());
+    body["rules"] = json!(["RULE-PREC-013"]);
+    body["facts_from"] = json!([{"query": {"oracle_id": SOURCE, "request": {
+        "axes_requested": ["area_name", "population"],
+        "filters": [{"axis": "year", "operator": "eq", "value": 2015}]}}}]);
+    body
+}
+
+fn printed(world: &DaemonWorld, arguments: &[&str]) -> String {
+    let output = world.ctl(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+async fn recalled(control: &mut DaemonClient, params: &str) -> Value {
+    let answer = get(control, &format!("/v1/recalls?oracle_id={SOURCE}&limit=100{params}")).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    document(&answer)
+}
+
+fn sessions(answer: &Value) -> BTreeSet<String> {
+    let verdicts = answer["verdicts"].as_array().expect("a list");
+    assert_eq!(answer["total"], verdicts.len());
+    verdicts.iter().map(|verdict| verdict["session_id"].as_str().expect("an id").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let mut release: Release =
+        AREAS.iter().map(|(area, _)| *area).zip([101_001, 102_001, 103_001, 104_001]).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    let of =
+        |areas: &[&'static str]| areas.iter().map(|area| (*area, release[area])).collect::<BTreeMap<_, _>>();
+    for (session, claims) in [
+        ("aruba", of(&["Aruba"])),
+        ("both", of(&["Aruba", "Austria"])),
+        ("belgium", of(&["Belgium"])),
+        ("iceland", of(&["Iceland"])),
+    ] {
+        let delivered = post(routes, &format!("/v1/verdicts/{session}"), &submitted(&claims)).await;
+        assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    }
+    let rejected = BTreeMap::from([("Aruba", 7)]);
+    problem(&post(routes, "/v1/verdicts/no", &submitted(&rejected)).await, 422, "rules_rejected");
+
+    let entry = log(control, "session=both&event=rules_evaluated").await[0].clone();
+    let references = entry["facts_from"]["relied_on"].as_array().expect("references").clone();
+    assert_eq!(references.len(), 2, "{entry}");
+    assert_eq!(references[0]["template_id"], "population");
+    assert_eq!(references[1]["claims"], json!([{"field": "summary", "start": 44, "end": 89}]));
+    let none = recalled(control, "").await;
+    assert_eq!((sessions(&none), &none["source_version"]), (BTreeSet::new(), &json!("2020-01-01")));
+
+    // one value is corrected, and one record is withdrawn
+    release.insert("Aruba", 109_009);
+    release.remove("Iceland");
+    let run = ingest_release(control, 1, &release).await;
+    let answer = recalled(control, &format!("&run={run}")).await;
+    assert_eq!(sessions(&answer), ["aruba", "both", "iceland"].map(str::to_owned).into());
+    assert_eq!((&answer["source_version"], &answer["first_entry"]), (&json!("2020-01-02"), &json!(1)));
+    assert_eq!(answer["unknown"], json!({"not_recorded": 0, "not_listed": 0, "erased": 0}));
+    let both = &answer["verdicts"][1];
+    assert_eq!((&both["result"], &both["rules_verdict"]), (&json!("now_contradicted"), &json!("FAIL")));
+    let statement = &both["statements"][0];
+    assert_eq!(both["statements"].as_array().map(Vec::len), Some(1), "{both}");
+    assert_eq!(statement["then"], "The population of Aruba in 2015 was 101001");
+    assert_eq!(statement["now"], json!(["The population of Aruba in 2015 was 109009"]));
+    assert_eq!(
+        (&statement["source_version"], &statement["now_version"]),
+        (&json!("2020-01-01"), &json!("2020-01-02"))
+    );
+    let claim = &statement["checked"][0];
+    let text = claim["text"].as_str().map(str::trim_end);
+    assert_eq!(text, Some("The population of Aruba in 2015 was 101001."));
+    assert_eq!(claim["result"], "now_contradicted");
+    let iceland = &answer["verdicts"][2];
+    assert_eq!(
+        (&iceland["result"], &iceland["statements"][0]["now"]),
+        (&json!("no_longer_supported"), &json!([]))
+    );
+    assert_eq!(sessions(&recalled(control, "&since=2020-01-01T00:00:00Z").await), sessions(&answer));
+    let record = statement["record_id"].as_str().expect("an id");
+    let of_record = recalled(control, &format!("&record={record}")).await;
+    assert_eq!(sessions(&of_record), ["aruba", "both"].map(str::to_owned).into());
+
+    // page by page
+    let first = document(&get(control, &format!("/v1/recalls?oracle_id={SOURCE}&limit=2")).await);
+    let next = first["next"].as_str().expect("there is another page");
+    let second = document(&get(control, &format!("/v1/recalls?oracle_id={SOURCE}&after={next}")).await);
+    let names = |page: &Value| page["verdicts"].as_array().map_or(0, Vec::len);
+    assert_eq!(
+        (names(&first), names(&second), &first["total"], &second["next"]),
+        (2, 1, &json!(3), &Value::Null)
+    );
+    let shown = printed(&world, &["recall", "--source", SOURCE, "--run", &run[..12]]);
+    assert!(
+        shown.starts_with(
+            "3 delivered verdicts rely on statements of office that differ now as of 2020-01-02"
+        ),
+        "{shown}"
+    );
+    assert!(shown.contains("then (2020-01-01): The population of Aruba in 2015 was 101001"), "{shown}");
+
+    // the verdicts themselves are unchanged, and a purged one cannot be evaluated again
+    let stored = get(routes, "/v1/verdicts/aruba").await;
+    assert_eq!(document(&stored)["verdict"]["summary"], "The population of Aruba in 2015 was 101001.");
+    oracled_tests::generation::purge_verdict(control, "aruba").await;
+    let purged = recalled(control, "").await;
+    let aruba = &purged["verdicts"][0];
+    assert_eq!((&aruba["result"], &aruba["cause"]), (&json!("not_evaluated"), &json!("text_not_stored")));
+    assert_eq!(
+        aruba["statements"][0]["then"], "The population of Aruba in 2015 was 101001",
+        "the session has the facts"
+    );
+
+    for (params, code) in
+        [("&run=ffffffffffffffff", "run_unknown"), ("&record=ffffffffffffffff-1", "record_unknown")]
+    {
+        problem(&get(control, &format!("/v1/recalls?oracle_id={SOURCE}{params}")).await, 404, code);
+    }
+    problem(&get(control, "/v1/recalls?oracle_id=nobody").await, 404, "source_unknown");
+    let both = format!("/v1/recalls?oracle_id={SOURCE}&run={run}&since=2020-01-01T00:00:00Z");
+    problem(&get(control, &both).await, 400, "invalid_request");
+    assert!(daemon.stop().success());
+}
+
+/// A delivered verdict of the model.
+struct ModelVerdict {
+    claims: BTreeMap<&'static str, u64>,
+    /// For each claim, the number of the run since which the source stated its value.
+    since: BTreeMap<&'static str, usize>,
+}
+
+/// The source, and the delivered verdicts.
+#[derive(Default)]
+struct Model {
+    /// Each run: its id, and its release or the run that it undoes.
+    runs: Vec<(String, Result<Release, usize>)>,
+    verdicts: BTreeMap<String, ModelVerdict>,
+}
+
+impl Model {
+    /// The releases that count after the first `known` runs, with the numbers of their runs.
+    fn releases(&self, known: usize) -> Vec<(usize, &Release)> {
+        let mut undone = BTreeSet::new();
+        for (number, (_, run)) in self.runs.iter().enumerate().take(known).rev() {
+            if let (Err(of), false) = (run, undone.contains(&number)) {
+                undone.insert(*of);
+            }
+        }
+        let runs = self.runs.iter().enumerate().take(known).filter(|(number, _)| !undone.contains(number));
+        runs.filter_map(|(number, (_, run))| Some((number, run.as_ref().ok()?))).collect()
+    }
+
+    fn value(&self, area: &str, known: usize) -> Option<u64> {
+        self.releases(known).last().and_then(|(_, release)| release.get(area).copied())
+    }
+
+    /// The run since which the source has stated the present value of an area.
+    fn since(&self, area: &str) -> usize {
+        let (releases, now) = (self.releases(self.runs.len()), self.value(area, self.runs.len()));
+        let same = releases.iter().rev().take_while(|(_, release)| release.get(area).copied() == now);
+        same.last().expect("it is stated").0
+    }
+
+    fn relied_on_changed(&self, is_counted: impl Fn(&str, usize) -> bool) -> BTreeSet<String> {
+        let differs = |verdict: &ModelVerdict| {
+            verdict.claims.iter().any(|(area, then)| {
+                self.value(area, self.runs.len()) != Some(*then) && is_counted(area, verdict.since[area])
+            })
+        };
+        self.verdicts.iter().filter(|(_, verdict)| differs(verdict)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The verdicts that relied on statements from before a run, about records that it changed.
+    fn recalled_by(&self, run: usize) -> BTreeSet<String> {
+        let changes = |area: &str| {
+            let before = self.value(area, run);
+            before.is_some() && before != self.value(area, run + 1)
+        };
+        self.relied_on_changed(|area, since| since < run && changes(area))
+    }
+}
+
+async fn run_history(seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let mut model = Model::default();
+    let first: Release = AREAS.iter().map(|(area, _)| (*area, random.u64(1..4) * 100_003)).collect();
+    model.runs.push((ingest_release(control, 0, &first).await, Ok(first)));
+    approve(control, SOURCE).await;
+    for step in 1..36_usize {
+        match random.usize(0..12) {
+            0..=5 => {
+                let known = model.runs.len();
+                let stated = AREAS.iter().filter_map(|(area, _)| Some((*area, model.value(area, known)?)));
+                let claims: BTreeMap<_, _> = stated.filter(|_| random.bool()).collect();
+                if claims.is_empty() {
+                    continue;
+                }
+                let since = claims.keys().map(|area| (*area, model.since(area))).collect();
+                let session = format!("cs_{step}");
+                let delivered = post(routes, &format!("/v1/verdicts/{session}"), &submitted(&claims)).await;
+                assert_eq!(delivered.status, 201, "{}", document(&delivered));
+                model.verdicts.insert(session, ModelVerdict { claims, since });
+            }
+            6..=8 => {
+                let (_, last) = model
+                    .releases(model.runs.len())
+                    .last()
+                    .map(|(at, last)| (*at, (*last).clone()))
+                    .unwrap_or_default();
+                let mut release = last;
+                for (area, _) in AREAS {
+                    match random.usize(0..6) {
+                        0 => drop(release.remove(area)),
+                        // few values, so that earlier ones come again
+                        1..=3 => drop(release.insert(area, random.u64(1..4) * 100_003)),
+                        _ => {}
+                    }
+                }
+                let unit = AREAS[random.usize(0..4)].0;
+                release.entry(unit).or_insert(100_003);
+                model.runs.push((ingest_release(control, step, &release).await, Ok(release)));
+            }
+            9 => {
+                let counting: Vec<_> =
+                    model.releases(model.runs.len()).iter().map(|(number, _)| *number).collect();
+                if counting.len() > 1 {
+                    let undone = counting[random.usize(0..counting.len())];
+                    let id = model.runs[undone].0.clone();
+                    model.runs.push((undo(control, &id).await, Err(undone)));
+                }
+            }
+            _ => {
+                let sessions: Vec<_> = model.verdicts.keys().cloned().collect();
+                let Some(session) = random.choice(&sessions) else { continue };
+                if random.usize(0..3) == 0 {
+                    let erase = json!({"session_id": session, "reason": "asked"});
+                    assert_eq!(post(control, "/v1/erasures", &erase).await.status, 200);
+                } else {
+                    let path = format!("/v1/sessions/{session}");
+                    let removed = oracled_tests::call(control, hyper::Method::DELETE, &path, None).await;
+                    assert_eq!(removed.status, 200, "{}", document(&removed));
+                }
+                model.verdicts.remove(session);
+            }
+        }
+        let answer = recalled(control, "").await;
+        let expected = model.relied_on_changed(|_, _| true);
+        assert_eq!(sessions(&answer), expected, "seed {seed}, step {step}: {answer}");
+        let run = random.usize(0..model.runs.len());
+        let of_run = recalled(control, &format!("&run={}", model.runs[run].0)).await;
+        assert_eq!(
+            sessions(&of_run),
+            model.recalled_by(run),
+            "seed {seed}, step {step}, run {run}: {of_run}"
+        );
+        // the result is that of a new evaluation, which collects the facts itself
+        for verdict in answer["verdicts"].as_array().expect("a list") {
+            let claims = &model.verdicts[verdict["session_id"].as_str().expect("an id")].claims;
+            let mut body = submitted(claims);
+            let text = text_of(claims);
+            body = json!({"candidate_output": text, "facts_from": body["facts_from"].take(), "rules": ["RULE-PREC-013"]});
+            let evaluated = document(&post(routes, "/v1/rules/evaluate", &body).await);
+            assert_eq!(verdict["rules_verdict"], evaluated["verdict"], "seed {seed}, step {step}: {verdict}");
+        }
+    }
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn recalled_verdicts_are_those_of_a_replay_of_all() {
+    for seed in 0..3 {
+        run_history(seed).await;
+    }
+}
+
+#[tokio::test]
+#[ignore = "takes minutes"]
+async fn recalled_verdicts_of_many_histories_are_those_of_a_replay() {
+    for seed in 3..60 {
+        run_history(seed).await;
+    }
+}
+
+#[tokio::test]
+async fn index_survives_a_restart_and_begins_again_with_a_new_database() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    {
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        with_source(control).await;
+        ingest_release(control, 0, &release).await;
+        approve(control, SOURCE).await;
+        for session in ["one", "two"] {
+            let claims = BTreeMap::from([("Aruba", 101_001)]);
+            assert_eq!(
+                post(routes, &format!("/v1/verdicts/{session}"), &submitted(&claims)).await.status,
+                201
+            );
+        }
+        let corrected = BTreeMap::from([("Aruba", 7)]);
+        ingest_release(control, 1, &corrected).await;
+    }
+    let expected: BTreeSet<_> = ["one", "two"].map(str::to_owned).into();
+    assert_eq!(sessions(&recalled(&mut daemon.control().await, "").await), expected);
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    assert_eq!(sessions(&recalled(&mut daemon.control().await, "").await), expected);
+    assert!(daemon.stop().success());
+    std::fs::remove_dir_all(world.state().join("store")).expect("the database is removed");
+    let daemon = world.serve().await;
+    assert_eq!(sessions(&recalled(&mut daemon.control().await, "").await), expected);
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn recalled_verdict_is_reported_once_to_an_application_that_asks_for_it() {
+    let endpoint = ModelServer::start().await;
+    endpoint.set_default(ScriptedReply::bytes(204, ""));
+    let mut world = DaemonWorld::with_config("recall = \"notify\"\n");
+    world.configure_webhooks(Some(&format!("{}/hook", endpoint.url())), &endpoint.url());
+    world.config.push_str("[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let mut release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    for (session, area) in [("aruba", "Aruba"), ("austria", "Austria")] {
+        let claims = BTreeMap::from([(area, 101_001)]);
+        assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &submitted(&claims)).await.status, 201);
+    }
+    release.insert("Aruba", 109_009);
+    let run = ingest_release(control, 1, &release).await;
+    eventually("both runs are reported", async || log(control, "event=run_recalled").await.len() == 2).await;
+    eventually("it is sent", async || log(control, "event=message_sent").await.len() == 1).await;
+    let [entry] = &log(control, "event=verdict_recalled").await[..] else {
+        panic!("one verdict is reported")
+    };
+    assert_eq!((&entry["session_id"], &entry["result"]), (&json!("aruba"), &json!("now_contradicted")));
+    let evaluated = &log(control, "session=aruba&event=rules_evaluated").await[0];
+    assert_eq!((&entry["evaluation"], &entry["run_id"]), (&evaluated["seq"], &json!(run)));
+    let ended = log(control, "event=run_recalled").await;
+    assert_eq!((&ended[0]["verdicts"], &ended[1]["verdicts"]), (&json!(0), &json!(1)));
+    let [sent] = &endpoint.requests()[..] else { panic!("one webhook") };
+    assert_eq!(sent.body["type"], "verdict.recalled");
+    let data = json!({"application": "default", "session_id": "aruba", "oracle_id": SOURCE, "run_id": run,
+        "result": "now_contradicted"});
+    assert_eq!(sent.body["data"], data);
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    ingest_release(control, 2, &release).await;
+    eventually("the next run is reported", async || log(control, "event=run_recalled").await.len() == 3)
+        .await;
+    assert_eq!(
+        log(control, "event=verdict_recalled").await.len(),
+        1,
+        "a run that confirms values touches no verdict"
+    );
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn verdicts_are_counted_and_not_listed_if_recall_is_off() {
+    let world = DaemonWorld::with_config("recall = \"off\"\n");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    let claims = BTreeMap::from([("Aruba", 101_001)]);
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submitted(&claims)).await.status, 201);
+    ingest_release(control, 1, &Release::from([("Aruba", 7)])).await;
+    let answer = recalled(control, "").await;
+    assert_eq!((&answer["total"], &answer["off"], &answer["verdicts"]), (&json!(0), &json!(1), &json!([])));
+    assert!(daemon.stop().success());
+}
