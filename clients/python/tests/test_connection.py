@@ -21,6 +21,7 @@ from oracled import (
     ResponseError,
     TemporaryError,
 )
+from oracled._wire import socket_path
 
 RULES = response(200, {"rules": []})
 
@@ -248,6 +249,23 @@ def test_async_wait_ends_when_its_task_is_cancelled(scripted: ScriptedServer) ->
 
     with pytest.raises(TimeoutError):
         asyncio.run(run())
+
+
+def test_socket_is_that_of_a_daemon_of_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ORACLED_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("oracled._wire.SOCKET_OF_SYSTEMD", str(tmp_path / "none"))
+    assert socket_path(None) == str(tmp_path / "none")
+    own = tmp_path / ".local/state/oracled/oracled.sock"
+    runtime = tmp_path / "run/oracled/oracled.sock"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    for socket in (own, runtime):
+        socket.parent.mkdir(parents=True)
+        socket.touch()
+        assert socket_path(None) == str(socket)
+    monkeypatch.setenv("ORACLED_SOCKET", "other.sock")
+    assert socket_path(None) == "other.sock"
 
 
 def ndjson(*lines: int) -> bytes:

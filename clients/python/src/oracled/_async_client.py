@@ -64,7 +64,8 @@ class AsyncClient:
     to the audit log.
 
     Args:
-        socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or `/run/oracled/oracled.sock`.
+        socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or the first that exists of
+            `/run/oracled/oracled.sock` and those of a daemon of this user.
         timeout: Time limit of a call with its retries, in seconds. The daemon may take 30 s.
         retries: The most retries of a call.
         transport: It answers calls in place of the daemon, for unit tests. `oracled.testing.FakeTransport` is one.

@@ -25,7 +25,7 @@ from oracled.errors import (
 )
 from oracled.types import OrderReport
 
-DEFAULT_SOCKET = "/run/oracled/oracled.sock"
+SOCKET_OF_SYSTEMD = "/run/oracled/oracled.sock"
 BASE_URL = "http://oracled"
 
 POLL_AFTER_S = 5.0
@@ -183,7 +183,15 @@ class Window:
 
 
 def socket_path(given: str | os.PathLike[str] | None) -> str:
-    return os.fspath(given) if given is not None else os.environ.get("ORACLED_SOCKET") or DEFAULT_SOCKET
+    return os.fspath(given) if given is not None else os.environ.get("ORACLED_SOCKET") or find_socket()
+
+
+def find_socket() -> str:
+    """The socket of `oraclectl`, too: systemd's if it exists, otherwise that of a daemon of this user."""
+    variables = [os.environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME")]
+    folders = [*variables, os.path.expanduser("~/.local/state")]
+    own = [os.path.join(folder, "oracled/oracled.sock") for folder in folders if os.path.isabs(folder)]
+    return next((path for path in [SOCKET_OF_SYSTEMD, *own] if os.path.exists(path)), SOCKET_OF_SYSTEMD)
 
 
 def check_positive(name: str, value: float) -> float:
