@@ -8,13 +8,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OracledClient, type Verdict } from "./client.js";
-import type { OrderReport, ProblemCode, ProductTier, VerdictResponse } from "./generated.js";
+import type { CrosscheckDecision, OrderReport, ProblemCode, ProductTier, VerdictResponse } from "./generated.js";
 import type { FakeResponse } from "./transport.js";
 
 export type { FakeRequest, FakeResponse } from "./transport.js";
 
 const NOW = "2026-01-01T00:00:00Z";
 const GOOD: Verdict = { verdict: "GREEN", summary: "A made-up verdict for a unit test." };
+const THRESHOLD = 0.9740425724725061;
 
 /** The answer with a verdict, for `transport` of a client. `members` replaces members of the answer. */
 export function fakeVerdict(sessionId: string, verdict: Verdict = GOOD, members: Partial<VerdictResponse> = {}): FakeResponse {
@@ -23,15 +24,23 @@ export function fakeVerdict(sessionId: string, verdict: Verdict = GOOD, members:
     coherence_score: 1,
     crosscheck_reason: "pass",
     flags: [],
-    threshold: 0.9740425724725061,
+    threshold: THRESHOLD,
     verdict_label: verdict.verdict,
   };
   const body = { session_id: sessionId, tier: "quick", query: "A query of a unit test", verdict, decision, cached_at: NOW, regen: false };
   return { status: 200, body: { ...body, ...members } };
 }
 
-/** The answer with an order that waits. With the state `held`, an operator must decide. */
-export function fakeOrder(sessionId: string, state: OrderReport["state"] = "queued", members: Partial<OrderReport> = {}): FakeResponse {
+/**
+ * The answer with an order that waits. With the state `held`, an operator must decide. `retryAfter` is the time before the next read,
+ * in seconds; that of the daemon is 5 or more.
+ */
+export function fakeOrder(
+  sessionId: string,
+  state: OrderReport["state"] = "queued",
+  members: Partial<OrderReport> = {},
+  retryAfter = 0,
+): FakeResponse {
   const tier: ProductTier = "quick";
   const body = {
     session_id: sessionId,
@@ -44,12 +53,20 @@ export function fakeOrder(sessionId: string, state: OrderReport["state"] = "queu
     generations: 0,
     last_attempts: [],
   };
-  return { status: 202, body: { ...body, ...members }, headers: { "retry-after": "5" } };
+  return { status: 202, body: { ...body, ...members }, headers: { "retry-after": `${retryAfter}` } };
 }
 
 /** A problem, such as `fakeProblem(422, "crosscheck_rejected")`. With `retryAfter` it is temporary. */
 export function fakeProblem(status: number, code: ProblemCode, detail = "a fault of a unit test", retryAfter?: number): FakeResponse {
-  const body = { type: `urn:oracled:problem:${code}`, title: code, status, detail, code };
+  const decision: CrosscheckDecision = {
+    approved: false,
+    coherence_score: 0,
+    crosscheck_reason: "degenerate_manifold",
+    flags: [],
+    threshold: THRESHOLD,
+  };
+  const problem = { type: `urn:oracled:problem:${code}`, title: code, status, detail, code };
+  const body = { ...problem, ...(code === "crosscheck_rejected" && { decision }) };
   const type = { "content-type": "application/problem+json" };
   return { status, body, headers: { ...type, ...(retryAfter !== undefined && { "retry-after": `${retryAfter}` }) } };
 }

@@ -29,19 +29,39 @@ test("fake_transport_answers_calls_without_a_daemon", async () => {
 test("fake_transport_problems_are_errors_of_their_class", async () => {
   let calls = 0;
   const rejecting = new OracledClient({ transport: () => fakeProblem(422, "crosscheck_rejected") });
-  await assert.rejects(rejecting.submitVerdict("cs_1", order), RejectedError);
+  await assert.rejects(rejecting.submitVerdict("cs_1", order), (error) => {
+    assert(error instanceof RejectedError);
+    return error.problem.decision?.approved === false;
+  });
   const busy = new OracledClient({ transport: () => (++calls === 1 ? fakeProblem(503, "overloaded", "busy", 0) : fakeVerdict("cs_1")) });
   assert.equal((await busy.submitVerdict("cs_1", order)).outcome, "delivered");
   assert.equal(calls, 2, "a temporary error is retried");
+});
+
+test("fake_transport_is_ended_by_the_time_limit_and_the_signal", async () => {
+  const silent = new OracledClient({ transport: () => new Promise(() => {}), timeoutMs: 50 });
+  await assert.rejects(silent.submitVerdict("cs_1", order), TimeoutError);
+  const [abort, reason] = [new AbortController(), new Error("the customer left")];
+  setTimeout(() => abort.abort(reason), 20);
+  await assert.rejects(silent.readVerdict("cs_1", { timeoutMs: 60_000, signal: abort.signal }), reason);
+});
+
+test("wait_reads_a_last_time_at_its_limit", async () => {
+  let reads = 0;
+  const oracled = new OracledClient({ transport: () => (++reads === 1 ? fakeOrder("cs_1", "queued", {}, 5) : fakeVerdict("cs_1")) });
+  const began = performance.now();
+  assert.equal((await oracled.waitForVerdict("cs_1", { waitMs: 300 })).outcome, "delivered");
+  assert(performance.now() - began >= 290);
+  assert.equal(reads, 2);
 });
 
 test("expired_wait_names_its_time_and_the_last_cause", async () => {
   const last = { attempt: 3, outcome: "model_unavailable" as const, cause: "HTTP status 503", started_at: "2026-01-01T00:00:00Z" };
   const waiting = fakeOrder("cs_1", "queued", { attempts: 3, last_attempts: [last as never] });
   const oracled = new OracledClient({ transport: () => waiting });
-  await assert.rejects(oracled.waitForVerdict("cs_1", { waitMs: 2_000 }), (error) => {
+  await assert.rejects(oracled.waitForVerdict("cs_1", { waitMs: 200 }), (error) => {
     assert(error instanceof TimeoutError);
-    assert.match(error.message, /no verdict after 0\.\d s \(the next read is due in 5 s, after the limit of 2 s\)/);
+    assert.match(error.message, /no verdict within 0\.2 s/);
     assert.match(error.message, /queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503/);
     return true;
   });

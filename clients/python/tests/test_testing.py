@@ -43,19 +43,29 @@ def test_fake_transport_answers_batches_and_problems() -> None:
         return FakeResponse([{"line": line, "problem": {}} for line, _ in enumerate(request.body, 1)])
 
     with Client(transport=FakeTransport(respond)) as client:
-        with pytest.raises(RejectedError):
+        with pytest.raises(RejectedError) as raised:
             client.submit_verdict("cs_1", ORDER)
+        assert raised.value.problem["decision"]["approved"] is False
         texts: Any = [{"candidate_output": "Ice melts."}] * 3
         assert [answer["line"] for answer in client.evaluate_texts(texts)] == [1, 2, 3]
+
+
+def test_wait_reads_a_last_time_at_its_limit() -> None:
+    answers = [fake_order("cs_1", retry_after=5), fake_verdict("cs_1")]
+    with Client(transport=FakeTransport(lambda _: answers.pop(0))) as client:
+        began = time.monotonic()
+        assert isinstance(client.wait_for_verdict("cs_1", wait=0.3), Delivered)
+    assert time.monotonic() - began >= 0.3
+    assert not answers
 
 
 def test_expired_wait_names_its_time_and_the_last_cause() -> None:
     last = {"attempt": 3, "outcome": "model_unavailable", "cause": "HTTP status 503"}
     waiting = fake_order("cs_1", attempts=3, last_attempts=[last])
     with Client(transport=FakeTransport(lambda _: waiting)) as client, pytest.raises(DaemonTimeoutError) as raised:
-        client.wait_for_verdict("cs_1", wait=2)
+        client.wait_for_verdict("cs_1", wait=0.2)
     message = str(raised.value)
-    assert "no verdict after 0." in message and "due in 5 s, after the limit of 2 s" in message
+    assert "no verdict within 0.2 s" in message
     assert message.endswith("queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503")
 
 

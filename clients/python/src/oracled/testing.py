@@ -21,6 +21,7 @@ from oracled._client import Client
 
 NOW = "2026-01-01T00:00:00Z"
 GOOD = {"verdict": "GREEN", "summary": "A made-up verdict for a unit test."}
+THRESHOLD = 0.9740425724725061
 CONFIG = '[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n'
 
 
@@ -80,7 +81,7 @@ def fake_verdict(session_id: str, verdict: Any = GOOD, **members: Any) -> FakeRe
         "coherence_score": 1.0,
         "crosscheck_reason": "pass",
         "flags": [],
-        "threshold": 0.9740425724725061,
+        "threshold": THRESHOLD,
         "verdict_label": verdict["verdict"],
     }
     body = {
@@ -95,8 +96,11 @@ def fake_verdict(session_id: str, verdict: Any = GOOD, **members: Any) -> FakeRe
     return FakeResponse(body | members)
 
 
-def fake_order(session_id: str, state: str = "queued", **members: Any) -> FakeResponse:
-    """The answer with an order that waits. With the state `held`, an operator must decide."""
+def fake_order(session_id: str, state: str = "queued", *, retry_after: int = 0, **members: Any) -> FakeResponse:
+    """The answer with an order that waits. With the state `held`, an operator must decide.
+
+    `retry_after` is the time before the next read, in seconds; that of the daemon is 5 or more.
+    """
     body = {
         "session_id": session_id,
         "state": state,
@@ -108,14 +112,23 @@ def fake_order(session_id: str, state: str = "queued", **members: Any) -> FakeRe
         "generations": 0,
         "last_attempts": [],
     }
-    return FakeResponse(body | members, 202, {"retry-after": "5"})
+    return FakeResponse(body | members, 202, {"retry-after": str(retry_after)})
 
 
 def fake_problem(
     status: int, code: str, detail: str = "a fault of a unit test", retry_after: int | None = None
 ) -> FakeResponse:
     """A problem, such as `fake_problem(422, "crosscheck_rejected")`. With `retry_after` it is temporary."""
-    body = {"type": f"urn:oracled:problem:{code}", "title": code, "status": status, "detail": detail, "code": code}
+    body: dict[str, Any] = {"type": f"urn:oracled:problem:{code}", "title": code, "status": status}
+    body |= {"detail": detail, "code": code}
+    if code == "crosscheck_rejected":
+        body["decision"] = {
+            "approved": False,
+            "coherence_score": 0.0,
+            "crosscheck_reason": "degenerate_manifold",
+            "flags": [],
+            "threshold": THRESHOLD,
+        }
     return FakeResponse(body, status, {} if retry_after is None else {"retry-after": str(retry_after)})
 
 
