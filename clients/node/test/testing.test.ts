@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { existsSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import http from "node:http";
 import { test } from "node:test";
 import { OracledClient, RejectedError, TimeoutError, verifyWebhook, type WebhookEvent } from "oracled-client";
 import { fakeOrder, fakeProblem, type FakeRequest, fakeVerdict, TestDaemon } from "oracled-client/testing";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "./daemon.js";
 
 const order = { tier: "quick", query: "Sell honey?" } as const;
@@ -93,6 +97,23 @@ test("webhook_is_verified_by_its_signature_and_its_time", () => {
   assert.throws(() => verifyWebhook(body, headers, "whsec_short"), TypeError);
 });
 
+/** The status of the daemon in a folder. */
+function readyStatus(folder: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const request = http.get({ socketPath: join(folder, "o.sock"), path: "/readyz", agent: false }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    request.on("error", reject);
+  });
+}
+
+/** The command lines of the processes that name a folder. */
+function processesOf(folder: string): string {
+  const lines = execFileSync("ps", ["-eo", "args"], { encoding: "utf8" }).split("\n");
+  return lines.filter((line) => line.includes(folder)).join("\n");
+}
+
 const PROGRAM = process.env.ORACLED_BIN || join(ROOT, "target/debug/oracled");
 
 test("test_daemon_answers_by_the_words_of_the_query", async (context) => {
@@ -113,6 +134,27 @@ test("test_daemon_answers_by_the_words_of_the_query", async (context) => {
 });
 
 test("test_daemon_that_cannot_start_is_an_error_with_its_output", async () => {
-  await assert.rejects(TestDaemon.start({ program: PROGRAM, config: "[model]\nprovider = 7\n" }), /the daemon did not start: .*provider/s);
-  await assert.rejects(TestDaemon.start({ program: "/nowhere/oracled" }), /ENOENT/);
+  await assert.rejects(TestDaemon.start({ program: PROGRAM, config: "[model]\nprovider = 7\n" }), /the daemon .* did not start: .*provider/s);
+  await assert.rejects(TestDaemon.start({ program: "true" }), /bin\/true did not start: it printed nothing/);
+  for (const program of ["/nowhere/oracled", "no-such-oracled"]) {
+    await assert.rejects(TestDaemon.start({ program }), new RegExp(`${program} is not a program; .*ORACLED_BIN`));
+  }
+});
+
+test("test_daemon_ends_and_its_files_are_removed_if_its_parent_is_killed", async () => {
+  const script = `
+    import { TestDaemon } from "oracled-client/testing";
+    const daemon = await TestDaemon.start({ program: ${JSON.stringify(PROGRAM)} });
+    console.log(daemon.folder);
+    setInterval(() => {}, 1000);`;
+  for (const signal of ["SIGKILL", "SIGTERM", "SIGINT"] as const) {
+    const parent = spawn(process.execPath, ["--input-type=module", "-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+    const [printed] = (await once(parent.stdout, "data")) as [Buffer];
+    const folder = printed.toString().trim();
+    assert((await readyStatus(folder)) === 200);
+    parent.kill(signal);
+    for (const end = Date.now() + 10_000; existsSync(folder) && Date.now() < end; ) await sleep(20);
+    assert(!existsSync(folder), `${folder} remains after ${signal}`);
+    assert.equal(processesOf(folder), "", `a process remains after ${signal}`);
+  }
 });

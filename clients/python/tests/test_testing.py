@@ -5,7 +5,11 @@ import base64
 import hashlib
 import hmac
 import json
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,5 +118,31 @@ def test_daemon_answers_by_the_words_of_the_query() -> None:
 def test_daemon_that_cannot_start_is_an_error_with_its_output() -> None:
     with pytest.raises(RuntimeError, match="provider"):
         TestDaemon(default_program(), config="[model]\nprovider = 7\n")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(RuntimeError, match="/true did not start: it printed nothing"):
+        TestDaemon("true")
+    with pytest.raises(FileNotFoundError, match="/nowhere/oracled is not a program.*ORACLED_BIN"):
         TestDaemon("/nowhere/oracled")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_daemon_ends_and_its_files_are_removed_if_its_parent_is_killed(sent: signal.Signals) -> None:
+    script = """
+import sys, time
+from oracled.testing import TestDaemon
+daemon = TestDaemon(sys.argv[1])
+print(daemon.folder, flush=True)
+time.sleep(60)
+"""
+    arguments = [sys.executable, "-c", script, default_program()]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout is not None
+        folder = Path(parent.stdout.readline().strip())
+        with Client(folder / "o.sock") as client:
+            client.list_rules()
+        parent.send_signal(sent)
+    end = time.monotonic() + 10
+    while folder.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not folder.exists()
+    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(folder) not in processes
