@@ -335,7 +335,7 @@ pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result
 pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("later");
     // another query in each walk, because the failures of a query are counted
-    let query = format!("Walk {}: what if the model fails? test:down={FAILED_REQUESTS}", walk.before);
+    let query = format!("Walk {}: what if the model fails? test:outage={FAILED_REQUESTS}", walk.before);
     let request = json!({"tier": "full", "query": query});
     let order_path = format!("/v1/orders/{session}");
     let retry = json!({"action": "retry", "reason": "the walk does not wait"}).to_string();
