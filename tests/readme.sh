@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# runs the programs in README.md, in docs/http.md and in the READMEs of the clients against `oracled dev`
+# runs the programs in README.md, in docs/http.md and in the READMEs of the clients against `oracled dev`, and the Node tests of
+# docs/testing.md
 # Usage: tests/readme.sh [path of oracled]. Skips a language whose tools are missing, and a client whose registry cannot be reached.
 set -euo pipefail
 oracled="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/oracled}")"
@@ -80,6 +81,9 @@ if has_node && npm view typescript name >/dev/null 2>&1; then
     cp -r "$work"/client/node_modules/{typescript,@types,undici-types} "$work/node_modules/"
     (cd "$work" && node node_modules/typescript/bin/tsc --strict --module nodenext --target es2022 --types node client.mts)
     check "clients/node/README.md" node "$work/client.mjs"
+    awk -v work="$work" '$0 == "```js" { file = work "/sample" ++count ".test.mjs"; next } /^```$/ { file = "" } file { print >file }' docs/testing.md
+    (cd "$work" && ORACLED_BIN="$oracled" node --test sample*.test.mjs >sample.log) || { cat "$work/sample.log" >&2; exit 1; }
+    echo "the Node tests of docs/testing.md pass"
 else
     echo "skipped: clients/node/README.md (Node 20 or npm's registry is missing)"
 fi

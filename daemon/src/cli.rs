@@ -31,8 +31,8 @@ enum DaemonCommand {
     },
     /// Serve in test mode, demonstrate the main features, and keep serving
     ///
-    /// The state is in a temporary directory, unless --state-dir names one that is kept. Without a configured model, canned
-    /// answers are given to every query.
+    /// The state is in a temporary directory, unless --state-dir names one that is kept. A kept state gets the demonstration
+    /// once. Without a configured model, canned answers are given to every query.
     Dev {
         #[command(flatten)]
         flags: DaemonFlags,

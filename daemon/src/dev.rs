@@ -34,10 +34,10 @@ const LOG_LEVEL: &str =
 
 /// Starts the daemon in a temporary directory, unless flags name other paths, and runs the walk. With `exit`,
 /// the daemon ends after the walk. With `verbose`, each request and its response are shown. `seed` is a script that loads
-/// further data after the walk.
+/// further data after the walk. A state directory that has a finished walk gets no second one.
 ///
 /// # Errors
-/// The daemon or the walk cannot run, or a signal stops the daemon before the end of the walk. A failed step
+/// The daemon, the walk or `seed` cannot run, or a signal stops the daemon before the end of the walk. A failed step
 /// is not an error, but sets the exit code.
 pub fn dev(
     mut flags: DaemonFlags,
@@ -46,6 +46,7 @@ pub fn dev(
     verbose: bool,
 ) -> anyhow::Result<ExitCode> {
     flags.test_mode = true;
+    seed.as_deref().map(DevTools::check_seed).transpose()?;
     // only this user may read the mails and verdicts
     let mode = Permissions::from_mode(0o700);
     let temporary = tempfile::Builder::new().prefix("oracled-dev-").permissions(mode).tempdir();
@@ -62,19 +63,24 @@ pub fn dev(
         let daemon = RunningDaemon::start(config, flags, log_level).await?;
         let mut walk = DevWalk::start(&outside, &socket, &control_socket, verbose).await?;
         let began = monotonic();
-        tokio::select! {
-            walked = run_chapters(&mut walk) => walked?,
-            signal = wait_for_stop_signal() => {
-                daemon.stop().await;
-                signal?;
-                bail!("stopped by a signal before the end of the walk");
+        if walk.find_earlier_walk().await? {
+            writeln!(io::stdout(), "the state directory has the demonstration already; it is not repeated")?;
+        } else {
+            tokio::select! {
+                walked = run_chapters(&mut walk) => walked?,
+                signal = wait_for_stop_signal() => {
+                    daemon.stop().await;
+                    signal?;
+                    bail!("stopped by a signal before the end of the walk");
+                }
             }
+            let DevWalk { passed, unchecked, failed, .. } = walk;
+            let count = passed + unchecked + failed;
+            let unchecked = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
+            let seconds = began.elapsed().as_secs_f64();
+            writeln!(io::stdout(), "\n{passed} of {count} steps passed{unchecked} ({seconds:.1} s)")?;
         }
-        let DevWalk { passed, unchecked, failed, .. } = walk;
-        let unchecked = if unchecked == 0 { String::new() } else { format!(", {unchecked} not checked") };
-        let count = passed + walk.unchecked + failed;
-        let seconds = began.elapsed().as_secs_f64();
-        writeln!(io::stdout(), "\n{passed} of {count} steps passed{unchecked} ({seconds:.1} s)")?;
+        let failed = walk.failed;
         if let Some(seed) = seed {
             let tools = tools.clone();
             if let Err(error) = spawn_blocking(move || tools.run_seed(&seed)).await? {
@@ -168,16 +174,17 @@ fn format_next_commands(walk: &DevWalk<'_>, tools: &DevTools) -> String {
     let DevTools { oraclectl, socket, control_socket } = tools;
     let (oraclectl, socket, control_socket) =
         (oraclectl.display(), socket.display(), control_socket.display());
-    let DevWalk { record_id, execution_id, .. } = walk;
     let session = walk.id("good");
+    // an earlier walk had other ids
+    let ids = [("provenance", &walk.record_id), ("explain", &walk.execution_id)];
+    let ids = ids.into_iter().filter(|(_, id)| !id.is_empty());
+    let ids: String = ids.map(|(verb, id)| format!("  {oraclectl} {verb} {id}\n")).collect();
     format!(
         "The daemon serves until Ctrl-C. Commands to try in another terminal:\n\n  \
          export ORACLED_SOCKET={socket}\n  \
          export ORACLED_CONTROL_SOCKET={control_socket}\n  \
          {oraclectl} log\n  \
-         {oraclectl} verdict {session}\n  \
-         {oraclectl} provenance {record_id}\n  \
-         {oraclectl} explain {execution_id}\n  \
+         {oraclectl} verdict {session}\n{ids}  \
          curl --unix-socket $ORACLED_SOCKET http://oracled/v1/verdicts/{session}\n"
     )
 }

@@ -574,6 +574,38 @@ async fn dev_fits_two_screens_and_its_commands_work() {
     assert_eq!(daemon.stop().code(), Some(0));
 }
 
+#[tokio::test]
+async fn dev_demonstrates_a_kept_state_once() {
+    let (world, _) = world_with_tmp();
+    let state = world.state().display().to_string();
+    let options = ["--state-dir", &state];
+    assert!(run_dev(&world, &options).await.contains("\n10 of 10 "));
+    let again = run_dev(&world, &options).await;
+    assert!(again.contains("it is not repeated") && !again.contains('✓'), "{again}");
+
+    let mut dev = world.oracled(&["dev"]);
+    dev.args(options).stdout(fs::File::create(world.path("output")).unwrap());
+    let daemon = world.spawn_as(dev);
+    let printed = || fs::read_to_string(world.path("output")).unwrap();
+    eventually("the daemon serves", async || printed().contains("curl --unix-socket ")).await;
+    let printed = printed();
+    assert!(printed.contains(" verdict dev-1-good\n") && !printed.contains(" explain "), "{printed}");
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[tokio::test]
+async fn dev_rejects_an_unreadable_seed_before_the_demonstration() {
+    let (world, tmp) = world_with_tmp();
+    for (seed, fault) in
+        [(tmp.display().to_string(), "is a directory"), ("missing.sh".to_owned(), "No such file")]
+    {
+        let output = world.oracled(&["dev", "--exit", "--seed", &seed]).output().expect("the start succeeds");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(output.stdout.is_empty() && error.contains(&seed) && error.contains(fault), "{error}");
+    }
+}
+
 /// The model and the mail service, what did not pass, and the summary without the time it took.
 fn outline(output: &str) -> String {
     // a folder for mail differs between runs

@@ -1,5 +1,6 @@
 //! The test mode: canned answers, and the marks of all that they lead to.
 
+use oracled_tests::generation::request_order;
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, at, document, error_line, eventually, get, log, post};
 use serde_json::json;
@@ -45,6 +46,37 @@ async fn test_mode_answers_every_query_and_marks_all_that_follows() {
         entries.len() > 5 && entries.iter().all(|entry| entry["test_mode"] == json!(true)),
         "{entries:?}"
     );
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn failures_of_one_query_leave_other_queries_unchanged() {
+    let world = test_world();
+    let daemon = world.serve().await;
+    let (mut routes, mut control) = (daemon.routes().await, daemon.control().await);
+    let order = |query: &str| json!({"tier": "quick", "query": query});
+    let retry = json!({"action": "retry", "reason": "a test"});
+    for (session, word, outcome) in
+        [("cs_1", "test:down", "model_unavailable"), ("cs_2", "test:rejct", "request_refused")]
+    {
+        let placed = request_order(&world.socket(), session, &order(word)).await;
+        assert_eq!(placed.status, 202, "{}", document(&placed));
+        for attempt in 0..4 {
+            let failed = async || {
+                let read = get(&mut daemon.routes().await, &format!("/v1/orders/{session}")).await;
+                at(&read, &format!("/last_attempts/{attempt}/outcome")) == json!(outcome)
+            };
+            eventually("an attempt fails", failed).await;
+            post(&mut control, &format!("/v1/orders/{session}"), &retry).await;
+        }
+    }
+    let read = get(&mut routes, "/v1/orders/cs_2").await;
+    let cause = at(&read, "/last_attempts/0/cause").to_string();
+    assert!(cause.contains("`test:rejct`") && cause.contains("test:reject,"), "{cause}");
+    let oracles = get(&mut control, "/v1/health/oracles").await;
+    assert_eq!(at(&oracles, "/0/consecutive_failures"), json!(0), "{}", document(&oracles));
+    let delivered = post(&mut routes, "/v1/verdicts/cs_3", &order("Sell honey?")).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
     assert!(daemon.stop().success());
 }
 

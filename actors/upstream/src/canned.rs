@@ -46,12 +46,13 @@ enum MarkerEffect {
     Delay,
     /// `test:NAME` chooses the answer.
     Answer(fn(&CannedRequest) -> Result<String, ModelTextError>),
-    /// `test:NAME` fails every request; `test:NAME=2` fails two requests, then answers one, and begins again.
+    /// `test:NAME` fails every request with this prompt; `test:NAME=2` fails two requests, then answers one, and begins
+    /// again.
     Failure(fn() -> RequestFailure),
 }
 
 /// All markers. `docs/testing.md` has their table.
-const MARKERS: [Marker; 13] = [
+const MARKERS: [Marker; 14] = [
     Marker {
         name: "green",
         effect: MarkerEffect::Answer(|request| Ok(request.verdict(VerdictLabel::Green))),
@@ -71,13 +72,30 @@ const MARKERS: [Marker; 13] = [
         effect: MarkerEffect::Answer(|_| Err(ModelRefusal::Declined("test:decline".to_owned()).into())),
     },
     Marker { name: "slow", effect: MarkerEffect::Delay },
-    Marker { name: "400", effect: MarkerEffect::Failure(|| status_failure(400)) },
-    Marker { name: "429", effect: MarkerEffect::Failure(|| status_failure(429)) },
-    Marker { name: "down", effect: MarkerEffect::Failure(|| status_failure(503)) },
+    Marker { name: "400", effect: MarkerEffect::Failure(|| chosen_failure(400)) },
+    Marker { name: "429", effect: MarkerEffect::Failure(|| chosen_failure(429)) },
+    Marker { name: "down", effect: MarkerEffect::Failure(|| chosen_failure(503)) },
+    Marker {
+        name: "outage",
+        effect: MarkerEffect::Failure(|| RequestFailure { spares_health: false, ..chosen_failure(503) }),
+    },
 ];
 
-fn status_failure(status: u16) -> RequestFailure {
-    RequestFailure::new(RequestFailureKind::Status(status), "chosen by the query, in test mode".to_owned())
+/// A failure of this query only: other queries of the same daemon may be those of other tests.
+fn chosen_failure(status: u16) -> RequestFailure {
+    let detail = "chosen by the query, in test mode".to_owned();
+    RequestFailure { spares_health: true, ..RequestFailure::new(RequestFailureKind::Status(status), detail) }
+}
+
+/// The failure of a query with an unknown marker, so that a test with a mistyped marker fails.
+fn unknown_marker(word: &str) -> RequestFailure {
+    let known = MARKERS.map(|Marker { name, effect }| match effect {
+        MarkerEffect::Delay => format!("{PREFIX}{name}=3s"),
+        MarkerEffect::Answer(_) | MarkerEffect::Failure(_) => format!("{PREFIX}{name}"),
+    });
+    let detail =
+        format!("`{word}` in the query is not a marker of the test mode (allowed: {})", known.join(", "));
+    RequestFailure { detail, ..chosen_failure(400) }
 }
 
 /// A model without a server.
@@ -109,19 +127,20 @@ impl CannedModel {
                 outcome: Ok(text.to_owned()),
             };
         }
-        let mut request = CannedRequest { tier: prompt.tier(), earlier, unknown: None };
-        let (mut delay, mut answer, mut failure) = (Duration::ZERO, None, None);
+        let request = CannedRequest { tier: prompt.tier(), earlier };
+        let (mut delay, mut answer, mut failure, mut unknown) = (Duration::ZERO, None, None, None);
         for (word, name, value) in markers_in(prompt.text()) {
             match find_choice(name, value, earlier) {
                 Some(MarkerChoice::Delay(wait)) => delay = wait,
                 Some(MarkerChoice::Answer(text)) => answer = answer.or(Some(text)),
                 Some(MarkerChoice::Failure(fault)) => failure = failure.or(fault),
-                None => request.unknown = Some(word.to_owned()),
+                None => unknown = unknown.or_else(|| Some(unknown_marker(word))),
             }
         }
         let answer = answer.unwrap_or(|request| Ok(request.verdict(VerdictLabel::Green)));
-        let outcome =
-            failure.map_or_else(|| answer(&request), |failure| Err(ModelTextError::Failed(failure)));
+        let outcome = unknown
+            .or(failure)
+            .map_or_else(|| answer(&request), |failure| Err(ModelTextError::Failed(failure)));
         CannedAnswer { delay, version: CANNED_MODEL, outcome }
     }
 }
@@ -142,6 +161,7 @@ impl ModelClient for CannedModel {
             if delay >= timeout {
                 sleep(timeout).await;
                 let failure = RequestFailure::new(RequestFailureKind::Timeout, "test:slow".to_owned());
+                let failure = RequestFailure { spares_health: true, ..failure };
                 return ModelAttempt::NoAnswerReceived(failure);
             }
             sleep(delay).await;
@@ -201,17 +221,19 @@ fn find_choice(name: &str, value: Option<&str>, earlier: usize) -> Option<Marker
     }
 }
 
-/// The words of a prompt that begin with `test:`, each with its name and its value. The query is in the prompt as a string
-/// literal.
+/// The words of a prompt that begin with `test:` in any case, each with its name and its value. The query is in the prompt as
+/// a string literal.
 fn markers_in(prompt: &str) -> impl Iterator<Item = (&str, &str, Option<&str>)> {
-    prompt.match_indices(PREFIX).filter_map(|(at, _)| {
+    let starts = prompt.as_bytes().windows(PREFIX.len()).enumerate();
+    let starts = starts.filter(|(_, bytes)| bytes.eq_ignore_ascii_case(PREFIX.as_bytes()));
+    starts.filter_map(|(at, _)| {
         let (before, after) = prompt.split_at_checked(at)?;
         // a line end of the query is `\n` in the literal
         if before.ends_with(|last: char| last.is_alphanumeric()) && !before.ends_with("\\n") {
             return None;
         }
         let is_part = |character: char| character.is_ascii_alphanumeric() || character == '=';
-        let rest = after.strip_prefix(PREFIX)?;
+        let rest = after.get(PREFIX.len()..)?;
         let len = rest.find(|character| !is_part(character)).unwrap_or(rest.len());
         let (word, marker) = (after.get(..PREFIX.len() + len)?, rest.get(..len)?);
         let (name, value) =
@@ -244,8 +266,6 @@ struct CannedRequest {
     tier: ProductTier,
     /// The number of earlier requests with the same prompt.
     earlier: usize,
-    /// A word of the query that looks like a marker.
-    unknown: Option<String>,
 }
 
 impl CannedRequest {
@@ -255,12 +275,9 @@ impl CannedRequest {
     }
 
     fn members(&self, label: VerdictLabel) -> Map<String, Value> {
-        let mut summary = "Canned verdict of the test mode: no model has judged this query.".to_owned();
-        if let Some(word) = &self.unknown {
-            summary.push_str(&format!(" `{word}` is not a marker."));
-        }
         let mut members = Map::new();
         members.insert("verdict".to_owned(), json!(label));
+        let summary = "Canned verdict of the test mode: no model has judged this query.";
         members.insert("summary".to_owned(), summary.into());
         if self.tier >= ProductTier::Full {
             members.insert("breakdown".to_owned(), breakdown(label, "Canned analysis of the test mode."));
@@ -322,6 +339,13 @@ mod tests {
         match model.attempt(&prompt(tier, query), &settings, Duration::from_secs(10)).await {
             ModelAttempt::AnswerReceived(_, text) => text,
             ModelAttempt::NoAnswerReceived(failure) => Err(ModelTextError::Failed(failure)),
+        }
+    }
+
+    async fn failure_of(model: &CannedModel, query: &str) -> RequestFailure {
+        match ask(model, ProductTier::Quick, query).await {
+            Err(ModelTextError::Failed(failure)) => failure,
+            other => panic!("{query}: {other:?}"),
         }
     }
 
@@ -396,20 +420,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_marker_is_named_in_the_summary_of_the_verdict() {
+    async fn query_with_an_unknown_marker_is_rejected() {
         let model = CannedModel::default();
-        for (query, named) in [
-            ("test:rejct", Some("test:rejct")),
-            ("test:slow", Some("test:slow")),
-            ("test:down=0", Some("test:down=0")),
-            ("test:red=1", Some("test:red=1")),
-            ("latest:reject", None),
-            ("unit test: honey", None),
+        for query in
+            ["test:rejct", "test:slow", "test:down=0", "test:red=1", "TEST:REJECT", "test:red Test:amber"]
+        {
+            let failure = failure_of(&model, query).await;
+            assert_eq!(failure.kind, RequestFailureKind::Status(400), "{query}");
+            let word = query.split(' ').next_back().expect("a word");
+            let detail = failure.detail;
+            assert!(detail.contains(&format!("`{word}`")) && detail.contains("test:slow=3s"), "{detail}");
+        }
+        for query in ["latest:reject", "unit test: honey"] {
+            assert!(ask(&model, ProductTier::Quick, query).await.is_ok(), "{query}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failure_of_one_query_leaves_the_health_of_the_model_unchanged() {
+        let model = CannedModel::default();
+        for (query, is_fault) in [
+            ("test:400", false),
+            ("test:429", false),
+            ("test:down", false),
+            ("test:slow=60s", false),
+            ("test:rejct", false),
+            ("test:outage", true),
         ] {
-            let text = ask(&model, ProductTier::Quick, query).await.expect("an answer");
-            let summary = member(&text, "summary");
-            assert_eq!(summary.contains("is not a marker"), named.is_some(), "{query}: {summary}");
-            assert!(named.is_none_or(|named| summary.contains(named)), "{summary}");
+            let failure = failure_of(&model, query).await;
+            assert_eq!(failure.is_fault_of_upstream(), is_fault, "{query}");
         }
     }
 

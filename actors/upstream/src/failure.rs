@@ -66,6 +66,8 @@ pub struct RequestFailure {
     /// Whether the upstream rejects the caller: its key, its credit, or the name of the model. Further calls are rejected,
     /// too, until an operator acts.
     pub rejects_caller: bool,
+    /// Whether the failure does not count against the upstream's health: in test mode, a query has chosen it for itself.
+    pub spares_health: bool,
     /// Details for people: one short line without secrets.
     pub detail: String,
 }
@@ -74,7 +76,7 @@ impl RequestFailure {
     pub fn new(kind: RequestFailureKind, detail: String) -> Self {
         let rejects_caller =
             matches!(kind, RequestFailureKind::Status(status) if REJECTING_STATUSES.contains(&status));
-        Self { kind, retry_after: None, rejects_caller, detail }
+        Self { kind, retry_after: None, rejects_caller, spares_health: false, detail }
     }
 
     /// The status of the answer, or of the error in it.
@@ -125,6 +127,9 @@ impl RequestFailure {
     /// succeeds.
     #[must_use]
     pub const fn is_fault_of_upstream(&self) -> bool {
+        if self.spares_health {
+            return false;
+        }
         match self.kind {
             RequestFailureKind::Status(status) | RequestFailureKind::ErrorAnswer(status) => {
                 self.rejects_caller || !matches!(status, 400 | 413 | 422 | 429)
@@ -282,6 +287,7 @@ impl ReportedError {
             kind: RequestFailureKind::ErrorAnswer(status.unwrap_or(UNKNOWN_STATUS)),
             retry_after: retry_after.max(header_wait),
             rejects_caller,
+            spares_health: false,
             detail: message,
         }
     }

@@ -64,6 +64,8 @@ export interface Held extends Answer<OrderReport> {
 export type VerdictOutcome = Delivered | Ordered | Held;
 
 const POLL_AFTER_S = 5;
+/** The least time of a read, and the longest one after the end of a wait. */
+const READ_MIN_MS = 2_000;
 
 /**
  * A client of the routes' socket. It reuses its connections, so create one for the whole process.
@@ -116,24 +118,24 @@ export class OracledClient {
 
   /**
    * Reads the verdict of a session until it is delivered, or until its order is held. The daemon determines the time between the
-   * reads (`Retry-After`, 5 s to 5 min). The wait continues while the daemon restarts.
+   * reads (`Retry-After`, 5 s to 5 min). The last read is at the end of the wait. The wait continues while the daemon restarts.
    *
-   * @param options `waitMs` is the time limit of the whole wait, by default 600,000 ms (10 min); `timeoutMs` that of each read.
-   * @throws {TimeoutError} as soon as no further read is due within `waitMs`. It has the last `order`. The order continues.
+   * @param options `waitMs` is the time limit of the whole wait, by default 600,000 ms (10 min), before the last read, which takes at
+   * most 2 s; `timeoutMs` is that of each read.
+   * @throws {TimeoutError} if the last read has no verdict. It has the last `order`. The order continues.
    * @throws {RejectedError} if the order failed
    */
   async waitForVerdict(
     sessionId: string,
     { waitMs = 600_000, ...options }: CallOptions & { waitMs?: number } = {},
   ): Promise<Delivered | Held> {
-    const began = performance.now();
-    const deadline = began + checkTimeLimit("waitMs", waitMs);
+    const deadline = performance.now() + checkTimeLimit("waitMs", waitMs);
     const readMs = options.timeoutMs ?? this.#transport.timeoutMs;
     let order: OrderReport | undefined;
     for (;;) {
       let [retryAfter, cause]: [number | undefined, unknown] = [undefined, undefined];
       try {
-        const timeoutMs = Math.min(readMs, Math.max(deadline - performance.now(), 1));
+        const timeoutMs = Math.min(readMs, Math.max(deadline - performance.now(), READ_MIN_MS));
         const answer = await this.readVerdict(sessionId, { ...options, timeoutMs });
         if (answer.outcome !== "ordered") return answer;
         [order, retryAfter] = [answer.body, answer.retryAfter];
@@ -141,12 +143,9 @@ export class OracledClient {
         if (!(error instanceof TemporaryError || error instanceof ConnectionError || error instanceof TimeoutError)) throw error;
         [cause, retryAfter] = [error, error instanceof TemporaryError ? error.retryAfter : undefined];
       }
-      const pauseMs = (retryAfter ?? POLL_AFTER_S) * 1000;
-      if (performance.now() + pauseMs >= deadline) {
-        const afterS = (performance.now() - began) / 1000;
-        throw new TimeoutError(waitExpired(sessionId, { afterS, waitMs, pauseMs }, order, cause), order, { cause });
-      }
-      await pause(pauseMs, options.signal);
+      const leftMs = deadline - performance.now();
+      if (leftMs <= 0) throw new TimeoutError(waitExpired(sessionId, waitMs, order, cause), order, { cause });
+      await pause(Math.min((retryAfter ?? POLL_AFTER_S) * 1000, leftMs), options.signal);
     }
   }
 
@@ -261,18 +260,12 @@ export class OracledClient {
 }
 
 /** The message about a wait without a verdict: the time, the state of the order, and why it has no verdict yet. */
-function waitExpired(
-  sessionId: string,
-  { afterS, waitMs, pauseMs }: { afterS: number; waitMs: number; pauseMs: number },
-  order: OrderReport | undefined,
-  cause: unknown,
-): string {
-  const limit = `the next read is due in ${pauseMs / 1000} s, after the limit of ${waitMs / 1000} s`;
+function waitExpired(sessionId: string, waitMs: number, order: OrderReport | undefined, cause: unknown): string {
   const state = order ? `its order is ${order.state} after ${order.attempts} attempts` : "the state of its order is unknown";
   const failed = order?.last_attempts.findLast((attempt) => attempt.outcome && attempt.cause);
   const attempt = failed ? `; the last attempt: ${failed.outcome}: ${failed.cause}` : "";
   const read = cause instanceof Error ? `; the last read: ${cause.message}` : "";
-  return `session ${sessionId} has no verdict after ${afterS.toFixed(1)} s (${limit}); ${state}${attempt}${read}`;
+  return `session ${sessionId} has no verdict within ${waitMs / 1000} s; ${state}${attempt}${read}`;
 }
 
 function place(collection: string, id: string): string {

@@ -1,20 +1,21 @@
 /** Helpers for tests of an application: answers without a daemon, and a daemon in test mode. */
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { rmSync, writeFileSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { writeFileSync } from "node:fs";
+import { access, constants, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { OracledClient, type Verdict } from "./client.js";
-import type { OrderReport, ProblemCode, ProductTier, VerdictResponse } from "./generated.js";
+import type { CrosscheckDecision, OrderReport, ProblemCode, ProductTier, VerdictResponse } from "./generated.js";
 import type { FakeResponse } from "./transport.js";
 
 export type { FakeRequest, FakeResponse } from "./transport.js";
 
 const NOW = "2026-01-01T00:00:00Z";
 const GOOD: Verdict = { verdict: "GREEN", summary: "A made-up verdict for a unit test." };
+const THRESHOLD = 0.9740425724725061;
 
 /** The answer with a verdict, for `transport` of a client. `members` replaces members of the answer. */
 export function fakeVerdict(sessionId: string, verdict: Verdict = GOOD, members: Partial<VerdictResponse> = {}): FakeResponse {
@@ -23,15 +24,23 @@ export function fakeVerdict(sessionId: string, verdict: Verdict = GOOD, members:
     coherence_score: 1,
     crosscheck_reason: "pass",
     flags: [],
-    threshold: 0.9740425724725061,
+    threshold: THRESHOLD,
     verdict_label: verdict.verdict,
   };
   const body = { session_id: sessionId, tier: "quick", query: "A query of a unit test", verdict, decision, cached_at: NOW, regen: false };
   return { status: 200, body: { ...body, ...members } };
 }
 
-/** The answer with an order that waits. With the state `held`, an operator must decide. */
-export function fakeOrder(sessionId: string, state: OrderReport["state"] = "queued", members: Partial<OrderReport> = {}): FakeResponse {
+/**
+ * The answer with an order that waits. With the state `held`, an operator must decide. `retryAfter` is the time before the next read,
+ * in seconds; that of the daemon is 5 or more.
+ */
+export function fakeOrder(
+  sessionId: string,
+  state: OrderReport["state"] = "queued",
+  members: Partial<OrderReport> = {},
+  retryAfter = 0,
+): FakeResponse {
   const tier: ProductTier = "quick";
   const body = {
     session_id: sessionId,
@@ -44,12 +53,20 @@ export function fakeOrder(sessionId: string, state: OrderReport["state"] = "queu
     generations: 0,
     last_attempts: [],
   };
-  return { status: 202, body: { ...body, ...members }, headers: { "retry-after": "5" } };
+  return { status: 202, body: { ...body, ...members }, headers: { "retry-after": `${retryAfter}` } };
 }
 
 /** A problem, such as `fakeProblem(422, "crosscheck_rejected")`. With `retryAfter` it is temporary. */
 export function fakeProblem(status: number, code: ProblemCode, detail = "a fault of a unit test", retryAfter?: number): FakeResponse {
-  const body = { type: `urn:oracled:problem:${code}`, title: code, status, detail, code };
+  const decision: CrosscheckDecision = {
+    approved: false,
+    coherence_score: 0,
+    crosscheck_reason: "degenerate_manifold",
+    flags: [],
+    threshold: THRESHOLD,
+  };
+  const problem = { type: `urn:oracled:problem:${code}`, title: code, status, detail, code };
+  const body = { ...problem, ...(code === "crosscheck_rejected" && { decision }) };
   const type = { "content-type": "application/problem+json" };
   return { status, body, headers: { ...type, ...(retryAfter !== undefined && { "retry-after": `${retryAfter}` }) } };
 }
@@ -66,6 +83,14 @@ export interface TestDaemonOptions {
 
 const CONFIG = '[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n';
 
+// `read` returns when this process ends, also by SIGKILL: the input of the shell is a pipe from it. The output ends with the daemon
+const GUARD = `folder=$1; shift
+"$@" </dev/null & daemon=$!
+exec >/dev/null 2>&1
+read -r _
+kill -KILL $daemon; wait
+rm -rf "$folder"`;
+
 /** A mail that the daemon would have sent. */
 export interface TestMail {
   to: string;
@@ -74,7 +99,7 @@ export interface TestMail {
   text: string;
 }
 
-/** A daemon in test mode. All of its files are in a temporary folder. */
+/** A daemon in test mode. All of its files are in a temporary folder. Both are removed when the process of the tests ends. */
 export class TestDaemon {
   /** For `OracledClient`, and for the variable `ORACLED_SOCKET`. */
   readonly socketPath: string;
@@ -82,8 +107,7 @@ export class TestDaemon {
   readonly controlSocketPath: string;
   readonly client: OracledClient;
   readonly #program: string;
-  #process: ChildProcess | undefined;
-  #output = "";
+  #process: ChildProcessWithoutNullStreams | undefined;
 
   private constructor(
     /** The temporary folder. */
@@ -131,14 +155,11 @@ export class TestDaemon {
   /** Stops the process and removes its files. */
   async stop(): Promise<void> {
     this.client.close();
-    process.removeListener("exit", this.#abandon);
     const running = this.#process;
     if (running?.pid && running.exitCode === null && running.signalCode === null) {
       const ended = once(running, "exit");
-      const patience = setTimeout(() => running.kill("SIGKILL"), 20_000);
-      running.kill("SIGTERM");
+      running.stdin.end();
       await ended;
-      clearTimeout(patience);
     }
     await rm(this.folder, { recursive: true, force: true });
   }
@@ -147,23 +168,23 @@ export class TestDaemon {
     const paths = { config: "oracled.toml", "state-dir": "state", socket: "o.sock", "control-socket": "c.sock" };
     const flags = Object.entries(paths).flatMap(([name, path]) => [`--${name}`, join(this.folder, path)]);
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(ORACLED_|XDG_|LISTEN_)/.test(name)));
-    const started = spawn(this.#program, ["serve", "--test-mode", ...flags], { env, stdio: ["ignore", "pipe", "pipe"] });
+    const program = await findProgram(this.#program);
+    const args = ["-c", GUARD, "sh", this.folder, program, "serve", "--test-mode", ...flags];
+    // detached: a signal to the group of this process does not end the shell
+    const started = spawn("sh", args, { env, stdio: "pipe", detached: true });
     this.#process = started;
-    process.once("exit", this.#abandon);
-    let failed = false;
-    started.on("error", (error) => ([this.#output, failed] = [`${error}`, true]));
-    for (const stream of [started.stdout, started.stderr]) stream.on("data", (text: Buffer) => (this.#output += text));
+    let [output, ended] = ["", false];
+    started.on("error", (error) => ([output, ended] = [`${error}`, true]));
+    for (const stream of [started.stdout, started.stderr]) {
+      stream.on("data", (text: Buffer) => (output += text));
+      stream.on("end", () => (ended = true));
+    }
     for (const end = performance.now() + startMs; !(await this.#isReady()); await sleep(20)) {
-      if (failed || started.exitCode !== null) throw new Error(`the daemon did not start: ${this.#output}`);
-      if (performance.now() >= end) throw new Error(`the daemon was not ready within ${startMs} ms: ${this.#output}`);
+      const printed = output || "it printed nothing (check that the program is oracled)";
+      if (ended) throw new Error(`the daemon ${program} did not start: ${printed}`);
+      if (performance.now() >= end) throw new Error(`the daemon ${program} was not ready within ${startMs} ms: ${printed}`);
     }
   }
-
-  // the process of the tests ends without `stop`
-  readonly #abandon = (): void => {
-    this.#process?.kill("SIGKILL");
-    rmSync(this.folder, { recursive: true, force: true });
-  };
 
   #isReady(): Promise<boolean> {
     return new Promise((resolve) => {
@@ -174,6 +195,16 @@ export class TestDaemon {
       request.on("error", () => resolve(false));
     });
   }
+}
+
+/** The path of a program, also of one in the `PATH`. */
+async function findProgram(program: string): Promise<string> {
+  const folders = program.includes("/") ? [""] : (process.env.PATH ?? "").split(":");
+  for (const path of folders.map((folder) => join(folder, program))) {
+    const isProgram = access(path, constants.X_OK).then(async () => (await stat(path)).isFile(), () => false);
+    if (await isProgram) return path;
+  }
+  throw new Error(`${program} is not a program; install oracled, or set ORACLED_BIN`);
 }
 
 function parseMail(file: string): TestMail {

@@ -1,12 +1,14 @@
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import http from "node:http";
+import { isAbsolute, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ConnectionError, OracledError, problemError, ResponseError, TemporaryError, TimeoutError } from "./errors.js";
 import type { ProblemDocument } from "./generated.js";
 
 /** Settings of a client. All are optional. */
 export interface ClientOptions {
-  /** Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or `/run/oracled/oracled.sock`. */
+  /** Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or the first that exists of `/run/oracled/oracled.sock` and those of a daemon of this user. */
   socketPath?: string;
   /** Time limit of a call with its retries, in milliseconds. Default: 35,000, because the daemon may take 30 s. */
   timeoutMs?: number;
@@ -86,7 +88,7 @@ export class Transport {
     // with an empty path Node would connect to TCP port 80
     if (socketPath === "") throw new TypeError("`socketPath` is empty; omit it for the default socket");
     if (!Number.isSafeInteger(retries) || retries < 0) throw new RangeError(`\`retries\` is ${retries} (0 or more allowed)`);
-    this.socketPath = socketPath ?? (process.env.ORACLED_SOCKET || "/run/oracled/oracled.sock");
+    this.socketPath = socketPath ?? (process.env.ORACLED_SOCKET || findSocket());
     this.timeoutMs = checkTimeLimit("timeoutMs", timeoutMs);
     this.#retries = retries;
     this.#fake = transport;
@@ -134,7 +136,12 @@ export class Transport {
   failure(error: unknown, signal: AbortSignal | undefined): unknown {
     if (signal?.aborted) return signal.reason;
     if (error instanceof OracledError || !(error instanceof Error)) return error;
-    return new ConnectionError(`no complete response from ${this.socketPath}: ${error.message}`, { cause: error });
+    const { code = error.message, syscall }: NodeJS.ErrnoException = error;
+    const fault =
+      syscall === "connect"
+        ? `cannot connect to ${this.socketPath}: ${code} (check that oracled runs, that its socket has this path, and that this user may open it)`
+        : `the connection to ${this.socketPath} broke: ${error.message}`;
+    return new ConnectionError(`no complete response: ${fault}`, { cause: error });
   }
 
   async #exchange<Body>(
@@ -144,12 +151,12 @@ export class Transport {
     deadline: number,
     limitMs: number,
   ): Promise<Answer<Body>> {
-    if (this.#fake) return fakeAnswer<Body>(options, await this.#fake(parts));
+    if (this.#fake) return fakeAnswer<Body>(options, await this.#askFake(this.#fake, parts, options, deadline, limitMs));
     const json = body === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
     const request = this.open({ ...parts, headers: { ...json, ...parts.headers } }, options);
     let timeout: TimeoutError | undefined;
     const timer = setTimeout(() => {
-      timeout = new TimeoutError(`no complete response from ${this.socketPath} within ${limitMs} ms`);
+      timeout = this.#timedOut(limitMs);
       request.destroy(timeout);
     }, Math.max(deadline - performance.now(), 1));
     try {
@@ -163,11 +170,49 @@ export class Transport {
       clearTimeout(timer);
     }
   }
+
+  /** The answer of the fake, unless the time limit or the signal ends the wait for it. */
+  async #askFake(
+    fake: NonNullable<ClientOptions["transport"]>,
+    parts: RequestParts,
+    { signal }: CallOptions,
+    deadline: number,
+    limitMs: number,
+  ): Promise<FakeResponse> {
+    signal?.throwIfAborted();
+    let stop = (): void => {};
+    const ended = new Promise<never>((_, reject) => {
+      const timer = setTimeout(() => reject(this.#timedOut(limitMs)), Math.max(deadline - performance.now(), 1));
+      const abort = (): void => reject(signal?.reason);
+      signal?.addEventListener("abort", abort);
+      stop = () => {
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", abort);
+      };
+    });
+    try {
+      return await Promise.race([fake(parts), ended]);
+    } finally {
+      stop();
+    }
+  }
+
+  #timedOut(limitMs: number): TimeoutError {
+    return new TimeoutError(`no complete response from ${this.socketPath} within ${limitMs} ms`);
+  }
+}
+
+/** The socket of `oraclectl`, too: systemd's if it exists, otherwise that of a daemon of this user. */
+function findSocket(): string {
+  const ofSystemd = "/run/oracled/oracled.sock";
+  const { HOME = "/", XDG_RUNTIME_DIR = "", XDG_STATE_HOME = "" } = process.env;
+  const folders = [XDG_RUNTIME_DIR, XDG_STATE_HOME, join(HOME, ".local/state")].filter((folder) => isAbsolute(folder));
+  const sockets = [ofSystemd, ...folders.map((folder) => join(folder, "oracled/oracled.sock"))];
+  return sockets.find((path) => existsSync(path)) ?? ofSystemd;
 }
 
 /** The answer of a fake transport. */
-function fakeAnswer<Body>({ signal, requestId }: CallOptions, { status = 200, body, headers }: FakeResponse): Answer<Body> {
-  signal?.throwIfAborted();
+function fakeAnswer<Body>({ requestId }: CallOptions, { status = 200, body, headers }: FakeResponse): Answer<Body> {
   const received = { "content-type": "application/json", "x-request-id": requestId ?? "fake", ...headers };
   return parseAnswer<Body>({ statusCode: status, headers: received }, encodeJson(body));
 }

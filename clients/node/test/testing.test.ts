@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { existsSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import http from "node:http";
 import { test } from "node:test";
 import { OracledClient, RejectedError, TimeoutError, verifyWebhook, type WebhookEvent } from "oracled-client";
 import { fakeOrder, fakeProblem, type FakeRequest, fakeVerdict, TestDaemon } from "oracled-client/testing";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "./daemon.js";
 
 const order = { tier: "quick", query: "Sell honey?" } as const;
@@ -29,19 +33,39 @@ test("fake_transport_answers_calls_without_a_daemon", async () => {
 test("fake_transport_problems_are_errors_of_their_class", async () => {
   let calls = 0;
   const rejecting = new OracledClient({ transport: () => fakeProblem(422, "crosscheck_rejected") });
-  await assert.rejects(rejecting.submitVerdict("cs_1", order), RejectedError);
+  await assert.rejects(rejecting.submitVerdict("cs_1", order), (error) => {
+    assert(error instanceof RejectedError);
+    return error.problem.decision?.approved === false;
+  });
   const busy = new OracledClient({ transport: () => (++calls === 1 ? fakeProblem(503, "overloaded", "busy", 0) : fakeVerdict("cs_1")) });
   assert.equal((await busy.submitVerdict("cs_1", order)).outcome, "delivered");
   assert.equal(calls, 2, "a temporary error is retried");
+});
+
+test("fake_transport_is_ended_by_the_time_limit_and_the_signal", async () => {
+  const silent = new OracledClient({ transport: () => new Promise(() => {}), timeoutMs: 50 });
+  await assert.rejects(silent.submitVerdict("cs_1", order), TimeoutError);
+  const [abort, reason] = [new AbortController(), new Error("the customer left")];
+  setTimeout(() => abort.abort(reason), 20);
+  await assert.rejects(silent.readVerdict("cs_1", { timeoutMs: 60_000, signal: abort.signal }), reason);
+});
+
+test("wait_reads_a_last_time_at_its_limit", async () => {
+  let reads = 0;
+  const oracled = new OracledClient({ transport: () => (++reads === 1 ? fakeOrder("cs_1", "queued", {}, 5) : fakeVerdict("cs_1")) });
+  const began = performance.now();
+  assert.equal((await oracled.waitForVerdict("cs_1", { waitMs: 300 })).outcome, "delivered");
+  assert(performance.now() - began >= 290);
+  assert.equal(reads, 2);
 });
 
 test("expired_wait_names_its_time_and_the_last_cause", async () => {
   const last = { attempt: 3, outcome: "model_unavailable" as const, cause: "HTTP status 503", started_at: "2026-01-01T00:00:00Z" };
   const waiting = fakeOrder("cs_1", "queued", { attempts: 3, last_attempts: [last as never] });
   const oracled = new OracledClient({ transport: () => waiting });
-  await assert.rejects(oracled.waitForVerdict("cs_1", { waitMs: 2_000 }), (error) => {
+  await assert.rejects(oracled.waitForVerdict("cs_1", { waitMs: 200 }), (error) => {
     assert(error instanceof TimeoutError);
-    assert.match(error.message, /no verdict after 0\.\d s \(the next read is due in 5 s, after the limit of 2 s\)/);
+    assert.match(error.message, /no verdict within 0\.2 s/);
     assert.match(error.message, /queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503/);
     return true;
   });
@@ -73,6 +97,23 @@ test("webhook_is_verified_by_its_signature_and_its_time", () => {
   assert.throws(() => verifyWebhook(body, headers, "whsec_short"), TypeError);
 });
 
+/** The status of the daemon in a folder. */
+function readyStatus(folder: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const request = http.get({ socketPath: join(folder, "o.sock"), path: "/readyz", agent: false }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+    request.on("error", reject);
+  });
+}
+
+/** The command lines of the processes that name a folder. */
+function processesOf(folder: string): string {
+  const lines = execFileSync("ps", ["-eo", "args"], { encoding: "utf8" }).split("\n");
+  return lines.filter((line) => line.includes(folder)).join("\n");
+}
+
 const PROGRAM = process.env.ORACLED_BIN || join(ROOT, "target/debug/oracled");
 
 test("test_daemon_answers_by_the_words_of_the_query", async (context) => {
@@ -93,6 +134,27 @@ test("test_daemon_answers_by_the_words_of_the_query", async (context) => {
 });
 
 test("test_daemon_that_cannot_start_is_an_error_with_its_output", async () => {
-  await assert.rejects(TestDaemon.start({ program: PROGRAM, config: "[model]\nprovider = 7\n" }), /the daemon did not start: .*provider/s);
-  await assert.rejects(TestDaemon.start({ program: "/nowhere/oracled" }), /ENOENT/);
+  await assert.rejects(TestDaemon.start({ program: PROGRAM, config: "[model]\nprovider = 7\n" }), /the daemon .* did not start: .*provider/s);
+  await assert.rejects(TestDaemon.start({ program: "true" }), /bin\/true did not start: it printed nothing/);
+  for (const program of ["/nowhere/oracled", "no-such-oracled"]) {
+    await assert.rejects(TestDaemon.start({ program }), new RegExp(`${program} is not a program; .*ORACLED_BIN`));
+  }
+});
+
+test("test_daemon_ends_and_its_files_are_removed_if_its_parent_is_killed", async () => {
+  const script = `
+    import { TestDaemon } from "oracled-client/testing";
+    const daemon = await TestDaemon.start({ program: ${JSON.stringify(PROGRAM)} });
+    console.log(daemon.folder);
+    setInterval(() => {}, 1000);`;
+  for (const signal of ["SIGKILL", "SIGTERM", "SIGINT"] as const) {
+    const parent = spawn(process.execPath, ["--input-type=module", "-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+    const [printed] = (await once(parent.stdout, "data")) as [Buffer];
+    const folder = printed.toString().trim();
+    assert((await readyStatus(folder)) === 200);
+    parent.kill(signal);
+    for (const end = Date.now() + 10_000; existsSync(folder) && Date.now() < end; ) await sleep(20);
+    assert(!existsSync(folder), `${folder} remains after ${signal}`);
+    assert.equal(processesOf(folder), "", `a process remains after ${signal}`);
+  }
 });

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import http from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -62,6 +63,29 @@ test("broken_connection_is_retried_at_most_twice", async (context) => {
   assert.equal(requests.length, 3);
   await assert.rejects(client(context, { retries: 0 }).readVerdict("cs_1"), ConnectionError);
   assert.equal(requests.length, 4);
+});
+
+test("connection_error_names_the_socket_and_the_remedy", async () => {
+  const absent = new OracledClient({ socketPath: join(folder, "absent.sock"), retries: 0 });
+  await assert.rejects(absent.readVerdict("cs_1"), /cannot connect to .*absent\.sock: ENOENT \(check that oracled runs/);
+});
+
+test("socket_is_that_of_a_daemon_of_this_user", async (context) => {
+  if (existsSync("/run/oracled/oracled.sock")) return context.skip("a daemon of systemd precedes it");
+  const before = { ...process.env };
+  context.after(() => Object.assign(process.env, before));
+  for (const name of ["ORACLED_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"]) delete process.env[name];
+  process.env.HOME = folder;
+  const usesSocket = (path: string) => assert.rejects(new OracledClient({ retries: 0 }).listRules(), new RegExp(`to ${path}`));
+  await usesSocket("/run/oracled/oracled.sock: ENOENT");
+  const own = join(folder, ".local/state/oracled");
+  await mkdir(own, { recursive: true });
+  await writeFile(join(own, "oracled.sock"), "");
+  await usesSocket(own);
+  process.env.XDG_RUNTIME_DIR = join(folder, "run");
+  await mkdir(join(folder, "run/oracled"), { recursive: true });
+  await writeFile(join(folder, "run/oracled/oracled.sock"), "");
+  await usesSocket(join(folder, "run/oracled"));
 });
 
 test("response_that_is_cut_off_is_retried", async (context) => {

@@ -5,7 +5,11 @@ import base64
 import hashlib
 import hmac
 import json
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,19 +47,29 @@ def test_fake_transport_answers_batches_and_problems() -> None:
         return FakeResponse([{"line": line, "problem": {}} for line, _ in enumerate(request.body, 1)])
 
     with Client(transport=FakeTransport(respond)) as client:
-        with pytest.raises(RejectedError):
+        with pytest.raises(RejectedError) as raised:
             client.submit_verdict("cs_1", ORDER)
+        assert raised.value.problem["decision"]["approved"] is False
         texts: Any = [{"candidate_output": "Ice melts."}] * 3
         assert [answer["line"] for answer in client.evaluate_texts(texts)] == [1, 2, 3]
+
+
+def test_wait_reads_a_last_time_at_its_limit() -> None:
+    answers = [fake_order("cs_1", retry_after=5), fake_verdict("cs_1")]
+    with Client(transport=FakeTransport(lambda _: answers.pop(0))) as client:
+        began = time.monotonic()
+        assert isinstance(client.wait_for_verdict("cs_1", wait=0.3), Delivered)
+    assert time.monotonic() - began >= 0.3
+    assert not answers
 
 
 def test_expired_wait_names_its_time_and_the_last_cause() -> None:
     last = {"attempt": 3, "outcome": "model_unavailable", "cause": "HTTP status 503"}
     waiting = fake_order("cs_1", attempts=3, last_attempts=[last])
     with Client(transport=FakeTransport(lambda _: waiting)) as client, pytest.raises(DaemonTimeoutError) as raised:
-        client.wait_for_verdict("cs_1", wait=2)
+        client.wait_for_verdict("cs_1", wait=0.2)
     message = str(raised.value)
-    assert "no verdict after 0." in message and "due in 5 s, after the limit of 2 s" in message
+    assert "no verdict within 0.2 s" in message
     assert message.endswith("queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503")
 
 
@@ -104,5 +118,31 @@ def test_daemon_answers_by_the_words_of_the_query() -> None:
 def test_daemon_that_cannot_start_is_an_error_with_its_output() -> None:
     with pytest.raises(RuntimeError, match="provider"):
         TestDaemon(default_program(), config="[model]\nprovider = 7\n")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(RuntimeError, match="/true did not start: it printed nothing"):
+        TestDaemon("true")
+    with pytest.raises(FileNotFoundError, match="/nowhere/oracled is not a program.*ORACLED_BIN"):
         TestDaemon("/nowhere/oracled")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_daemon_ends_and_its_files_are_removed_if_its_parent_is_killed(sent: signal.Signals) -> None:
+    script = """
+import sys, time
+from oracled.testing import TestDaemon
+daemon = TestDaemon(sys.argv[1])
+print(daemon.folder, flush=True)
+time.sleep(60)
+"""
+    arguments = [sys.executable, "-c", script, default_program()]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout is not None
+        folder = Path(parent.stdout.readline().strip())
+        with Client(folder / "o.sock") as client:
+            client.list_rules()
+        parent.send_signal(sent)
+    end = time.monotonic() + 10
+    while folder.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not folder.exists()
+    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(folder) not in processes

@@ -335,7 +335,7 @@ pub(super) async fn regenerate_verdict(walk: &mut DevWalk<'_>) -> anyhow::Result
 pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<ChapterLines> {
     let session = walk.id("later");
     // another query in each walk, because the failures of a query are counted
-    let query = format!("Walk {}: what if the model fails? test:down={FAILED_REQUESTS}", walk.before);
+    let query = format!("Walk {}: what if the model fails? test:outage={FAILED_REQUESTS}", walk.before);
     let request = json!({"tier": "full", "query": query});
     let order_path = format!("/v1/orders/{session}");
     let retry = json!({"action": "retry", "reason": "the walk does not wait"}).to_string();
@@ -406,8 +406,8 @@ pub(super) struct DevWalk<'w> {
     socket: PathBuf,
     routes: DaemonClient,
     control: DaemonClient,
-    /// The number of the last log entry before the walk. Ids contain it, so that several walks can use one
-    /// store.
+    /// The number of the last log entry before the walk. Ids contain it, so that several walks can use one store, for example
+    /// after one that was stopped.
     before: u64,
     is_verbose: bool,
     is_colored: bool,
@@ -447,6 +447,17 @@ impl<'w> DevWalk<'w> {
         let status = walk.control(Method::GET, "/v1/status", "", StatusCode::OK).await?;
         walk.before = status.get("entries").and_then(Value::as_u64).context("the status has no `entries`")?;
         Ok(walk)
+    }
+
+    /// Whether the store has a finished walk. The ids of this walk are then those of that one.
+    pub(super) async fn find_earlier_walk(&mut self) -> anyhow::Result<bool> {
+        let sources = self.get("/v1/sources").await?;
+        // the source of the last chapter that registers one
+        let before = sources.as_array().into_iter().flatten().find_map(|source| {
+            text(source, "/oracle_id").strip_prefix("dev-")?.strip_suffix("-office")?.parse().ok()
+        });
+        self.before = before.unwrap_or(self.before);
+        Ok(before.is_some())
     }
 
     /// The id of a session, document or source of this walk.

@@ -3,6 +3,7 @@
 use anyhow::{Context, bail};
 use std::env;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::{self, Path, PathBuf};
@@ -29,6 +30,18 @@ impl DevTools {
         let mut command = Command::new(program);
         command.env("ORACLED_SOCKET", &self.socket).env("ORACLED_CONTROL_SOCKET", &self.control_socket);
         command
+    }
+
+    /// Fails if the script `file` of `--seed` cannot be read.
+    pub(super) fn check_seed(file: &Path) -> anyhow::Result<()> {
+        let shown = path::absolute(file)?;
+        let opened = File::open(file).and_then(|file| file.metadata());
+        let metadata =
+            opened.with_context(|| format!("cannot read the script {} of --seed", shown.display()))?;
+        if metadata.is_dir() {
+            bail!("{} is a directory (--seed requires a shell script)", shown.display());
+        }
+        Ok(())
     }
 
     /// Runs the shell script `file` in its folder, with `oraclectl` in its `PATH`. Blocks until it ends.

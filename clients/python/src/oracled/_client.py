@@ -13,6 +13,7 @@ import httpx
 from oracled._wire import (
     BASE_URL,
     POLL_AFTER_S,
+    READ_MIN_S,
     Requests,
     Call,
     CallOptions,
@@ -63,7 +64,8 @@ class Client:
     to the audit log.
 
     Args:
-        socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or `/run/oracled/oracled.sock`.
+        socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or the first that exists of
+            `/run/oracled/oracled.sock` and those of a daemon of this user.
         timeout: Time limit of a call with its retries, in seconds. The daemon may take 30 s.
         retries: The most retries of a call.
         transport: It answers calls in place of the daemon, for unit tests. `oracled.testing.FakeTransport` is one.
@@ -135,39 +137,41 @@ class Client:
     ) -> Delivered | Held:
         """Read the verdict of a session until it is delivered, or until its order is held.
 
-        The daemon determines the time between the reads (`Retry-After`, 5 s to 5 min). The wait continues while the
-        daemon restarts.
+        The daemon determines the time between the reads (`Retry-After`, 5 s to 5 min). The last read is at the end of
+        the wait. The wait continues while the daemon restarts.
 
         Args:
-            wait: Time limit of the whole wait, in seconds. `timeout` is that of each read.
+            wait: Time limit of the whole wait, in seconds, before the last read, which takes at most 2 s. `timeout` is
+                that of each read.
 
         Raises:
-            DaemonTimeoutError: No further read is due within `wait`. It has the last `order`. The order continues.
+            DaemonTimeoutError: The last read has no verdict. It has the last `order`. The order continues.
             RejectedError: The order failed.
         """
-        began = monotonic()
-        deadline = began + check_positive("wait", wait)
+        deadline = monotonic() + check_positive("wait", wait)
         options["request_id"] = checked_request_id(options.get("request_id"))
         timeout = options.get("timeout", self._timeout)
         order: OrderReport | None = None
         while True:
-            pause, cause = POLL_AFTER_S, None
-            options["timeout"] = min(timeout, max(deadline - monotonic(), 0.001))
+            retry_after: float | None = None
+            cause: OracledError | None = None
+            options["timeout"] = min(timeout, max(deadline - monotonic(), READ_MIN_S))
             try:
                 answer = self.read_verdict(session_id, **options)
                 if not isinstance(answer, Ordered):
                     return answer
-                order, pause = answer.body, answer.retry_after or POLL_AFTER_S
+                order, retry_after = answer.body, answer.retry_after
             except OracledError as error:
                 if is_unavailable(error):
-                    pause = error.retry_after or POLL_AFTER_S
+                    retry_after = error.retry_after
                 elif not isinstance(error, (DaemonConnectionError, DaemonTimeoutError)):
                     raise
                 cause = error
-            if monotonic() + pause >= deadline:
-                expired = wait_expired(session_id, (monotonic() - began, wait, pause), order, cause)
+            left = deadline - monotonic()
+            if left <= 0:
+                expired = wait_expired(session_id, wait, order, cause)
                 raise DaemonTimeoutError(expired, options["request_id"], order) from cause
-            time.sleep(pause)
+            time.sleep(min(POLL_AFTER_S if retry_after is None else retry_after, left))
 
     def check_verdict(
         self, request: CrosscheckRequest, **options: Unpack[CallOptions]

@@ -25,11 +25,13 @@ from oracled.errors import (
 )
 from oracled.types import OrderReport
 
-DEFAULT_SOCKET = "/run/oracled/oracled.sock"
+SOCKET_OF_SYSTEMD = "/run/oracled/oracled.sock"
 BASE_URL = "http://oracled"
 
 POLL_AFTER_S = 5.0
 """The pause before the next read of an order if the daemon requests none."""
+READ_MIN_S = 2.0
+"""The least time of a read, and the longest one after the end of a wait."""
 
 WINDOW_BYTES = 64 * 1024
 """The most bytes of requests in a window of a batch.
@@ -183,7 +185,15 @@ class Window:
 
 
 def socket_path(given: str | os.PathLike[str] | None) -> str:
-    return os.fspath(given) if given is not None else os.environ.get("ORACLED_SOCKET") or DEFAULT_SOCKET
+    return os.fspath(given) if given is not None else os.environ.get("ORACLED_SOCKET") or find_socket()
+
+
+def find_socket() -> str:
+    """The socket of `oraclectl`, too: systemd's if it exists, otherwise that of a daemon of this user."""
+    variables = [os.environ.get(name, "") for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME")]
+    folders = [*variables, os.path.expanduser("~/.local/state")]
+    own = [os.path.join(folder, "oracled/oracled.sock") for folder in folders if os.path.isabs(folder)]
+    return next((path for path in [SOCKET_OF_SYSTEMD, *own] if os.path.exists(path)), SOCKET_OF_SYSTEMD)
 
 
 def check_positive(name: str, value: float) -> float:
@@ -250,13 +260,9 @@ def outcome(answer: Answer[Any]) -> Delivered | Ordered | Held:
     return Held(**members) if answer.body.get("state") == "held" else Ordered(**members)
 
 
-def wait_expired(
-    session_id: str, times: tuple[float, float, float], order: OrderReport | None, cause: OracledError | None
-) -> str:
+def wait_expired(session_id: str, wait: float, order: OrderReport | None, cause: OracledError | None) -> str:
     """The message about a wait without a verdict: the time, the state of the order, and why it has no verdict yet."""
-    after, wait, pause = times
-    text = f"session {session_id} has no verdict after {after:.1f} s "
-    text += f"(the next read is due in {pause:g} s, after the limit of {wait:g} s); "
+    text = f"session {session_id} has no verdict within {wait:g} s; "
     if order is None:
         text += "the state of its order is unknown"
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -21,7 +20,18 @@ from oracled._client import Client
 
 NOW = "2026-01-01T00:00:00Z"
 GOOD = {"verdict": "GREEN", "summary": "A made-up verdict for a unit test."}
+THRESHOLD = 0.9740425724725061
 CONFIG = '[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n'
+
+# `read` returns when this process ends, also by SIGKILL: the input of the shell is a pipe from it. The output ends with
+# the daemon
+GUARD = """folder=$1; shift
+"$@" </dev/null & daemon=$!
+exec >/dev/null 2>&1
+read -r _
+kill -KILL $daemon; wait
+rm -rf "$folder"
+"""
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ def fake_verdict(session_id: str, verdict: Any = GOOD, **members: Any) -> FakeRe
         "coherence_score": 1.0,
         "crosscheck_reason": "pass",
         "flags": [],
-        "threshold": 0.9740425724725061,
+        "threshold": THRESHOLD,
         "verdict_label": verdict["verdict"],
     }
     body = {
@@ -95,8 +105,11 @@ def fake_verdict(session_id: str, verdict: Any = GOOD, **members: Any) -> FakeRe
     return FakeResponse(body | members)
 
 
-def fake_order(session_id: str, state: str = "queued", **members: Any) -> FakeResponse:
-    """The answer with an order that waits. With the state `held`, an operator must decide."""
+def fake_order(session_id: str, state: str = "queued", *, retry_after: int = 0, **members: Any) -> FakeResponse:
+    """The answer with an order that waits. With the state `held`, an operator must decide.
+
+    `retry_after` is the time before the next read, in seconds; that of the daemon is 5 or more.
+    """
     body = {
         "session_id": session_id,
         "state": state,
@@ -108,14 +121,23 @@ def fake_order(session_id: str, state: str = "queued", **members: Any) -> FakeRe
         "generations": 0,
         "last_attempts": [],
     }
-    return FakeResponse(body | members, 202, {"retry-after": "5"})
+    return FakeResponse(body | members, 202, {"retry-after": str(retry_after)})
 
 
 def fake_problem(
     status: int, code: str, detail: str = "a fault of a unit test", retry_after: int | None = None
 ) -> FakeResponse:
     """A problem, such as `fake_problem(422, "crosscheck_rejected")`. With `retry_after` it is temporary."""
-    body = {"type": f"urn:oracled:problem:{code}", "title": code, "status": status, "detail": detail, "code": code}
+    body: dict[str, Any] = {"type": f"urn:oracled:problem:{code}", "title": code, "status": status}
+    body |= {"detail": detail, "code": code}
+    if code == "crosscheck_rejected":
+        body["decision"] = {
+            "approved": False,
+            "coherence_score": 0.0,
+            "crosscheck_reason": "degenerate_manifold",
+            "flags": [],
+            "threshold": THRESHOLD,
+        }
     return FakeResponse(body, status, {} if retry_after is None else {"retry-after": str(retry_after)})
 
 
@@ -133,6 +155,8 @@ class TestMail:
 
 class TestDaemon:
     """A daemon in test mode. All of its files are in a temporary folder. Use it as a context manager.
+
+    Daemon and folder are also removed when the process of the tests is killed.
 
     Args:
         program: The program. Default: the variable `ORACLED_BIN`, or `oracled` in the `PATH`.
@@ -174,12 +198,8 @@ class TestDaemon:
     def stop(self) -> None:
         """Stop the process and remove its files."""
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(20)
+            # closes the input of the shell, and waits for its end
+            self._process.communicate()
         self._temporary.cleanup()
 
     def mails(self) -> list[TestMail]:
@@ -208,21 +228,31 @@ class TestDaemon:
         flags = [flag for name, path in names.items() for flag in (f"--{name}", str(self.folder / path))]
         removed = ("ORACLED_", "XDG_", "LISTEN_")
         env = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
+        program = self._found()
         log = self.folder / "log"
         with log.open("wb") as output:
             self._process = subprocess.Popen(
-                [self._found(), "serve", "--test-mode", *flags],
+                ["sh", "-c", GUARD, "sh", str(self.folder), program, "serve", "--test-mode", *flags],
                 env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                # a signal to the group of this process does not end the shell
+                start_new_session=True,
             )
+        stdout = self._process.stdout
+        assert stdout is not None
+        os.set_blocking(stdout.fileno(), False)
         end = time.monotonic() + start
         while not self._is_ready():
-            if self._process.poll() is not None:
-                raise RuntimeError(f"the daemon did not start: {log.read_text('utf-8', 'replace')}")
-            if time.monotonic() >= end:
-                raise RuntimeError(f"the daemon was not ready within {start:g} s: {log.read_text('utf-8', 'replace')}")
+            # None until the daemon ends, because the daemon prints nothing there
+            text: bytes | None = stdout.read(65536)
+            if text is not None or time.monotonic() >= end:
+                fault = f"was not ready within {start:g} s" if text is None else "did not start"
+                printed = (text or b"").decode("utf-8", "replace") + log.read_text("utf-8", "replace")
+                printed = printed or "it printed nothing (check that the program is oracled)"
+                raise RuntimeError(f"the daemon {program} {fault}: {printed}")
             time.sleep(0.02)
 
     def _is_ready(self) -> bool:

@@ -479,9 +479,12 @@ fn find_file(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> 
 /// # Errors
 /// If the file is empty, too long, not a regular file, or cannot be read.
 pub(crate) fn read_secret_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
+    let folder = env::current_dir().ok().filter(|_| file.is_relative());
+    let folder = folder.map(|folder| format!(" (a relative path, in {})", folder.display()));
     let unusable = |why: &str| {
         ConfigError::NotUnderstood(format!(
-            "{name}: cannot read a secret from the file: {why}; allowed: the path of a file with the secret"
+            "{name}: cannot read a secret from the file{}: {why}; allowed: the path of a file with the secret",
+            folder.as_deref().unwrap_or_default()
         ))
     };
     let system = |error: io::Error| unusable(&error.to_string());
@@ -544,6 +547,9 @@ mod tests {
             error.contains("`ingestion.credentials.wb.token_file`: ") && !error.contains("/no/such"),
             "{error}"
         );
+        let error = read_error(ConfiguredSecrets::Token(SecretOrigin::File("no-such-file".into())));
+        let folder = env::current_dir().expect("a directory").display().to_string();
+        assert!(error.contains(&folder) && !error.contains("no-such-file"), "{error}");
         let error = read_error(ConfiguredSecrets::Token(SecretOrigin::Variable("NO_SUCH_VARIABLE".into())));
         assert!(
             error.contains("`ingestion.credentials.wb.token_env`: the environment variable that this key names is not set"),

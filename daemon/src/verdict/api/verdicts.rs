@@ -434,7 +434,10 @@ fn crosscheck_problem(
     decision: CrosscheckDecision,
     retry_after: Option<Duration>,
 ) -> Problem {
-    let mut problem = rejection_problem(CROSSCHECK_REJECTED, "the crosscheck", service, session_id);
+    let flags = decision.flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let flags = if flags.is_empty() { flags } else { format!("; flags: {flags}") };
+    let gate = format!("the crosscheck ({}{flags})", decision.crosscheck_reason.into_str());
+    let mut problem = rejection_problem(CROSSCHECK_REJECTED, &gate, service, session_id);
     let decision = Some(decision);
     problem.document.add(&VerdictProblem { decision, ..VerdictProblem::default() });
     problem.retry_after(retry_after)
