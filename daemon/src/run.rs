@@ -339,7 +339,7 @@ impl RunningDaemon {
             service,
             servers: SocketServers { routes, control, review, threads },
             bound,
-tasks: DaemonTasks { checking, checkpoints, retention, recalls, state_size, series },
+            tasks: DaemonTasks { checking, checkpoints, retention, recalls, state_size, series },
             traces,
             ..
         } = self;

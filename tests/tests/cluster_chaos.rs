@@ -466,21 +466,25 @@ async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: &[S
             .await;
         }
     }
-    let log = hosts.worlds[0].mirror();
-    let attempts = |session: &str| {
-        let of_session = format!("\"session_id\":\"{session}\"");
-        let events = log.lines().filter(|line| line.contains(&of_session));
-        events.filter(|line| line.contains("\"event\":\"order_attempted\"")).count()
-    };
+    check_calls(&hosts.worlds[0].mirror(), model, ordered);
+}
+
+/// Checks that each order was made, and by no more calls of the model than logged attempts.
+fn check_calls(log: &str, model: &ModelServer, ordered: &[String]) {
+    let (mut attempts, mut calls): (BTreeMap<String, usize>, BTreeMap<String, usize>) = Default::default();
+    for line in log.lines().filter(|line| line.contains("\"event\":\"order_attempted\"")) {
+        let entry: Value = serde_json::from_str(line).expect("an entry");
+        *attempts.entry(entry["session_id"].as_str().expect("a session").to_owned()).or_default() += 1;
+    }
+    for request in model.requests() {
+        let text = request.body.to_string();
+        let (_, query) = text.split_once("Query of ").expect("the query");
+        *calls.entry(query.split('.').next().expect("a session").to_owned()).or_default() += 1;
+    }
     for session in ordered {
-        let query = format!("Query of {session}.");
-        let calls =
-            model.requests().iter().filter(|request| request.body.to_string().contains(&query)).count();
-        assert!(
-            (1..=attempts(session)).contains(&calls),
-            "{session}: {calls} calls, {} attempts",
-            attempts(session)
-        );
+        let of = |counts: &BTreeMap<String, usize>| counts.get(session).copied().unwrap_or_default();
+        let (calls, attempts) = (of(&calls), of(&attempts));
+        assert!((1..=attempts).contains(&calls), "{session}: {calls} calls, {attempts} attempts");
     }
 }
 
