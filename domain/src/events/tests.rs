@@ -334,25 +334,6 @@ fn all() -> Vec<AuditEvent> {
         AuditEvent::new(
             timestamp,
             session_id.clone(),
-            VerdictRecalled {
-                oracle_id: "office".parse().expect("a valid id"),
-                run_id: verdict_sha256.clone(),
-                evaluation: 7,
-                result: RecallResult::NowContradicted,
-            },
-        ),
-        AuditEvent::new(
-            timestamp,
-            None,
-            RunRecalled {
-                oracle_id: "office".parse().expect("a valid id"),
-                run_id: verdict_sha256.clone(),
-                verdicts: 14,
-            },
-        ),
-        AuditEvent::new(
-            timestamp,
-            session_id.clone(),
             VerdictCached {
                 tier: ProductTier::Full,
                 verdict_label: VerdictLabel::Null,
@@ -387,6 +368,7 @@ fn all() -> Vec<AuditEvent> {
             },
         ),
     ];
+    events.extend(recall_events(&session_id, timestamp));
     events.extend(session_events(&session_id, peer, timestamp));
     events.extend(message_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
@@ -397,6 +379,15 @@ fn all() -> Vec<AuditEvent> {
     events.extend(kinds.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind)));
     events.extend([repaired, recovered, upgraded, backup, replaced, started, stopped]);
     events
+}
+
+/// One event of each kind about recalled verdicts.
+fn recall_events(session_id: &SessionId, timestamp: Timestamp) -> [AuditEvent; 2] {
+    let (oracle_id, run_id) = ("office".parse().expect("a valid id"), Sha256Hex::of(b""));
+    let (evaluation, result) = (7, RecallResult::NowContradicted);
+    let recalled = VerdictRecalled { oracle_id, run_id: run_id.clone(), evaluation, result };
+    let ended = RunRecalled { oracle_id: recalled.oracle_id.clone(), run_id, verdicts: 14 };
+    [AuditEvent::new(timestamp, session_id.clone(), recalled), AuditEvent::new(timestamp, None, ended)]
 }
 
 /// One event of each kind about orders.

@@ -110,10 +110,11 @@ async fn keep_up(service: Arc<DaemonService>) {
         if is_behind {
             continue;
         }
-        if recalls.notifies() && service.require_turn("recalled verdicts are reported").is_ok() {
-            if let Err(error) = recalls.notify().await {
-                tracing::warn!(%error, "could not report recalled verdicts; retrying");
-            }
+        if recalls.notifies()
+            && service.require_turn("recalled verdicts are reported").is_ok()
+            && let Err(error) = recalls.notify().await
+        {
+            tracing::warn!(%error, "could not report recalled verdicts; retrying");
         }
         sleep(PAUSE).await;
     }
