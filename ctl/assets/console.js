@@ -13,6 +13,25 @@ const rows = () => [...document.querySelectorAll("[data-row]")];
 let selected = null;
 let isAfterG = false;
 
+// after an action, a second press of its key must not act on the next item, which nobody has read yet
+const QUIET_MS = 1000;
+let quietUntil = document.querySelector("[data-after-action]") ? performance.now() + QUIET_MS : 0;
+
+// a form is sent once; a page that the browser shows again from its memory can be sent again
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "true";
+  // the answer has been stopped
+  setTimeout(() => form.removeAttribute("data-sent"), 10_000);
+});
+window.addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  document.querySelectorAll("[data-sent]").forEach((form) => form.removeAttribute("data-sent"));
+  quietUntil = performance.now() + QUIET_MS;
+});
+
 const select = (row) => {
   rows().forEach((other) => other.classList.toggle("cur", other === row));
   selected = row ? row.dataset.row || row.getAttribute("href") : null;
@@ -28,8 +47,9 @@ const move = (step) => {
 };
 
 // an action key without a reason leads to the reason
-const press = (element) => {
+const press = (element, isRepeated) => {
   const form = element.type === "submit" ? element.form : null;
+  if (element.disabled || (form && (isRepeated || performance.now() < quietUntil))) return;
   const empty = form && [...form.elements].find((field) => field.required && !field.value.trim());
   const folded = element.closest("details:not([open])");
   if (folded) folded.open = true;
@@ -60,7 +80,7 @@ const handleKey = (event) => {
   const wanted = wasAfterG ? find("go", event.key) : find("key", event.key);
   if (wanted) {
     event.preventDefault();
-    return press(wanted);
+    return press(wanted, event.repeat);
   }
   if (event.key === "j" || event.key === "k") return move(event.key === "j" ? 1 : -1);
   const onPage = target === document.body || target.id === "main";
@@ -73,6 +93,24 @@ const handleKey = (event) => {
   return undefined;
 };
 document.addEventListener("keydown", handleKey);
+
+// the list of keys has those of the elements on the page
+const NAMES = { ArrowLeft: "←", ArrowRight: "→" };
+document.getElementById("keys")?.addEventListener("beforetoggle", () => {
+  const shown = [...document.querySelectorAll("[data-key]")].filter((one) => !one.hidden && one.dataset.key !== "?");
+  const list = document.getElementById("page-keys");
+  list.replaceChildren(...shown.flatMap((one) => {
+    const [key, effect] = [document.createElement("dt"), document.createElement("dd")];
+    const name = document.createElement("kbd");
+    name.textContent = NAMES[one.dataset.key] ?? one.dataset.key;
+    key.append(name);
+    const copy = one.cloneNode(true);
+    copy.querySelectorAll("kbd").forEach((part) => part.remove());
+    effect.textContent = copy.textContent.trim();
+    return [key, effect];
+  }));
+  list.parentElement.hidden = shown.length === 0;
+});
 
 // ---------- ages ----------
 
@@ -93,6 +131,11 @@ if (live && live.dataset.events) {
   let events = null;
   let fault = "";
   let waiting = null;
+  // the daemon does not answer the console: the page shows what was read before
+  let daemonFault = "";
+  const alert = document.createElement("div");
+  alert.id = "live-fault";
+  live.before(alert);
   let paused = false;
 
   const scrolled = () => [...live.querySelectorAll(".scroll")];
@@ -110,7 +153,7 @@ if (live && live.dataset.events) {
   const describe = () => {
     const isWaiting = waiting !== null && !paused;
     const quiet = paused ? "Paused" : "Live";
-    const text = fault || (isWaiting ? "Updates wait while you use this part of the page." : quiet);
+    const text = fault || daemonFault || (isWaiting ? "Updates wait while you use this part of the page." : quiet);
     state.classList.toggle("off", text !== "Live");
     // a screen reader announces each change
     if (state.textContent !== text) state.textContent = text;
@@ -132,10 +175,36 @@ if (live && live.dataset.events) {
     describe();
   };
 
+  // another person has decided the item: nothing can be sent any longer, and the entered reason stays readable
+  const close = () => {
+    if (!live.querySelector("[data-decided]")) return;
+    const form = document.getElementById("decide");
+    form?.classList.add("decided");
+    form?.querySelectorAll("button").forEach((button) => { button.disabled = true; });
+  };
+
+  const setFault = (markup) => {
+    alert.innerHTML = markup;
+    const since = new Date().toISOString().slice(11, 19);
+    daemonFault = markup && (daemonFault || `Not updated since ${since} UTC: the daemon does not answer.`);
+    describe();
+  };
+
+  const showCounts = (counts) => {
+    for (const [name, number] of Object.entries(counts)) {
+      const count = document.querySelector(`[data-count="${name}"]`);
+      if (!count) continue;
+      count.hidden = number === 0;
+      count.firstElementChild.textContent = number;
+    }
+  };
+
   const open = () => {
     events = new EventSource(live.dataset.events);
     events.onopen = () => { fault = ""; describe(); };
-    events.onmessage = (event) => { waiting = event.data; show(); };
+    events.onmessage = (event) => { waiting = event.data; setFault(""); show(); close(); };
+    events.addEventListener("fault", (event) => setFault(event.data));
+    events.addEventListener("counts", (event) => { setFault(""); showCounts(JSON.parse(event.data)); });
     events.onerror = () => {
       // the browser tries again, except after a refusal
       const since = new Date().toISOString().slice(11, 19);

@@ -4,7 +4,10 @@
 mod access;
 mod catalog;
 mod chart;
+mod counts;
 mod dead;
+mod decisions;
+mod done;
 mod facts;
 mod forms;
 mod history;
@@ -12,9 +15,11 @@ mod inbox;
 mod items;
 mod layout;
 mod log;
+mod other_years;
 mod overview;
 mod parts;
 mod recall;
+mod resolve;
 mod review;
 mod rules;
 mod run;
@@ -29,6 +34,7 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
 use crate::base::program::examples;
 use crate::console::access::LoginEnd;
+use crate::console::counts::{FrameState, NavCounts, read_counts};
 use crate::console::layout::{PageError, PageResult};
 use access::Access;
 use axum::Router;
@@ -37,7 +43,6 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::serve::Listener;
-use bytes::Bytes;
 use hyper::Method;
 use hyper::header::CONTENT_TYPE;
 use maud::Markup;
@@ -131,6 +136,8 @@ fn router(console: ConsoleState) -> Router {
         .route("/inbox", get(inbox::page))
         .route("/events/inbox", get(inbox::events))
         .route("/events/reviews", get(review::list_events))
+        .route("/events/reviews/{review_id}", get(review::events))
+        .route("/events/orders/{session_id}", get(verdict::events))
         .route("/orders", get(session::list_page))
         .route("/sessions/{session_id}", get(session::page))
         .route("/sessions/{session_id}/order", post(session::change_order))
@@ -146,6 +153,8 @@ fn router(console: ConsoleState) -> Router {
         pages = pages
             .route("/events/overview", get(overview::events))
             .route("/events/log", get(log::events))
+            .route("/events/runs/{run_id}", get(run::events))
+            .route("/events/dead/{outbox}/{id}", get(dead::events))
             .route("/dead/{outbox}/{id}", get(dead::page).post(dead::act))
             .route("/sessions/{session_id}/verdict", get(verdict::delivered_page))
             .route("/sessions/{session_id}/erase", post(session::erase))
@@ -188,6 +197,7 @@ pub(crate) struct Console {
     pub(crate) access: Access,
     /// A permit for each page that receives events.
     streams: Arc<Semaphore>,
+    frame: FrameState,
 }
 
 /// Whether the control socket that was given is the socket for reviewers, which has no status.
@@ -209,6 +219,7 @@ impl Console {
             has_only_reviews,
             access: Access::new(port),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            frame: FrameState::default(),
         }))
     }
 }
@@ -349,9 +360,10 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Number of renderings without a change after which a comment keeps the connection open.
 const SILENT_MAX: u32 = 5;
 
-/// Sends what `render` returns, whenever it has changed, until the login ends. An error is sent in its place.
+/// Sends what `render` returns, and the counts of the navigation, whenever they have changed, until the login ends. An error is an
+/// event of its own, since the page keeps what it shows.
 pub(crate) fn stream<F>(
-    console: &Console,
+    console: &ConsoleState,
     mut login: LoginEnd,
     render: impl FnMut() -> F + Send + 'static,
 ) -> PageResult
@@ -364,10 +376,11 @@ where
         was_printed: false,
     })?;
     let (mut sender, body) = StreamedBody::new(1);
+    let console = console.clone();
     tokio::spawn(async move {
         let _permit = permit;
         let has_login_ended = tokio::select! {
-            () = send_renderings(&mut sender, render) => false,
+            () = send_renderings(&console, &mut sender, render) => false,
             () = login.wait() => true,
         };
         if has_login_ended {
@@ -378,24 +391,39 @@ where
 }
 
 /// Sends events until the page is closed.
-async fn send_renderings<F>(sender: &mut StreamedBodySender, mut render: impl FnMut() -> F)
+async fn send_renderings<F>(console: &Console, sender: &mut StreamedBodySender, mut render: impl FnMut() -> F)
 where
     F: Future<Output = Result<Markup, PageError>>,
 {
-    let (mut last, mut silent) = (String::new(), 0);
+    // a page has an empty part until there is something to show
+    let (mut last, mut counts, mut silent) = (format_event("message", ""), NavCounts::default(), 0);
     loop {
-        let rendered = render().await.unwrap_or_else(|error| error.render()).into_string();
+        let rendered = render().await;
+        let mut event = match &rendered {
+            Ok(markup) => format_event("message", &markup.0),
+            Err(error) => format_event("fault", &error.render().0),
+        };
         silent += 1;
-        let mut event = Bytes::new();
-        if rendered != last {
-            event = format_event(&rendered).into();
-            (last, silent) = (rendered, 0);
-        } else if silent > SILENT_MAX {
-            event = Bytes::from_static(b":\n\n");
-            silent = 0;
+        if event == last {
+            event.clear();
+        } else {
+            last.clone_from(&event);
         }
-        if !event.is_empty() && sender.send(event).await.is_err() {
-            return;
+        if rendered.is_ok() {
+            let now = read_counts(console).await;
+            if now != counts {
+                event.push_str(&format_event("counts", &serde_json::to_string(&now).unwrap_or_default()));
+                counts = now;
+            }
+        }
+        if event.is_empty() && silent > SILENT_MAX {
+            event.push_str(":\n\n");
+        }
+        if !event.is_empty() {
+            silent = 0;
+            if sender.send(event.into()).await.is_err() {
+                return;
+            }
         }
         tokio::select! {
             () = sleep(INTERVAL) => {}
@@ -405,9 +433,9 @@ where
 }
 
 /// An event with `text` as its data.
-fn format_event(text: &str) -> String {
+fn format_event(name: &str, text: &str) -> String {
     let lines = text.split(['\n', '\r']).map(|line| format!("data: {line}\n"));
-    lines.chain(["\n".to_owned()]).collect()
+    [format!("event: {name}\n")].into_iter().chain(lines).chain(["\n".to_owned()]).collect()
 }
 
 #[cfg(test)]
@@ -431,7 +459,8 @@ mod tests {
         let options = GlobalOptions { socket: socket.clone(), control_socket: socket, json: false };
         let streams = Arc::new(Semaphore::new(1));
         let host = "shop-1".to_owned();
-        Arc::new(Console { options, host, has_only_reviews, access: Access::new(7627), streams })
+        let (access, frame) = (Access::new(7627), FrameState::default());
+        Arc::new(Console { options, host, has_only_reviews, access, streams, frame })
     }
 
     async fn get(console: &ConsoleState, path: &str, cookie: &str) -> Response {
@@ -493,6 +522,7 @@ mod tests {
             has_only_reviews: false,
             access: Access::new(7627),
             streams,
+            frame: FrameState::default(),
         });
         let cookie = log_in(&console).await;
         for path in [
@@ -567,6 +597,7 @@ mod tests {
 
     #[test]
     fn event_has_one_data_line_for_each_line_of_its_text() {
-        assert_eq!(format_event("a\nevent: x\rb"), "data: a\ndata: event: x\ndata: b\n\n");
+        let event = format_event("message", "a\nevent: x\rb");
+        assert_eq!(event, "event: message\ndata: a\ndata: event: x\ndata: b\n\n");
     }
 }

@@ -144,6 +144,12 @@ const decided = new Set();
 for (let number = 0; number < 10; number += 1) {
   const path = new URL(page.url()).pathname;
   decided.add(path);
+  if (number > 0) {
+    // a second press of the key of the last action does not act on this item
+    await keys("x", "1");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "", "the keys of actions wait");
+    await page.waitForTimeout(1_100);
+  }
   // an action without a reason leads to the reason
   await keys("1");
   await page.waitForFunction(() => document.activeElement.id === "reason");
@@ -153,6 +159,15 @@ for (let number = 0; number < 10; number += 1) {
   await expectText(number === 9 ? "Done: dismissed." : "Done: resolved.");
 }
 assert.equal(decided.size, 10, "ten disputes were decided");
+await expectText("Population, Aruba, 19");
+
+// the list of keys has those of the page
+await open("/inbox");
+await keys("?");
+await page.locator("#page-keys").getByText("Importance, then age").waitFor();
+await keys("Escape");
+await page.getByRole("heading", { name: "Decided" }).waitFor();
+await page.getByText("resolved: 54,").first().waitFor();
 
 // orders and sessions
 await visit("/orders?state=held", "orders");
@@ -197,16 +212,31 @@ await expectText("54611");
 await act("Revoke the resolution");
 await expectText("Done: revoked.");
 await open(`/reviews/${byOwn}`);
+// a value that no source is near is asked for again, with the reason and the value kept
 await page.getByText("Use another value").click();
-await page.getByLabel("Value of population, person").fill("54300");
+await page.getByLabel("Value of population, person").fill("74");
 await act("Use this value");
+await expectText("you have entered 74 persons");
+await inspect("question");
+assert.equal(await page.getByLabel("Reason").inputValue(), "seen in the browser");
+await page.getByLabel("Value of population, person").fill("54,300");
+await act("Use this value");
+await expectText("Done: resolved.");
 await open(`/reviews/${byOwn}`);
 await expectText("54300");
 await open(`/reviews/${dismissed}`);
 await act("Comment only", "which edition is it?");
 await expectText("which edition is it?");
+// a colleague has the same dispute open, and has written a reason
+const colleague = await context.newPage();
+await colleague.goto(`${origin}/reviews/${dismissed}`);
+await colleague.getByLabel("Reason").fill("my own reason");
 await act("Dismiss, keep the conflict");
 await expectText("Done: dismissed.");
+await colleague.getByText("Dismissed at").waitFor({ timeout: 15_000 });
+assert.ok(await colleague.locator("#decide button[name=action]").first().isDisabled(), "nothing can be sent any longer");
+assert.equal(await colleague.getByLabel("Reason").inputValue(), "my own reason");
+await colleague.close();
 
 // sources
 await visit("/sources", "sources");

@@ -252,11 +252,14 @@ async fn reviewer_gets_reviews_and_held_orders_and_nothing_else() {
         ("reason", "the census"),
     ];
     let resolved = console.post(&format!("/reviews/{id}/resolve"), &fields).await;
-    assert_shows(&console.get(resolved.location()).await, &["54611", "the census"]);
+    assert_shows(&console.get(resolved.location()).await, &["54,611 persons", "the census"]);
     let seen = changed_at(&console, "cs_1").await;
     let fields = [("action", "release"), ("reason", "read"), ("changed_at", seen.as_str())];
     let released = console.post("/sessions/cs_1/order", &fields).await;
     assert_shows(&console.get(released.location()).await, &["Done: released."]);
+    for path in ["/sessions/cs_1", "/sessions/cs_1/held"] {
+        assert_shows(&console.get(path).await, &["not held any longer"]);
+    }
     let entry = &log(&mut daemon.control().await, "event=review_resolved").await[0];
     assert_eq!(
         (&entry["caller"]["socket"], &entry["caller"]["uid"]),
@@ -324,8 +327,12 @@ async fn operator_decides_held_orders() {
         assert_eq!(without_reason.status, 400, "{}", without_reason.text);
         // the order has changed since the page was read
         let earlier = ("changed_at", "2026-01-01T00:00:00Z");
-        let outdated = console.post(&path, &[("action", action), ("reason", "x"), earlier]).await;
+        let outdated = console.post(&path, &[("action", action), ("reason", "seen before"), earlier]).await;
         assert_eq!(outdated.status, 409, "{}", outdated.text);
+        // the page is shown again, and keeps the reason
+        for text in ["Nothing was changed", ">seen before</textarea>", "Decide"] {
+            assert!(outdated.text.contains(text), "{text} is not in {}", outdated.text);
+        }
         let answer = console.post(&path, &[("action", action), ("reason", "read and judged"), seen]).await;
         let shown = console.get(answer.location()).await;
         assert_shows(&shown, &[&format!("Done: {done}."), "read and judged"]);
@@ -337,6 +344,14 @@ async fn operator_decides_held_orders() {
     let seen = ("changed_at", "2026-01-01T00:00:00Z");
     let again = console.post("/sessions/cs_1/order", &[("action", "release"), ("reason", "x"), seen]).await;
     assert_eq!(again.status, 409, "{}", again.text);
+    for text in ["Your reason, which is not stored", ">x</textarea>", "delivered"] {
+        assert!(again.text.contains(text), "{text} is not in {}", again.text);
+    }
+    // the page of a decided verdict names the decision
+    let decided = console.get("/sessions/cs_1/held").await;
+    assert_shows(&decided, &["The order is delivered now.", "has released it at", "read and judged"]);
+    let inbox = console.get("/inbox?decided=mine").await;
+    assert_shows(&inbox, &["Decided", "released", "retried", "failed", "read and judged", "/sessions/cs_1"]);
     assert_eq!(console.post("/sessions/cs_1/order", &[("action", "eat"), ("reason", "x")]).await.status, 400);
     assert_eq!(console.get("/sessions/none").await.status, 404);
 }
@@ -374,7 +389,10 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
             "<h1>Population, Aruba, 1961</h1>",
             "Aruba,ABW,1961,<mark>54208</mark>",
             "Aruba,ABW,1961,<mark>54611</mark>",
-            "54,611 <small>person</small>",
+            "54,611 <small>persons</small>",
+            "persons apart",
+            "Population at other times",
+            "/sources/office-a/history?where:area=ABW&amp;where:year=1961&amp;axis=population",
             "2026-03-07",
             "<b>403</b>",
             "0.74 %",
@@ -387,7 +405,7 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
     for (id, fields, value) in [
         (&by_source, vec![choice(r#"{"take":"offered","value":"54611","definition":null}"#)], "54611"),
         (&revoked, vec![choice(r#"{"take":"offered","value":"54208","definition":null}"#)], "54208"),
-        (&by_own, vec![choice(r#"{"take":"own"}"#), ("own:population", "54300".into())], "54300"),
+        (&by_own, vec![choice(r#"{"take":"own"}"#), ("own:population", "54,300".into())], "54300"),
     ] {
         let path = format!("/reviews/{id}/resolve");
         let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -400,7 +418,7 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
         assert_eq!(console.post(&path, &further).await.status, 400, "without a value");
         let all: Vec<_> = fields.iter().copied().chain(further).collect();
         let answer = console.post(&path, &all).await;
-        let decided = format!("population {value}");
+        let decided = format!("population {}", value.replace("54", "54,"));
         assert_shows(&console.get(answer.location()).await, &[&decided, "the census report", "Revoke"]);
         let state = document(&get(&mut daemon.control().await, &format!("/v1/reviews/{id}")).await);
         let resolution = &state["resolved"]["resolution"];
@@ -409,6 +427,36 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
             (&json!(value), &json!(2_592_000))
         );
     }
+    // a colleague has decided meanwhile: the page names the decision, and keeps the reason
+    let late = [choice(r#"{"take":"own"}"#), ("own:population", "54,301".into())];
+    let late = late.iter().map(|(name, value)| (*name, value.as_str()));
+    let late: Vec<_> = late.chain([("valid_for", "30d"), ("reason", "my own count")]).collect();
+    let answer = console.post(&format!("/reviews/{by_own}/resolve"), &late).await;
+    assert_eq!(answer.status, 409, "{}", answer.text);
+    for text in
+        ["Nothing was changed", ">my own count</textarea>", "Resolved at", "54,300", "the census report"]
+    {
+        assert!(answer.text.contains(text), "{text} is not in {}", answer.text);
+    }
+    let done = console.get(&format!("/inbox?done=resolved&of=/reviews/{by_own}")).await;
+    let named =
+        ["Done: resolved.", "Population, Aruba, 1963", "54,300 persons", "valid until", "Show or revoke it"];
+    assert_shows(&done, &named);
+    // a value that no source is near needs a second press
+    let absurd = [choice(r#"{"take":"own"}"#), ("own:population", "74".into())];
+    let absurd = absurd.iter().map(|(name, value)| (*name, value.as_str()));
+    let mut absurd: Vec<_> = absurd.chain([("valid_for", "30d"), ("reason", "a guess")]).collect();
+    let path = format!("/reviews/{dismissed}/resolve");
+    let asked = console.post(&path, &absurd).await;
+    for text in
+        ["54,208 to 54,611 persons", "74 persons", "once more", ">a guess</textarea>", r#"value="74""#]
+    {
+        assert!(asked.text.contains(text), "{text} is not in {}", asked.text);
+    }
+    absurd.push(("confirmed", "\"75\""));
+    assert_eq!(console.post(&path, &absurd).await.status, 200, "another value was confirmed");
+    let state = document(&get(&mut daemon.control().await, &format!("/v1/reviews/{dismissed}")).await);
+    assert!(state["resolved"].is_null(), "{state}");
     let reason = [("reason", "misread")];
     let answer = console.post(&format!("/reviews/{revoked}/revoke"), &reason).await;
     assert_shows(&console.get(answer.location()).await, &["revoked", "misread"]);
@@ -441,6 +489,8 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
             "population",
             "What would change",
             "Aruba,ABW,1999,199900",
+            "Changed records",
+            " %, allowed ",
         ],
     );
     let path = format!("/runs/{held}/approve");
@@ -695,7 +745,13 @@ async fn console_shows_an_error_while_the_daemon_is_down() {
     let daemon = world.serve().await;
     let console = start(&world).await;
     assert_shows(&console.get("/").await, &["What needs you"]);
+    let mut events = console.events("/events/overview").await;
+    assert!(events.next().await.starts_with("event: message"));
     assert!(daemon.stop().success());
+    let mut event = events.next().await;
+    while !event.starts_with("event: fault") {
+        event = events.next().await;
+    }
     for path in ["/", "/inbox", "/orders", "/reviews", "/sources", "/log", "/rules"] {
         let answer = console.get(path).await;
         assert_eq!(answer.status, 502, "{path}: {}", answer.text);
@@ -713,9 +769,17 @@ async fn live_parts_follow_the_daemon_and_are_limited() {
     let console = start(&world).await;
     let mut events = console.events("/events/reviews?open=true").await;
     assert!(events.next().await.contains(&review));
+    let mut decision = console.events(&format!("/events/reviews/{review}?seen=0")).await;
+    assert!(decision.next().await.starts_with("event: counts"), "nothing is decided yet");
     let answer = console.post(&format!("/reviews/{review}/dismiss"), &[("reason", "late")]).await;
     assert_eq!(answer.status, 303);
     while events.next().await.contains(&review) {}
+    let mut note = decision.next().await;
+    while !note.contains("data-decided") {
+        note = decision.next().await;
+    }
+    assert!(note.contains("Dismissed at") && note.contains("late"), "{note}");
+    drop(decision);
     let mut open = Vec::new();
     for _ in 1..16 {
         let mut events = console.events("/events/log").await;

@@ -15,6 +15,7 @@ use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::mail::{MailFailureCause, MailKind, MailSendFailure, OutboxMail};
 use domain_verdict::query::CustomerQuery;
 use hyper::Method;
+use oracled_tests::console::ConsoleProcess;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{
     DaemonProcess, DaemonWorld, GOOD, at, call, document, eventually, get, log, post, problem, submission,
@@ -299,6 +300,37 @@ fn printed(output: &Output, code: i32) -> String {
     let stderr_text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr_text}");
     format!("{}{stderr_text}", String::from_utf8_lossy(&output.stdout))
+}
+
+#[tokio::test]
+async fn console_acts_on_a_dead_letter_only_after_a_second_press() {
+    let server = ModelServer::start().await;
+    server.set_default(ScriptedReply::bytes(422, "no such user"));
+    let world = DaemonWorld::with_config(&config(&server.url()));
+    let daemon = world.serve().await;
+    for session in ["cs_1", "cs_2"] {
+        deliver(&daemon, session).await;
+    }
+    let dead = async || outbox(&daemon, "dead=true").await["items"].as_array().map(Vec::len);
+    eventually("all are dead", async || dead().await == Some(2)).await;
+    let mut console = ConsoleProcess::start(&world);
+    console.log_in().await;
+    let path = "/dead/outbox/verdict%3Acs_1";
+    let asked = console.post(path, &[("action", "drop")]).await;
+    assert!(asked.status == 200 && asked.text.contains("once more"), "{}", asked.text);
+    assert!(asked.text.contains(r#"name="confirmed" value="drop""#), "{}", asked.text);
+    // another action was confirmed
+    let asked = console.post(path, &[("action", "requeue"), ("confirmed", "drop")]).await;
+    assert!(asked.status == 200 && asked.text.contains("once more"), "{}", asked.text);
+    assert_eq!(dead().await, Some(2));
+    let next = "/dead/outbox/verdict%3Acs_2";
+    let removed = console.post(path, &[("action", "drop"), ("confirmed", "drop"), ("next", next)]).await;
+    assert!(removed.location().starts_with(next), "{}", removed.location());
+    let next = console.get(removed.location()).await.text;
+    assert!(next.contains("Done: message removed.") && next.contains("data-after-action"), "{next}");
+    assert_eq!(dead().await, Some(1));
+    let gone = console.get(path).await;
+    assert!(gone.status == 200 && gone.text.contains("no dead letter any longer"), "{}", gone.text);
 }
 
 #[tokio::test]

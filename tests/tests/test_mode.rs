@@ -1,5 +1,6 @@
 //! The test mode: canned answers, and the marks of all that they lead to.
 
+use oracled_tests::console::ConsoleProcess;
 use oracled_tests::generation::request_order;
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, at, document, error_line, eventually, get, log, post};
@@ -46,7 +47,14 @@ async fn test_mode_answers_every_query_and_marks_all_that_follows() {
         entries.len() > 5 && entries.iter().all(|entry| entry["test_mode"] == json!(true)),
         "{entries:?}"
     );
+    let mut console = ConsoleProcess::start(&world);
+    console.log_in().await;
+    for path in ["/", "/inbox", "/sources", "/rules", "/no/such/page"] {
+        let page = console.get(path).await.text;
+        assert!(page.contains("<strong>Test mode. </strong>"), "{path}: {page}");
+    }
     assert!(daemon.stop().success());
+    assert!(console.get("/inbox").await.text.contains("Test mode. "), "the daemon does not answer");
 }
 
 #[tokio::test]

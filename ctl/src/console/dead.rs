@@ -1,30 +1,58 @@
 //! A mail or a webhook that could not be sent: its error, and whether it is sent again or removed.
 
-use super::ConsoleState;
-use super::forms::{Fields, after_action, done_note};
+use super::access::LoginEnd;
+use super::done;
+use super::forms::{Draft, Fields, action_button, after_action};
 use super::items::{DeadLetter, Neighbors, read_dead};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, age, badge, card, moment, pairs, session_link};
+use super::parts::{Tone, age, badge, card, decided, live, moment, pairs, session_link};
+use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
+use crate::console;
+use axum::Extension;
 use axum::extract::{Path, State};
 use domain_verdict::wire::{MailAction, MailActionRequest};
 use hyper::Method;
-use maud::html;
+use maud::{Markup, html};
+
+const GONE: &str = "It is no dead letter any longer: it was sent again, or removed.";
+
+fn page_path(outbox: &str, id: &str) -> String {
+    format!("/dead/{}/{}", encode_segment(outbox), encode_segment(id))
+}
+
+async fn find(console: &Console, path: &str) -> Result<Option<DeadLetter>, PageError> {
+    Ok(read_dead(console).await?.into_iter().find(|letter| letter.path() == path))
+}
 
 pub(super) async fn page(
     State(console): State<ConsoleState>,
     Path((outbox, id)): Path<(String, String)>,
     fields: Fields,
 ) -> PageResult {
-    let letters = read_dead(&console).await?;
-    let path = format!("/dead/{}/{}", encode_segment(&outbox), encode_segment(&id));
-    let letter = letters.into_iter().find(|letter| letter.path() == path);
-    let Some(DeadLetter { title, session_id, tries, .. }) = letter else {
-        return Err(PageError::input(format!(
-            "no dead letter has the id {id}; it was sent again, or removed"
-        )));
+    show(&console, (&outbox, &id), &fields, &Draft::default()).await
+}
+
+async fn show(console: &Console, (outbox, id): (&str, &str), fields: &Fields, draft: &Draft) -> PageResult {
+    let path = page_path(outbox, id);
+    let letter = find(console, &path).await?;
+    let neighbors = Neighbors::read(console, &path).await;
+    let title = letter.as_ref().map_or_else(|| format!("Message {id}"), |letter| letter.title.clone());
+    let parts = match letter {
+        Some(letter) => render(&letter, (&path, id), &neighbors, draft),
+        None => html! { section.card.decide #decide { div.body { p { (GONE) } } (neighbors.footer()) } },
     };
-    let neighbors = Neighbors::read(&console, &path).await;
+    let body = html! { (done::note(console, fields).await) (draft.note()) (parts) };
+    let head = PageHead {
+        crumbs: Some(neighbors.crumbs()),
+        actions: Some(neighbors.actions()),
+        ..PageHead::titled(title)
+    };
+    Ok(render_page(console, Section::Inbox, head, &body).await)
+}
+
+fn render(letter: &DeadLetter, (path, id): (&str, &str), neighbors: &Neighbors, draft: &Draft) -> Markup {
+    let DeadLetter { session_id, tries, .. } = letter;
     let facts = [
         ("id", html! { code { (id) } }),
         (
@@ -36,16 +64,18 @@ pub(super) async fn page(
         ("last error", html! { (tries.last_error.as_deref().unwrap_or("none")) }),
     ];
     let button = |text: &str, key: &str, value: &str, class: &str| {
-        html! { button.btn.(class) type="submit" name="action" value=(value) data-key=(key) aria-keyshortcuts=(key) { span { (text) } kbd aria-hidden="true" { (key) } } }
+        action_button(class, &html! { (text) }, key, ("action", value), path)
     };
-    let body = html! {
-        (done_note(&fields))
+    html! {
+        (live(&format!("/events{path}"), &html! {}))
         div.split {
             div { (card("Message", &badge(Tone::Refused, "not sent"), &html! { div.body { (pairs(facts)) } })) }
             div {
                 form.card.decide #decide method="post" action=(path) aria-label="Decide" {
                     header { h2 { "Decide" } span.right { (badge(Tone::Refused, html! { "dead, " (age(tries.queued_at)) })) } }
                     div.body {
+                        p.small.muted { "The log has the action with your name. It has no reason, so each action needs a second press." }
+                        (draft.confirmation())
                         div.acts {
                             (button("Send it again", "r", "requeue", "plain"))
                             p.note { "It is queued as if it were new." }
@@ -58,13 +88,26 @@ pub(super) async fn page(
                 }
             }
         }
-    };
-    let head = PageHead {
-        crumbs: Some(neighbors.crumbs()),
-        actions: Some(neighbors.actions()),
-        ..PageHead::titled(title)
-    };
-    Ok(render_page(&console, Section::Inbox, head, &body).await)
+    }
+}
+
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    Path((outbox, id)): Path<(String, String)>,
+) -> PageResult {
+    let (shared, path) = (console.clone(), page_path(&outbox, &id));
+    console::stream(&console, login, move || {
+        let (console, path) = (shared.clone(), path.clone());
+        async move {
+            let is_waiting = find(&console, &path).await?.is_some();
+            Ok::<_, PageError>(if is_waiting {
+                html! {}
+            } else {
+                decided(&html! { (GONE) })
+            })
+        }
+    })
 }
 
 pub(super) async fn act(
@@ -75,20 +118,38 @@ pub(super) async fn act(
     if !["outbox", "webhooks"].contains(&outbox.as_str()) {
         return Err(PageError::input(format!("`{outbox}` has no dead letters; allowed: outbox, webhooks")));
     }
-    let path = format!("/v1/{outbox}/{}", encode_segment(&id));
-    let (method, body, done) = match fields.text("action") {
-        "requeue" => {
-            let request = MailActionRequest { action: MailAction::Requeue };
-            (
-                Method::POST,
-                Some(serde_json::to_vec(&request).map_err(std::io::Error::from)?.into()),
-                "queued again",
-            )
-        }
-        "drop" => (Method::DELETE, None, "removed"),
+    let action = fields.text("action").to_owned();
+    let question = match action.as_str() {
+        "requeue" => "Press “Send it again” once more to queue the message again.",
+        "drop" => "Press “Remove it unsent” once more. The message is then deleted, and never sent.",
         other => return Err(PageError::input(format!("`{other}` is not an action; allowed: requeue, drop"))),
     };
-    console.options.call_control(method, &path, body).await?;
-    let next = fields.filled("next").unwrap_or("/inbox").to_owned();
-    Ok(after_action(&next, done, &Fields::default()))
+    let draft = if fields.text("confirmed") == action {
+        match send(&console, (&outbox, &id), &action).await {
+            Ok(done) => {
+                let next = fields.filled("next").unwrap_or("/inbox").to_owned();
+                return Ok(after_action(&next, done, &Fields::default()));
+            }
+            Err(error) => Draft::failed(error, fields)?,
+        }
+    } else {
+        Draft::to_confirm(&html! { (question) }, &action, fields)
+    };
+    draft.with_status(show(&console, (&outbox, &id), &Fields::default(), &draft).await)
+}
+
+async fn send(
+    console: &Console,
+    (outbox, id): (&str, &str),
+    action: &str,
+) -> Result<&'static str, PageError> {
+    let path = format!("/v1/{outbox}/{}", encode_segment(id));
+    if action == "drop" {
+        console.options.call_control(Method::DELETE, &path, None).await?;
+        return Ok("message removed");
+    }
+    let request = MailActionRequest { action: MailAction::Requeue };
+    let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
+    console.options.call_control(Method::POST, &path, Some(body.into())).await?;
+    Ok("message queued again")
 }

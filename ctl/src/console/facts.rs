@@ -340,7 +340,9 @@ fn record_row(source: &SourceSummary, table: &FactTable, record: &NormalizedReco
         // a year or a code of an identity is no amount
         if is_identity(path) || !table.is_number(path) { value } else { group_digits(&value) }
     };
-    let axis = table.paths.iter().find(|path| !is_identity(path));
+    // a history of numbers has a chart
+    let axes = || table.paths.iter().filter(|path| !is_identity(path));
+    let axis = axes().find(|path| table.is_number(path)).or(axes().next());
     let history = axis.map(|axis| {
         let subject = source.identity.iter();
         let subject = subject

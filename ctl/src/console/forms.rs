@@ -1,11 +1,12 @@
-//! The fields of forms, and what follows an action.
+//! The fields of forms, and what follows an action: the next page, or the same page again with what was entered.
 
-use super::layout::PageError;
+use super::layout::{PageError, PageResult};
 use super::parts::{Tone, message};
 use crate::base::options::encode_segment;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
+use hyper::StatusCode;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
@@ -69,14 +70,79 @@ impl<S: Send + Sync> FromRequest<S> for Fields {
     }
 }
 
+/// The fields of a form whose action is not done, and the cause. The page is shown again with both.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    fields: Fields,
+    status: StatusCode,
+    note: Option<Markup>,
+    /// The value that a second press confirms.
+    confirmed: Option<String>,
+}
+
+impl Draft {
+    /// The action has failed. Nothing is kept while the daemon cannot answer.
+    ///
+    /// # Errors
+    /// The error is one of the daemon, which the page cannot be read from.
+    pub(crate) fn failed(error: PageError, fields: Fields) -> Result<Self, PageError> {
+        if error.status().is_server_error() {
+            return Err(error);
+        }
+        let note =
+            message(Tone::Waiting, &html! { strong { "Nothing was changed. " } (error.0.to_string()) "." });
+        Ok(Self { fields, status: error.status(), note: Some(note), confirmed: None })
+    }
+
+    /// A second press is required: it sends `confirmed` in the field of that name.
+    pub(crate) fn to_confirm(question: &Markup, confirmed: &str, fields: Fields) -> Self {
+        let note = message(Tone::Waiting, question);
+        Self { fields, status: StatusCode::OK, note: Some(note), confirmed: Some(confirmed.to_owned()) }
+    }
+
+    /// The text that was entered in a field.
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.fields.text(name)
+    }
+
+    pub(crate) fn note(&self) -> Markup {
+        html! { @if let Some(note) = &self.note { div role="alert" data-after-action { (note) } } }
+    }
+
+    /// The hidden field of the second press.
+    pub(crate) fn confirmation(&self) -> Markup {
+        html! { @if let Some(value) = &self.confirmed { input type="hidden" name="confirmed" value=(value); } }
+    }
+
+    /// The entered reason, on a page that has no form for it any longer.
+    pub(crate) fn kept_reason(&self) -> Markup {
+        let reason = self.text("reason");
+        html! {
+            @if !reason.is_empty() {
+                label.f { "Your reason, which is not stored" textarea readonly rows="3" { (reason) } }
+            }
+        }
+    }
+
+    /// The page with the status of the error.
+    pub(crate) fn with_status(&self, page: PageResult) -> PageResult {
+        page.map(|mut page| {
+            if self.note.is_some() && page.status() == StatusCode::OK {
+                *page.status_mut() = self.status;
+            }
+            page
+        })
+    }
+}
+
 /// The field of the reason of a decision. One form has one reason for all of its actions.
-pub(crate) fn reason_field(hint: &str, most_bytes: usize) -> Markup {
+pub(crate) fn reason_field(hint: &str, most_bytes: usize, draft: &Draft) -> Markup {
     html! {
         // Enter in another field would press the first button
         button type="submit" hidden disabled {}
         label.f {
             "Reason"
-            textarea #reason name="reason" required maxlength=(most_bytes) placeholder=(hint) {}
+            textarea #reason name="reason" required maxlength=(most_bytes) placeholder=(hint) { (draft.text("reason")) }
             span.hint { "Up to " (most_bytes) " bytes. The log has it with your name." }
         }
     }
@@ -110,14 +176,14 @@ pub(crate) fn reason_form(action: &str, name: &str, fields: &Markup) -> Markup {
 }
 
 /// Whether a path is one of the console, and not an address elsewhere.
-fn is_own_path(path: &str) -> bool {
+pub(crate) fn is_own_path(path: &str) -> bool {
     path.starts_with('/')
         && !path.starts_with("//")
         && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
 /// Sends the browser on after an action on the page at `path`: to the field `next` of the form, or to the page itself.
-/// [`done_note`] is its note there.
+/// `done::note` is its note there.
 pub(crate) fn after_action(path: &str, done: &str, fields: &Fields) -> Response {
     let done = encode_segment(done);
     let target = match fields.filled("next").filter(|next| is_own_path(next)) {
@@ -128,21 +194,6 @@ pub(crate) fn after_action(path: &str, done: &str, fields: &Fields) -> Response 
         None => format!("{path}?done={done}"),
     };
     Redirect::to(&target).into_response()
-}
-
-/// The note that an action is done, with a link to the page of the action if it was another one.
-pub(crate) fn done_note(fields: &Fields) -> Markup {
-    let done = fields.filled("done").filter(|words| {
-        words.len() < 30 && words.bytes().all(|byte| byte == b' ' || byte.is_ascii_lowercase())
-    });
-    let of = fields.filled("of").filter(|path| is_own_path(path));
-    html! {
-        @if let Some(done) = done {
-            div role="status" {
-                (message(Tone::Ok, &html! { "Done: " (done) "." @if let Some(of) = of { " " a href=(of) { "Show it" } } }))
-            }
-        }
-    }
 }
 
 #[cfg(test)]

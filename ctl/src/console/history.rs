@@ -22,6 +22,19 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Maximum number of lines: what is known now, and what was known before the latest changes.
 const LINES_MAX: usize = 4;
 
+/// The address of the history of a value.
+pub(super) fn history_path(
+    oracle_id: &SourceId,
+    axis: &str,
+    subject: &BTreeMap<String, AxisValue>,
+) -> String {
+    let subject = subject.iter();
+    let subject =
+        subject.map(|(name, value)| format!("where:{name}={}&", encode_segment(&value.to_string())));
+    let (oracle_id, axis) = (encode_segment(oracle_id.as_str()), encode_segment(axis));
+    format!("/sources/{oracle_id}/history?{}axis={axis}", subject.collect::<String>())
+}
+
 pub(super) fn form(source: &SourceSummary, fields: &Fields) -> Markup {
     let axes = source.entry.registration.axes_provided.iter().filter(|axis| !source.identity.contains(axis));
     html! {

@@ -1,14 +1,17 @@
 //! The inbox: everything that waits for a person, by consequence and age.
 
-use super::ConsoleState;
 use super::access::LoginEnd;
-use super::forms::{Fields, done_note};
-use super::items::{InboxItem, ItemKind, read_items};
+use super::decisions;
+use super::done;
+use super::forms::Fields;
+use super::items::{InboxItem, ItemKind, read_disputed_values, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, age, badge, cut, icon, live};
+use super::parts::{Tone, age, badge, cut, group_in_text, icon, live};
+use super::{Console, ConsoleState};
 use crate::console;
 use axum::Extension;
 use axum::extract::State;
+use domain_base::inbox::InboxImportance;
 use domain_base::wording::format_count;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
@@ -16,8 +19,9 @@ use strum::VariantArray;
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let filter = InboxFilter::read(&fields);
-    let items = read_items(&console).await?;
+    let items = read_named_items(&console).await?;
     let parts = render(&items, &filter);
+    let decided = decisions::render(&console, &fields).await?;
     let sub = match items.iter().map(|item| item.since).min() {
         Some(oldest) => html! {
             span { (format_count(items.len(), "item needs", "items need")) " a decision. The oldest has waited " (age(oldest)) "." }
@@ -25,8 +29,9 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
         None => html! { (badge(Tone::Ok, "nothing waits")) },
     };
     let body = html! {
-        (done_note(&fields))
+        (done::note(&console, &fields).await)
         (live(&format!("/events/inbox{}", filter.query()), &parts))
+        (decided)
         p.keys {
             span { kbd { "j" } kbd { "k" } "move" }
             span { kbd { "Enter" } "open" }
@@ -47,8 +52,34 @@ pub(super) async fn events(
     let (shared, filter) = (console.clone(), InboxFilter::read(&fields));
     console::stream(&console, login, move || {
         let (console, filter) = (shared.clone(), filter.clone());
-        async move { Ok::<_, PageError>(render(&read_items(&console).await?, &filter)) }
+        async move { Ok::<_, PageError>(render(&read_named_items(&console).await?, &filter)) }
     })
+}
+
+/// The items: those of disputes with the difference of their values, and held orders with their queries, unless a reviewer asks.
+async fn read_named_items(console: &Console) -> Result<Vec<InboxItem>, PageError> {
+    let (mut items, mut values) = (read_items(console).await?, read_disputed_values(console).await?);
+    for item in &mut items {
+        if let Some(values) = values.remove(&item.path) {
+            item.cause = values;
+        }
+        if item.kind == ItemKind::HeldOrder
+            && let Some(query) = console.frame.read_query(console, &item.id).await
+        {
+            item.cause = format!("{}: {}", item.id, item.cause);
+            item.title = query;
+        }
+    }
+    Ok(items)
+}
+
+/// The heading of a group.
+const fn waiting_name(importance: InboxImportance) -> &'static str {
+    match importance {
+        InboxImportance::Customer => "Customers wait",
+        InboxImportance::Answer => "Answers are blocked",
+        InboxImportance::Operation => "Other systems wait",
+    }
 }
 
 /// The filter of the page.
@@ -78,12 +109,12 @@ impl InboxFilter {
 fn render(items: &[InboxItem], filter: &InboxFilter) -> Markup {
     let mut shown: Vec<_> =
         items.iter().filter(|item| filter.kind.is_none_or(|kind| kind == item.kind)).collect();
-    let mut groups: BTreeMap<Option<ItemKind>, Vec<&InboxItem>> = BTreeMap::new();
+    let mut groups: BTreeMap<Option<InboxImportance>, Vec<&InboxItem>> = BTreeMap::new();
     if filter.by_age {
         shown.sort_by_key(|item| item.since);
     }
     for item in shown {
-        groups.entry((!filter.by_age).then_some(item.kind)).or_default().push(item);
+        groups.entry((!filter.by_age).then_some(item.importance)).or_default().push(item);
     }
     html! {
         div.section {
@@ -93,9 +124,9 @@ fn render(items: &[InboxItem], filter: &InboxFilter) -> Markup {
                     div.empty { (icon("ok")) h3 { "Nothing waits for you" } p { "Held orders, disputes, held runs and dead letters appear here." } }
                 } @else {
                     ul.inbox {
-                        @for (kind, items) in &groups {
-                            @if let Some(kind) = kind {
-                                li { div.group { (kind.words().1) span.count.neutral { (items.len()) } } }
+                        @for (importance, items) in &groups {
+                            @if let Some(importance) = importance {
+                                li { div.group { (waiting_name(*importance)) span.count.neutral { (items.len()) } } }
                             }
                             @for item in items { li { (item_row(item)) } }
                         }
@@ -110,7 +141,7 @@ fn item_row(item: &InboxItem) -> Markup {
     html! {
         a.item data-row href=(item.path) {
             span.kind { (badge(item.kind.tone(), item.kind.words().0)) }
-            span.tt { span.t { (item.title) } span.s { (cut(&item.cause, 160)) } }
+            span.tt { span.t { (item.title) } span.s { (cut(&group_in_text(&item.cause), 160)) } }
             span.why { (item.kind.consequence()) }
             span.age { b { (age(item.since)) } br; (item.since.strftime("%d %b, %H:%M")) }
             (icon("next"))
@@ -145,17 +176,23 @@ mod tests {
 
     fn item(kind: ItemKind, second: i64, path: &str) -> InboxItem {
         let since = Timestamp::from_second(second).expect("a time");
-        InboxItem { kind, title: path.to_owned(), cause: String::new(), since, path: path.to_owned() }
+        let importance = match kind {
+            ItemKind::HeldOrder => InboxImportance::Customer,
+            _ => InboxImportance::Answer,
+        };
+        let (title, cause, path) = (path.to_owned(), "54208".to_owned(), path.to_owned());
+        InboxItem { kind, id: String::new(), title, cause, since, importance, path }
     }
 
     #[test]
-    fn inbox_is_grouped_by_kind_or_sorted_by_age() {
+    fn inbox_is_grouped_by_importance_or_sorted_by_age() {
         let items = [item(ItemKind::HeldOrder, 5, "/a"), item(ItemKind::Dispute, 1, "/b")];
         let place = |text: &str, part: &str| text.find(part).expect("it is shown");
         let grouped = render(&items, &InboxFilter::default()).into_string();
         assert!(
             place(&grouped, "href=\"/a\"") < place(&grouped, "href=\"/b\"")
-                && grouped.contains("Held orders")
+                && grouped.contains("Customers wait")
+                && grouped.contains("54,208")
         );
         let by_age = render(&items, &InboxFilter { kind: None, by_age: true }).into_string();
         assert!(place(&by_age, "href=\"/b\"") < place(&by_age, "href=\"/a\""), "{by_age}");

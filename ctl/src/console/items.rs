@@ -1,27 +1,26 @@
 //! What waits for a person, and its order. The pages of decisions show the neighbors of their item.
 
 use super::Console;
-use super::parts::{Tone, cut, group_digits, unit_word};
+use super::parts::{Tone, cut, group_digits, unit_of};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use domain_base::decimal::{Decimal, Rounding};
-use domain_base::inbox::{InboxResponse, WaitingItem};
+use domain_base::inbox::{InboxImportance, InboxResponse, WaitingItem};
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::SessionId;
 use domain_ground::run::IngestionRun;
 use domain_verdict::mail::{MailState, MessageAttempts};
 use domain_verdict::webhook::WebhookState;
+use domain_verification::wire::ReviewSummary;
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
-use oracled_domain::status::StatusReport;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use strum::VariantArray;
 
-/// What waits for a person, the most important kind first.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, VariantArray, strum::IntoStaticStr, strum::EnumString,
-)]
+/// A kind of items that wait for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray, strum::IntoStaticStr, strum::EnumString)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum ItemKind {
     HeldOrder,
@@ -75,10 +74,13 @@ impl ItemKind {
 #[derive(Debug, Clone)]
 pub(crate) struct InboxItem {
     pub(crate) kind: ItemKind,
+    /// The id of its session, mail, review, run or webhook.
+    pub(crate) id: String,
     pub(crate) title: String,
     /// Why it waits.
     pub(crate) cause: String,
     pub(crate) since: Timestamp,
+    pub(crate) importance: InboxImportance,
     /// The page that decides it.
     pub(crate) path: String,
 }
@@ -86,12 +88,12 @@ pub(crate) struct InboxItem {
 impl InboxItem {
     /// `None` if this console does not know the kind.
     fn of(item: WaitingItem) -> Option<Self> {
-        let WaitingItem { kind, title, cause, since, link, .. } = item;
-        Some(Self { kind: ItemKind::of(&kind)?, title, cause, since, path: link })
+        let WaitingItem { kind, id, title, cause, since, importance, link, .. } = item;
+        Some(Self { kind: ItemKind::of(&kind)?, id, title, cause, since, importance, path: link })
     }
 }
 
-/// All items, by importance and then by age.
+/// All items in the daemon's order: by importance and then by age.
 pub(crate) async fn read_items(console: &Console) -> Result<Vec<InboxItem>, CtlError> {
     let (mut items, mut after) = (Vec::new(), String::new());
     loop {
@@ -101,34 +103,36 @@ pub(crate) async fn read_items(console: &Console) -> Result<Vec<InboxItem>, CtlE
         let Some(next) = page.next else { break };
         after = format!("&after={}", encode_segment(&next));
     }
-    items.sort_by_key(|item: &InboxItem| (item.kind, item.since));
     Ok(items)
+}
+
+/// The values of the open disputes of one axis, by the pages of the disputes: `54,208 (office-a) against 54,611 (office-b): 403
+/// persons, 0.74 %`.
+pub(crate) async fn read_disputed_values(console: &Console) -> Result<BTreeMap<String, String>, CtlError> {
+    let path = format!("/v1/reviews?open=true&limit={}", <PageLimit>::MAX);
+    let reviews: ListPage<ReviewSummary> = read(console, &path).await?;
+    let named = reviews.items.into_iter().filter_map(|review| {
+        let path = format!("/reviews/{}", encode_segment(&review.review_id));
+        Some((path, disputed_values(&review)?))
+    });
+    Ok(named.collect())
+}
+
+fn disputed_values(review: &ReviewSummary) -> Option<String> {
+    let axis = review.axes.keys().next().filter(|_| review.axes.len() == 1)?;
+    let stated = review.values.iter();
+    let stated: Vec<_> =
+        stated.filter_map(|(source, values)| Some((source, values.get(axis)?.value.to_string()))).collect();
+    let [(first_source, first), (second_source, second)] = stated.as_slice() else { return None };
+    let difference = Difference::of(first, second)?;
+    let (low, high) = (group_digits(first), group_digits(second));
+    let percent = difference.percent();
+    let size = if difference.size == percent { String::new() } else { format!("{}, ", difference.size) };
+    Some(format!("{low} ({first_source}) against {high} ({second_source}): {size}{percent}"))
 }
 
 async fn read<T: DeserializeOwned>(console: &Console, path: &str) -> Result<T, CtlError> {
     Ok(console.options.call_for_reviewer(Method::GET, path, None).await?.json()?)
-}
-
-/// Numbers beside the entries of the navigation; `None` if they cannot be read.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct NavCounts {
-    /// What needs a decision.
-    pub(crate) inbox: Option<u64>,
-    /// Orders that wait for their next attempt, or have one.
-    pub(crate) waiting_orders: Option<u64>,
-}
-
-/// The numbers of the navigation. A page without them is better than none.
-pub(crate) async fn read_counts(console: &Console) -> NavCounts {
-    let inbox = read::<InboxResponse>(console, "/v1/inbox?limit=1").await.ok();
-    let inbox = inbox.map(|inbox| inbox.counts.values().map(|count| *count as u64).sum());
-    let mut counts = NavCounts { inbox, waiting_orders: None };
-    if !console.has_only_reviews
-        && let Ok(status) = read::<StatusReport>(console, "/v1/status").await
-    {
-        counts.waiting_orders = status.orders.map(|orders| orders.queued + orders.generating);
-    }
-    counts
 }
 
 /// The page of a held verdict with its decision.
@@ -212,7 +216,13 @@ impl Difference {
 
 /// The values of a review on one axis with their unit, for a button or a heading.
 pub(crate) fn value_with_unit(value: &str, unit: Option<&String>) -> Markup {
-    html! { (group_digits(value)) @if let Some(unit) = unit { " " small { (unit_word(unit)) } } }
+    html! { (group_digits(value)) @if let Some(unit) = unit { " " small { (unit_of(value, unit)) } } }
+}
+
+/// The same in a sentence.
+pub(crate) fn value_text(value: &str, unit: Option<&String>) -> String {
+    let unit = unit.map(|unit| format!(" {}", unit_of(value, unit))).unwrap_or_default();
+    format!("{}{unit}", group_digits(value))
 }
 
 /// The place of an item among those of its kind, and its neighbors in the inbox.
@@ -285,7 +295,15 @@ mod tests {
 
     fn item(kind: ItemKind, second: i64, path: &str) -> InboxItem {
         let since = Timestamp::from_second(second).expect("a time");
-        InboxItem { kind, title: path.to_owned(), cause: String::new(), since, path: path.to_owned() }
+        InboxItem {
+            kind,
+            id: String::new(),
+            title: path.to_owned(),
+            cause: String::new(),
+            since,
+            importance: InboxImportance::Answer,
+            path: path.to_owned(),
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The document around each page, with the navigation; and errors as pages.
 
-use super::items::{NavCounts, read_counts};
+use super::counts::{NavCounts, read_counts};
 use super::parts::{Tone, badge, icon, message};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
@@ -87,6 +87,11 @@ const NAVIGATION: [NavEntry; 6] = [
     },
 ];
 
+fn shown_entries(console: &Console) -> impl Iterator<Item = &'static NavEntry> {
+    let has_all = !console.has_only_reviews;
+    NAVIGATION.iter().filter(move |entry| entry.for_reviewers || has_all)
+}
+
 /// What stands at the top of a page.
 #[derive(Debug, Default)]
 pub(crate) struct PageHead {
@@ -126,16 +131,22 @@ impl PageHead {
 /// A page with the status 200.
 pub(crate) async fn page(console: &Console, section: Section, head: PageHead, body: &Markup) -> Response {
     let counts = read_counts(console).await;
-    let body = html! { (head.render()) (body) };
-    document(&head.title, &html! {}, Some(&navigation(console, Some(section), counts)), &body, StatusCode::OK)
+    let body = html! { (test_banner(console)) (head.render()) (body) };
+    document(&head.title, &html! {}, Some(&Frame::of(console, Some(section), counts)), &body, StatusCode::OK)
+}
+
+/// The banner of every page while the daemon is in test mode.
+fn test_banner(console: &Console) -> Markup {
+    let text = html! { strong { "Test mode. " } "Verdicts can be canned, and mails go to files: no customer gets one." };
+    html! { @if console.frame.is_test() { div role="note" { (message(Tone::Waiting, &text)) } } }
 }
 
 /// The navigation. `current` is the section of the page.
 fn navigation(console: &Console, current: Option<Section>, counts: NavCounts) -> Markup {
-    let shown = NAVIGATION.iter().filter(|entry| entry.for_reviewers || !console.has_only_reviews);
     let count = |section| match section {
-        Section::Inbox => Some((counts.inbox?, Tone::Held, "to decide")),
-        Section::Orders => Some((counts.waiting_orders?, Tone::Waiting, "waiting")),
+        Section::Inbox => Some(("inbox", counts.inbox, Tone::Held, "to decide")),
+        Section::Orders => Some(("orders", counts.orders, Tone::Waiting, "waiting")),
+        Section::Sources => Some(("sources", counts.sources, Tone::Stale, "stale")),
         _ => None,
     };
     html! {
@@ -155,12 +166,15 @@ fn navigation(console: &Console, current: Option<Section>, counts: NavCounts) ->
                 button.sr type="submit" tabindex="-1" { "Find" }
             }
             nav.nav aria-label="Console" {
-                @for entry in shown {
+                @for entry in shown_entries(console) {
                     a href=(entry.path) data-go=(entry.key) aria-current=[(Some(entry.section) == current).then_some("page")] {
                         (icon(entry.icon))
                         span { (entry.name) }
-                        @if let Some((number, tone, word)) = count(entry.section).filter(|(number, ..)| *number > 0) {
-                            span.count.(tone.name()) { (number) span.sr { " " (word) } }
+                        @if let Some((name, number, tone, word)) = count(entry.section) {
+                            // updates of the page have the numbers, too
+                            span.count.(tone.name()) data-count=(name) hidden[number.unwrap_or_default() == 0] {
+                                span { (number.unwrap_or_default()) } span.sr { " " (word) }
+                            }
                         }
                     }
                 }
@@ -194,26 +208,26 @@ fn foot() -> Markup {
     }
 }
 
-/// The keys of all pages. Those of a decision stand on its buttons.
-const KEYS: [(&[&str], &str); 9] = [
-    (&["g", "o", "i", "d", "s", "r", "l"], "g, then a letter: overview, inbox, orders, sources, rules, log"),
+/// The keys that the script has on all pages. Those of a page are on its elements, from which the script lists them.
+const KEYS: [(&[&str], &str); 5] = [
     (&["/"], "find"),
     (&["j", "k"], "next, previous row"),
     (&["Enter"], "open the row"),
-    (&["n", "p"], "next, previous item of the inbox"),
     (&["w"], "write the reason"),
     (&["Esc"], "leave the field, close this"),
-    (&["u"], "pause or continue updates"),
-    (&["←", "→"], "newer, older page of a list"),
 ];
 
-fn keys() -> Markup {
+fn keys(console: &Console) -> Markup {
     html! {
         div #keys.pop popover role="dialog" aria-label="Keys" {
             h2 { "Keys" }
+            div { h3 { "On this page" } dl #page-keys.dl.kd {} }
+            h3 { "On all pages" }
             dl.dl.kd {
                 @for (keys, effect) in KEYS { dt { @for key in keys { kbd { (key) } " " } } dd { (effect) } }
+                @for entry in shown_entries(console) { dt { kbd { "g" } " " kbd { (entry.key) } } dd { (entry.name) } }
             }
+            p.small { "After an action, its keys wait for 1 s, so that a second press does not act on the next item." }
             p.small.keyoff { label.check { input #single-keys type="checkbox" checked; "Single keys" } }
             noscript { p.small { "Keys need the console's script." } }
         }
@@ -244,10 +258,22 @@ pub(super) fn entry_page() -> Response {
     document("Logged in", &head, None, &body, StatusCode::OK)
 }
 
+/// The frame around the content of a page.
+struct Frame {
+    navigation: Markup,
+    keys: Markup,
+}
+
+impl Frame {
+    fn of(console: &Console, current: Option<Section>, counts: NavCounts) -> Self {
+        Self { navigation: navigation(console, current, counts), keys: keys(console) }
+    }
+}
+
 fn document(
     title: &str,
     head: &Markup,
-    navigation: Option<&Markup>,
+    frame: Option<&Frame>,
     body: &Markup,
     status: StatusCode,
 ) -> Response {
@@ -267,8 +293,8 @@ fn document(
             body {
                 (PreEscaped(include_str!("../../assets/icons.svg")))
                 a.skip href="#main" { "Skip to the content" }
-                @match navigation {
-                    Some(navigation) => { div.app { (navigation) (main) (foot()) } (keys()) },
+                @match frame {
+                    Some(Frame { navigation, keys }) => { div.app { (navigation) (main) (foot()) } (keys) },
                     None => (main),
                 }
             }
@@ -294,7 +320,7 @@ impl PageError {
         html! { div role="alert" { (message(Tone::Refused, &html! { strong { "Error: " } (self.0) })) } }
     }
 
-    fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         match &self.0 {
             CtlError::Problem { status, .. } => {
                 StatusCode::from_u16(*status).unwrap_or(StatusCode::BAD_GATEWAY)
@@ -356,8 +382,8 @@ pub(super) async fn render_errors(
         }
     };
     let head = PageHead { sub: Some(badge(tone, status.as_u16())), ..PageHead::titled(title) };
-    let body = html! { (head.render()) (message(tone, &fault)) };
+    let body = html! { (test_banner(&console)) (head.render()) (message(tone, &fault)) };
     // the daemon may be what fails, so no counts are read
-    let shown = login.map(|_| navigation(&console, None, NavCounts::default()));
+    let shown = login.map(|_| Frame::of(&console, None, NavCounts::default()));
     document(title, &html! {}, shown.as_ref(), &body, status)
 }

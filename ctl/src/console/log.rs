@@ -174,14 +174,24 @@ fn filter_chips(fields: &Fields) -> Markup {
     }
 }
 
-async fn render_entries(console: &Console, query: &str) -> Result<Markup, PageError> {
-    let path = format!("/v1/log?limit={LIMIT}&{query}");
+/// The entries that a query selects, the newest first.
+pub(super) async fn read_entries(
+    console: &Console,
+    query: &str,
+    limit: usize,
+) -> Result<Vec<Value>, PageError> {
+    let path = format!("/v1/log?limit={limit}&{query}");
     let answer = console.options.call_control(Method::GET, path.trim_end_matches('&'), None).await?;
     let lines = answer.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
     let mut entries: Vec<Value> =
         lines.map(serde_json::from_slice).collect::<Result<_, _>>().map_err(unreadable)?;
     entries.reverse();
+    Ok(entries)
+}
+
+async fn render_entries(console: &Console, query: &str) -> Result<Markup, PageError> {
+    let entries = read_entries(console, query, LIMIT).await?;
     Ok(html! {
         section.card aria-label="Log entries" {
             (entry_list(&entries))

@@ -5,8 +5,10 @@ use super::chart::{BarRow, bars, format_number};
 use super::forms::Fields;
 use super::items::{InboxItem, ItemKind, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::log::read_entries;
 use super::parts::{
-    Tone, age, badge, card, group_digits, health_badge, icon, live, moment, moment_or_none, pairs, table,
+    Tone, age, badge, card, group_digits, health_badge, icon, live, moment, moment_or_none, pairs,
+    short_moment, table,
 };
 use super::series;
 use super::{Console, ConsoleState};
@@ -22,13 +24,17 @@ use axum::response::{IntoResponse, Redirect};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
+use domain_base::event::EntryMembers;
 use domain_base::metric_samples::{MetricSample, parse_samples};
-use domain_base::moment::format_span;
+use domain_base::moment::{Moment, format_span};
+use domain_base::page::{ListPage, PageLimit};
 use domain_base::series::SeriesRange;
 use domain_base::service::ActorReport;
 use domain_base::wording::format_count;
 use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use domain_verdict::crosscheck::CrosscheckReason;
+use domain_verdict::order::OrderStopCause;
+use domain_verdict::wire::OrderReport;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -69,14 +75,17 @@ async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageErr
     let metrics = read_metrics(options).await?;
     let series = series::read(console, range).await?;
     let items = read_items(console).await?;
-    let needs = find_needs(&status, &oracles, &items, &metrics);
+    let failing = read_failing(console, &oracles).await?;
+    let failed = read_failed(console).await?;
+    let backup = read_backup(console).await?;
+    let needs = find_needs(&status, (&oracles, &failing), (&items, &failed), &metrics);
     Ok(html! {
         (render_readiness(&status, &needs))
         (render_needs(&needs, items.len()))
         (series::render(&series))
         div.grid2 { (render_judgments(&metrics)) (render_coherence(&metrics)) }
         (render_oracles(&oracles))
-        div.grid2 { (render_log(&status, checkpoint.as_ref())) (render_store(&status, &metrics)) }
+        div.grid2 { (render_log(&status, checkpoint.as_ref())) (render_store(&status, &metrics, backup)) }
         (render_divergence(&metrics))
         (render_actors(&actors))
     })
@@ -109,12 +118,12 @@ impl Need {
 /// What needs a person, worst first: the daemon, upstreams that take no calls, orders that wait, the inbox, and warnings.
 fn find_needs(
     status: &StatusReport,
-    oracles: &[OracleHealthStatus],
-    items: &[InboxItem],
+    (oracles, failing): (&[OracleHealthStatus], &BTreeMap<String, Timestamp>),
+    (items, failed): (&[InboxItem], &[OrderReport]),
     metrics: &Metrics,
 ) -> Vec<Need> {
     let mut needs = daemon_needs(status);
-    needs.extend(oracles.iter().filter_map(oracle_need));
+    needs.extend(oracles.iter().filter_map(|oracle| oracle_need(oracle, failing)));
     let waiting = status.orders.as_ref().map_or(0, |orders| orders.queued);
     let oldest = metrics.sum("oracled_orders_oldest_age_seconds").filter(|age| *age >= 1.0);
     // an order that was just placed needs nobody
@@ -128,6 +137,7 @@ fn find_needs(
             ..Need::new(Tone::Waiting, title, detail, "/orders?state=queued", "Show orders")
         });
     }
+    needs.extend(failed_need(failed));
     needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
@@ -177,7 +187,59 @@ fn daemon_needs(status: &StatusReport) -> Vec<Need> {
     needs
 }
 
-fn oracle_need(oracle: &OracleHealthStatus) -> Option<Need> {
+/// The orders that a limit has failed in the last day. They have ended, so they are not in the inbox, but a person can retry them.
+async fn read_failed(console: &Console) -> Result<Vec<OrderReport>, PageError> {
+    let path = format!("/v1/orders?state=failed&limit={}", <PageLimit>::MAX);
+    let page: ListPage<OrderReport> = console.options.call_control(Method::GET, &path, None).await?.json()?;
+    let since = Timestamp::now().checked_sub(SignedDuration::from_hours(24)).unwrap_or_default();
+    let is_shown = |report: &OrderReport| {
+        report.order.changed_at >= since && report.order.stop_cause != Some(OrderStopCause::Operator)
+    };
+    Ok(page.items.into_iter().filter(is_shown).collect())
+}
+
+fn failed_need(failed: &[OrderReport]) -> Option<Need> {
+    let latest = failed.iter().max_by_key(|report| report.order.changed_at)?;
+    let title = format!(
+        "{} in the last 24 hours",
+        format_count(failed.len(), "order has failed", "orders have failed")
+    );
+    let detail = format!("The latest: {}", latest.reason().unwrap_or_else(|| "no reason is known".into()));
+    let need = Need::new(Tone::Waiting, title, detail, "/orders?state=failed", "Show orders");
+    Some(Need { since: Some(latest.order.changed_at), ..need })
+}
+
+/// Since when upstreams fail, by the log. A circuit that is tried again and again opens each time.
+async fn read_failing(
+    console: &Console,
+    oracles: &[OracleHealthStatus],
+) -> Result<BTreeMap<String, Timestamp>, PageError> {
+    let mut failing = BTreeMap::new();
+    if oracles.iter().all(|oracle| oracle.status == OracleHealthLevel::Healthy) {
+        return Ok(failing);
+    }
+    let entries = read_entries(console, "event=oracle_health_changed", HEALTH_ENTRIES).await?;
+    // from the oldest, so that the last change from `healthy` counts
+    for entry in entries.iter().rev().map(EntryMembers) {
+        let is_first = entry.text("from") == OracleHealthLevel::Healthy.into_str();
+        if let (true, Ok(Moment(at))) = (is_first, entry.text("timestamp").parse()) {
+            failing.insert(entry.text("oracle_id"), at);
+        }
+    }
+    Ok(failing)
+}
+
+/// The number of newest changes of health in which the first failure is searched.
+const HEALTH_ENTRIES: usize = 1_000;
+
+/// When the last complete backup was taken.
+async fn read_backup(console: &Console) -> Result<Option<Timestamp>, PageError> {
+    let entries = read_entries(console, "event=backup_taken", 20).await?;
+    let complete = entries.iter().map(EntryMembers).find(|entry| entry.text("complete") == "true");
+    Ok(complete.and_then(|entry| entry.text("timestamp").parse().ok()).map(|Moment(at)| at))
+}
+
+fn oracle_need(oracle: &OracleHealthStatus, failing: &BTreeMap<String, Timestamp>) -> Option<Need> {
     let word = match oracle.status {
         OracleHealthLevel::Refusing => "refuses every call",
         OracleHealthLevel::CircuitOpen => "is not called: its circuit is open",
@@ -187,7 +249,8 @@ fn oracle_need(oracle: &OracleHealthStatus) -> Option<Need> {
     let error = oracle.last_error.clone().unwrap_or_else(|| "no error is known".to_owned());
     let need =
         Need::new(Tone::Refused, format!("{} {word}", oracle.oracle_id), error, "#health", "See health");
-    Some(Need { since: oracle.circuit_opened_at.or(oracle.last_failure_at), ..need })
+    let since = failing.get(oracle.oracle_id.as_str()).copied();
+    Some(Need { since: since.or(oracle.circuit_opened_at).or(oracle.last_failure_at), ..need })
 }
 
 fn inbox_need(kind: ItemKind, items: &[InboxItem]) -> Option<Need> {
@@ -351,7 +414,8 @@ fn render_log(status: &StatusReport, checkpoint: Option<&Checkpoint>) -> Markup 
     html! { div #log { (card("Log", &html! {}, &body)) } }
 }
 
-fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
+fn render_store(status: &StatusReport, metrics: &Metrics, backup: Option<Timestamp>) -> Markup {
+    let backup = html! { @match backup { Some(at) => (short_moment(at)), None => (badge(Tone::Waiting, "no backup yet")) } };
     let age = |metric: &str| metrics.sum(metric).filter(|age| *age >= 1.0);
     let age = |metric: &str| age(metric).map_or_else(|| "none".into(), |age| format_span(age as u64));
     let budgets =
@@ -377,6 +441,7 @@ fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
             ("mail", html! { (format_known(status.mails)) " in the outbox, oldest: " (age("oracled_outbox_oldest_age_seconds")) }),
             ("webhooks", html! { (format_known(status.webhooks)) " in the outbox" }),
             ("divergence", html! { (format_variance(&status.variance)) }),
+            ("last backup", backup),
         ])) }
     };
     card("Store and queues", &html! {}, &body)
@@ -480,12 +545,20 @@ mod tests {
         for (status, word) in
             [("refusing", "refuses"), ("circuit_open", "circuit is open"), ("unhealthy", "fails")]
         {
-            let need = oracle_need(&oracle(status)).expect("it needs a person");
+            let need = oracle_need(&oracle(status), &BTreeMap::new()).expect("it needs a person");
             assert!(
                 need.title.contains(word) && need.tone == Tone::Refused && need.detail == "HTTP 401",
                 "{need:?}"
             );
         }
-        assert!(["healthy", "degraded"].iter().all(|status| oracle_need(&oracle(status)).is_none()));
+        assert!(
+            ["healthy", "degraded"]
+                .iter()
+                .all(|status| oracle_need(&oracle(status), &BTreeMap::new()).is_none())
+        );
+        let first = "2026-11-26T01:22:00Z".parse().expect("a time");
+        let failing = [("openai".to_owned(), first)].into();
+        let need = oracle_need(&oracle("circuit_open"), &failing).expect("it needs a person");
+        assert_eq!(need.since, Some(first), "since the first failure, not since the last probe");
     }
 }

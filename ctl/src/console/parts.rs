@@ -80,6 +80,23 @@ pub(crate) fn health_badge(level: OracleHealthLevel) -> Markup {
     badge(tone, word)
 }
 
+/// Whether a value is stale, with its age and the age that is allowed. A value can be many years old and within its limit: that is
+/// not called fresh.
+pub(crate) fn freshness_badge(is_stale: bool, age_s: Option<u64>, limit_s: u64) -> Markup {
+    const YEAR_S: u64 = 365 * 86_400;
+    let old = age_s.map_or_else(
+        || "no release".to_owned(),
+        |age_s| format!("{} old", group_in_text(&format_span(age_s))),
+    );
+    if is_stale {
+        return badge(Tone::Stale, format!("stale, {old}"));
+    }
+    if age_s.is_some_and(|age_s| age_s <= YEAR_S) {
+        return badge(Tone::Ok, format!("fresh, {old}"));
+    }
+    badge(Tone::Neutral, format!("{old}, allowed {}", group_in_text(&format_span(limit_s))))
+}
+
 /// A card with a heading; `beside` stands at its right.
 pub(crate) fn card(title: &str, beside: &Markup, body: &Markup) -> Markup {
     html! {
@@ -100,13 +117,15 @@ pub(crate) fn scrolled(caption: &str, parts: &Markup) -> Markup {
 /// A table of cells. A heading that begins with `#` is that of numbers, which stand at the right.
 pub(crate) fn table(caption: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Markup {
     let class = |column: usize| heading.get(column).is_some_and(|name| name.starts_with('#')).then_some("n");
+    // a narrow screen shows it beside the cell
+    let label = |column: usize| heading.get(column).map(|name| name.trim_start_matches('#'));
     let parts = html! {
         thead { tr {
             @for (column, name) in heading.iter().enumerate() { th scope="col" class=[class(column)] { (name.trim_start_matches('#')) } }
         } }
         tbody {
             @for row in rows {
-                tr { @for (column, cell) in row.iter().enumerate() { td class=[class(column)] { (cell) } } }
+                tr { @for (column, cell) in row.iter().enumerate() { td class=[class(column)] data-label=[label(column)] { (cell) } } }
             }
             @if rows.is_empty() { tr { td.muted colspan=(heading.len()) { "none" } } }
         }
@@ -151,12 +170,41 @@ pub(crate) fn group_digits(number: &str) -> String {
     }
 }
 
+/// A text with separators in its long numbers. Years, dates and ids stay as they are.
+pub(crate) fn group_in_text(text: &str) -> String {
+    let word = |word: &str| {
+        let core = word.trim_end_matches([',', ';', ':', '.', ')']);
+        let is_long = core.split('.').next().is_some_and(|whole| whole.trim_start_matches('-').len() >= 5);
+        let rest = word.get(core.len()..).unwrap_or_default();
+        if is_long { format!("{}{rest}", group_digits(core)) } else { word.to_owned() }
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// A unit in words: an annotation of UCUM such as `{person}` is a word of its own.
 pub(crate) fn unit_word(unit: &str) -> String {
     let word = unit.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match word {
         Some(word) if !word.contains(['{', '}']) => word.to_owned(),
         _ => unit.to_owned(),
+    }
+}
+
+/// The unit of a number in words. An annotation is a noun, which has a plural: `278 persons`.
+pub(crate) fn unit_of(number: &str, unit: &str) -> String {
+    let word = unit_word(unit);
+    if word == unit
+        || number == "1"
+        || word.ends_with('s')
+        || !word.bytes().all(|byte| byte.is_ascii_lowercase())
+    {
+        return word;
+    }
+    let takes_es = ["x", "z", "ch", "sh"].iter().any(|end| word.ends_with(end));
+    match word.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u'])) {
+        Some(stem) => format!("{stem}ies"),
+        None if takes_es => format!("{word}es"),
+        None => format!("{word}s"),
     }
 }
 
@@ -182,7 +230,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 /// A moment as UTC with its age.
 pub(crate) fn moment(at: Timestamp) -> Markup {
-    html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S UTC")) } " (" (age_text(at, Timestamp::now())) ")" }
+    html! { time.nowrap datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S UTC")) } " " span.nowrap { "(" (age_text(at, Timestamp::now())) ")" } }
 }
 
 /// A moment as UTC, or `none`.
@@ -190,9 +238,31 @@ pub(crate) fn moment_or_none(at: Option<Timestamp>) -> Markup {
     html! { @if let Some(at) = at { (moment(at)) } @else { "none" } }
 }
 
+/// A moment in a table: its minute, and its age under it.
+pub(crate) fn short_moment(at: Timestamp) -> Markup {
+    html! {
+        time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%-d %b %Y, %H:%M")) } " "
+        span.muted.nowrap { (age_text(at, Timestamp::now())) }
+    }
+}
+
+/// When the next attempt is: `due` after its time.
+pub(crate) fn due(at: Option<Timestamp>) -> Markup {
+    match at {
+        Some(at) if at <= Timestamp::now() => html! { "due" },
+        Some(at) => short_moment(at),
+        None => html! { "none" },
+    }
+}
+
 /// The day of a moment.
 pub(crate) fn day(at: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d")) } }
+}
+
+/// A moment to the minute, on a line with other words.
+pub(crate) fn minute(at: Timestamp) -> Markup {
+    html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d %H:%M UTC")) } }
 }
 
 /// The age of a moment. The script renders it again while the page is open.
@@ -225,6 +295,11 @@ pub(crate) fn next_link(path: &str, next: Option<&str>) -> Markup {
     }
 }
 
+/// The decision of another person, while the page of the item is open: the script then disables the form.
+pub(crate) fn decided(text: &Markup) -> Markup {
+    html! { div role="status" data-decided { (message(Tone::Info, text)) } }
+}
+
 /// Parts of a page that the script replaces whenever the events at `path` bring new ones.
 pub(crate) fn live(path: &str, parts: &Markup) -> Markup {
     html! { div #live.section data-events=(path) { (parts) } }
@@ -246,6 +321,37 @@ mod tests {
             ("12a", "12a"),
         ] {
             assert_eq!(group_digits(number), expected);
+        }
+    }
+
+    #[test]
+    fn long_numbers_in_a_text_have_separators() {
+        let text = "office-a 54208, office-b -1054611.5: 2000 of 2026-11-20 (12345)";
+        assert_eq!(group_in_text(text), "office-a 54,208, office-b −1,054,611.5: 2000 of 2026-11-20 (12345)");
+    }
+
+    #[test]
+    fn value_of_many_years_within_its_limit_is_not_called_fresh() {
+        let day = 86_400;
+        let badge = |is_stale, age| freshness_badge(is_stale, age, 9_000 * day).into_string();
+        assert!(badge(false, Some(3 * day)).contains("fresh, 3 days old"));
+        let old = badge(false, Some(7_637 * day));
+        assert!(!old.contains("fresh") && old.contains("7637 days old, allowed 9000 days"), "{old}");
+        assert!(badge(true, None).contains("stale, no release"));
+    }
+
+    #[test]
+    fn unit_of_several_is_a_plural() {
+        for (number, unit, expected) in [
+            ("278", "{person}", "persons"),
+            ("1", "{person}", "person"),
+            ("2", "{city}", "cities"),
+            ("2", "{box}", "boxes"),
+            ("2", "km2", "km2"),
+            ("2", "{a}/{b}", "{a}/{b}"),
+            ("2", "{persons}", "persons"),
+        ] {
+            assert_eq!(unit_of(number, unit), expected);
         }
     }
 

@@ -2,16 +2,18 @@
 
 use super::access::LoginEnd;
 use super::chart::{ChartFrame, step_chart};
-use super::forms::{Fields, action_button, after_action, done_note, reason_field};
-use super::history::read_line;
+use super::done;
+use super::forms::{Draft, Fields, action_button, after_action, reason_field};
+use super::history::{history_path, read_line};
 use super::items::{Difference, Neighbors, value_with_unit};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::other_years;
 use super::parts::{
-    Tone, age, badge, capitalized, card, day, group_digits, icon, live, moment, next_link, pairs, scrolled,
-    table, unit_word, words,
+    Tone, age, badge, capitalized, card, cut, day, decided, freshness_badge, group_digits, group_in_text,
+    icon, live, moment, next_link, pairs, scrolled, table, unit_of, unit_word, words,
 };
+use super::resolve::{key_of, outside_candidates, read_resolution, resolve_fields};
 use super::{Console, ConsoleState};
-use crate::audit::log::parse_duration;
 use crate::base::options::encode_segment;
 use crate::console;
 use crate::verification::review::{
@@ -21,22 +23,18 @@ use crate::verification::review::{
 use crate::verification::verify::describe_reasons;
 use axum::Extension;
 use axum::extract::{Path, State};
-use domain_base::moment::format_span;
 use domain_base::page::ListPage;
-use domain_base::text_form::visible_json;
 use domain_ground::id::SourceId;
 use domain_verification::CandidateAnswer;
 use domain_verification::review::{
-    CommentRequest, DismissalRequest, REASON_MAX_BYTES, ReviewCase, ReviewResolution, ReviewState,
-    RevocationRequest,
+    CommentRequest, DismissalRequest, REASON_MAX_BYTES, ReviewCase, ReviewState, RevocationRequest,
 };
 use domain_verification::wire::{ReviewEvidence, ReviewSummary};
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value as Json;
-use std::collections::{BTreeMap, BTreeSet};
 
 fn page_path(review_id: &str) -> String {
     format!("/reviews/{}", encode_segment(review_id))
@@ -47,35 +45,89 @@ pub(super) async fn page(
     Path(review_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let state = read_review(&console.options, &review_id).await?;
-    let evidence = read_evidence(&console.options, &review_id).await?;
-    let neighbors = Neighbors::read(&console, &page_path(&review_id)).await;
-    let history = render_history(&console, &state.review, &evidence).await;
-    let changed = html! { ul { @for line in changed_lines(&evidence) { li { (line) } } } };
+    show(&console, &review_id, &fields, &Draft::default()).await
+}
+
+async fn show(console: &Console, review_id: &str, fields: &Fields, draft: &Draft) -> PageResult {
+    let state = read_review(&console.options, review_id).await?;
+    let evidence = read_evidence(&console.options, review_id).await?;
+    let neighbors = Neighbors::read(console, &page_path(review_id)).await;
+    let history = render_history(console, &state.review, &evidence).await;
+    let others = other_years::render(console, &state.review).await;
+    let changed = html! { ul { @for line in changed_lines(&evidence) { li { (group_in_text(&line)) } } } };
     let body = html! {
-        (done_note(&fields))
+        (done::note(console, fields).await)
+        (draft.note())
+        (live(&format!("/events{}?seen={}", page_path(review_id), decisions(&state)), &html! {}))
         @if !evidence.changed.is_empty() { div role="status" { (super::parts::message(Tone::Waiting, &changed)) } }
         div.split {
-            div { (render_candidates(&state.review, &evidence)) (history) (render_comments(&state)) }
-            div { (render_decision(&state, &evidence, &neighbors)) (render_question(&state)) }
+            div { (render_candidates(&state.review, &evidence)) (history) (others) (render_comments(&state)) }
+            div { (render_decision(&state, &evidence, &neighbors, draft)) (render_question(&state)) }
         }
     };
     let head = PageHead {
         title: evidence.title.clone(),
         crumbs: Some(neighbors.crumbs()),
-        sub: Some(render_causes(&state.review)),
+        sub: Some(render_causes(&state)),
         actions: Some(neighbors.actions()),
     };
-    Ok(render_page(&console, Section::Inbox, head, &body).await)
+    Ok(render_page(console, Section::Inbox, head, &body).await)
 }
 
-/// Why a reviewer must decide.
-fn render_causes(review: &ReviewCase) -> Markup {
+/// The number of decisions about a review.
+fn decisions(state: &ReviewState) -> usize {
+    [state.resolved.is_some(), state.revoked.is_some(), state.dismissed.is_some()]
+        .into_iter()
+        .filter(|is_made| *is_made)
+        .count()
+}
+
+/// Reports the decision that another person makes while the page of the review is open.
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    Path(review_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let (shared, seen) = (console.clone(), fields.parsed::<usize>("seen", "seen")?.unwrap_or_default());
+    console::stream(&console, login, move || {
+        let (console, review_id) = (shared.clone(), review_id.clone());
+        async move {
+            let state = read_review(&console.options, &review_id).await?;
+            if decisions(&state) <= seen {
+                return Ok::<_, PageError>(html! {});
+            }
+            let facts = decided_facts(&state);
+            Ok(decided(&html! {
+                strong { (capitalized_sentence(&format_state(&ReviewSummary::from(state)))) ". " }
+                @for (name, text) in facts { (name) ": " (text) ". " }
+                a href=(page_path(&review_id)) { "Show the decision" }
+            }))
+        }
+    })
+}
+
+/// The decisions about a review, with names.
+fn decided_facts(state: &ReviewState) -> Vec<(&'static str, String)> {
+    let resolved = state.resolved.iter().flat_map(format_resolution);
+    let revoked = state.revoked.iter().flat_map(format_revocation);
+    let dismissed = state.dismissed.iter().flat_map(format_dismissal);
+    let facts = resolved.chain(revoked).chain(dismissed);
+    facts.map(|(name, text)| (name, if name == "decided" { group_in_text(&text) } else { text })).collect()
+}
+
+/// Why a reviewer must decide, or the decision.
+fn render_causes(state: &ReviewState) -> Markup {
+    let review = &state.review;
     html! {
+        @if !state.is_open() {
+            (badge(Tone::Neutral, "closed"))
+            span { (capitalized_sentence(&format_state(&ReviewSummary::from(state.clone())))) ". It was opened because:" }
+        }
         @for (path, reasons) in &review.axes {
             span { @if review.axes.len() > 1 { (words(path)) ": " } (capitalized_sentence(&describe_reasons(reasons).join("; "))) "." }
             @for (oracle_id, candidate) in &review.candidates {
-                @if let Some(jump) = candidate.deviations.get(path) { span { (oracle_id) ": " (jump) "." } }
+                @if let Some(jump) = candidate.deviations.get(path) { span { (oracle_id) ": " (group_in_text(&jump.to_string())) "." } }
             }
             @if let Some(claim) = review.claimed.get(path) {
                 span { (claim.claimed_by) " claims " (group_digits(&claim.value.to_string())) @if claim.confirmed { ", and has confirmed the claim" } "." }
@@ -148,7 +200,7 @@ fn render_versus(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> 
                     div.delta {
                         (icon("diverged"))
                         b { (difference.size) }
-                        span { @if let Some(unit) = unit { (unit_word(unit)) " " } "apart" }
+                        span { @if let Some(unit) = unit { (unit_of(&difference.size, unit)) " " } "apart" }
                         b { (difference.percent()) }
                         span.hide-s { "of the lower value" }
                     }
@@ -168,11 +220,13 @@ fn render_candidate(
 ) -> Markup {
     let stated = candidate.values.get(path);
     let record = &candidate.record;
+    let key = key_of(review, path, oracle_id);
     html! {
         div.cand {
             p.who {
                 svg.key.(tone_of(place).name()).dash[place % 2 == 1] viewBox="0 0 22 10" aria-hidden="true" { line x1="0" x2="22" y1="5" y2="5" {} }
                 (oracle_id)
+                @if let Some(key) = key { kbd aria-hidden="true" { (key) } }
             }
             @match stated {
                 Some(stated) => {
@@ -181,29 +235,23 @@ fn render_candidate(
                 },
                 None => p.val { "no value" },
             }
-            p.chips { @for axis in candidate.freshness.iter().filter(|axis| review.axes.contains_key(&axis.axis) || path.starts_with(&axis.axis)) { (freshness_badge(axis.stale, axis.age_seconds)) } }
+            p.chips { @for axis in candidate.freshness.iter().filter(|axis| review.axes.contains_key(&axis.axis) || path.starts_with(&axis.axis)) { (freshness_badge(axis.stale, axis.age_seconds, axis.max_age_seconds)) } }
             (render_raw(oracle_id, evidence, stated.map(|stated| stated.value.to_string())))
             (pairs([
                 ("release", html! { (record.source_version.as_deref().unwrap_or("none")) " (" (day(candidate.observed_at)) ")" }),
                 ("source", html! { a href=(format!("/sources/{}", encode_segment(oracle_id.as_str()))) { (oracle_id) } }),
                 ("trust", html! { (record.oracle_tier.into_str()) }),
+                ("history", html! { a href=(history_path(oracle_id, path, &review.subject)) { "of this value" } }),
             ]))
             (render_provenance(candidate))
         }
     }
 }
 
-fn freshness_badge(is_stale: bool, age_seconds: Option<u64>) -> Markup {
-    let age =
-        age_seconds.map_or_else(|| "no release".to_owned(), |age_s| format!("{} old", format_span(age_s)));
-    if is_stale {
-        badge(Tone::Stale, format!("stale, {age}"))
-    } else {
-        badge(Tone::Ok, format!("fresh, {age}"))
-    }
-}
+/// Number of characters of a raw record that are shown before the value, and after it.
+const RAW_CONTEXT: usize = 90;
 
-/// The raw record, with the value marked where its digits stand as they are.
+/// The raw record around the value, which is marked where its digits stand as they are.
 fn render_raw(oracle_id: &SourceId, evidence: &ReviewEvidence, value: Option<String>) -> Markup {
     let Some(text) = evidence.raw_texts.get(oracle_id) else {
         return html! { p.xs.muted { "No raw record: the source is live, or its payload was pruned." } };
@@ -212,10 +260,18 @@ fn render_raw(oracle_id: &SourceId, evidence: &ReviewEvidence, value: Option<Str
         let (before, after) = text.rsplit_once(value.as_str())?;
         Some((before, value, after))
     });
+    let start = |text: &str| text.char_indices().rev().take(RAW_CONTEXT).last().map_or(0, |(at, _)| at);
     html! {
         pre.raw tabindex="0" {
-            @match parts { Some((before, value, after)) => { (before) mark { (value) } (after) }, None => (text) }
+            @match &parts {
+                Some((before, value, after)) => {
+                    @let at = start(before);
+                    @if at > 0 { "…" } (before.get(at..).unwrap_or_default()) mark { (value) } (cut(after, RAW_CONTEXT))
+                },
+                None => (cut(text, 2 * RAW_CONTEXT)),
+            }
         }
+        @if text.chars().count() > 2 * RAW_CONTEXT { details { summary { "Whole raw record" } pre.raw.wrap tabindex="0" { (text) } } }
     }
 }
 
@@ -237,7 +293,7 @@ fn answer_table(review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
         ),
         of_each(
             "freshness",
-            |candidate| html! { @for axis in &candidate.freshness { (axis.axis) " " (freshness_badge(axis.stale, axis.age_seconds)) " " } },
+            |candidate| html! { @for axis in &candidate.freshness { (axis.axis) " " (freshness_badge(axis.stale, axis.age_seconds, axis.max_age_seconds)) " " } },
         ),
         of_each("trust", |candidate| html! { (candidate.record.oracle_tier.into_str()) }),
         ("raw record".to_owned(), raw),
@@ -326,7 +382,12 @@ fn render_comments(state: &ReviewState) -> Markup {
     card("Comments", &count, &html! { div.body { (comments) } })
 }
 
-fn render_decision(state: &ReviewState, evidence: &ReviewEvidence, neighbors: &Neighbors) -> Markup {
+fn render_decision(
+    state: &ReviewState,
+    evidence: &ReviewEvidence,
+    neighbors: &Neighbors,
+    draft: &Draft,
+) -> Markup {
     let path = page_path(&state.review.review_id);
     let summary = ReviewSummary::from(state.clone());
     let beside = if state.is_open() {
@@ -334,19 +395,17 @@ fn render_decision(state: &ReviewState, evidence: &ReviewEvidence, neighbors: &N
     } else {
         badge(Tone::Neutral, "closed")
     };
-    let resolved = state.resolved.iter().flat_map(format_resolution);
-    let revoked = state.revoked.iter().flat_map(format_revocation);
-    let dismissed = state.dismissed.iter().flat_map(format_dismissal);
-    let decided = resolved.chain(revoked).chain(dismissed).map(|(name, text)| (name, html! { (text) }));
+    let decided = decided_facts(state).into_iter().map(|(name, text)| (name, html! { (text) }));
     let may_revoke = state.resolved.is_some() && state.revoked.is_none();
     html! {
         form.card.decide #decide method="post" action=(format!("{path}/comments")) aria-label="Decide" {
             header { h2 { "Decide" } span.right { (beside) } }
             div.body {
                 @if !state.is_open() { p { (capitalized_sentence(&format_state(&summary))) } (pairs(decided)) }
-                (reason_field("Why?", REASON_MAX_BYTES))
+                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                (draft.confirmation())
                 @if state.is_open() {
-                    (resolve_fields(&state.review, evidence, &format!("{path}/resolve")))
+                    (resolve_fields(&state.review, evidence, &format!("{path}/resolve"), draft))
                 }
                 div.acts {
                     @if state.is_open() {
@@ -355,7 +414,7 @@ fn render_decision(state: &ReviewState, evidence: &ReviewEvidence, neighbors: &N
                         p.note { "The next verification decides again." }
                     }
                     @if may_revoke {
-                        (action_button("danger", &html! { "Revoke the resolution" }, "v", ("action", "revoke"), &format!("{path}/revoke")))
+                        (action_button("danger", &html! { "Revoke the resolution" }, "z", ("action", "revoke"), &format!("{path}/revoke")))
                         p.note { "The next verification decides again." }
                     }
                     (action_button("plain", &html! { "Comment only" }, "c", ("action", "comment"), &format!("{path}/comments")))
@@ -367,16 +426,27 @@ fn render_decision(state: &ReviewState, evidence: &ReviewEvidence, neighbors: &N
     }
 }
 
-/// Sends a decision or a comment, and shows the review again.
+/// Sends a decision or a comment. If it fails, the page is shown again with what was entered.
 async fn send(
     console: &Console,
     review_id: &str,
     (verb, done): (&str, &str),
-    request: &impl Serialize,
-    fields: &Fields,
+    request: Result<impl Serialize, PageError>,
+    fields: Fields,
 ) -> PageResult {
-    post(&console.options, review_id, verb, request).await?;
-    Ok(after_action(&page_path(review_id), done, fields))
+    let sent = match request {
+        Ok(request) => post(&console.options, review_id, verb, &request).await.map_err(PageError::from),
+        Err(error) => Err(error),
+    };
+    match sent {
+        // after a comment, the item still waits, so its page stays
+        Ok(_) if verb == "comments" => Ok(after_action(&page_path(review_id), done, &Fields::default())),
+        Ok(_) => Ok(after_action(&page_path(review_id), done, &fields)),
+        Err(error) => {
+            let draft = Draft::failed(error, fields)?;
+            draft.with_status(show(console, review_id, &Fields::default(), &draft).await)
+        }
+    }
 }
 
 pub(super) async fn resolve(
@@ -385,8 +455,19 @@ pub(super) async fn resolve(
     fields: Fields,
 ) -> PageResult {
     let state = read_review(&console.options, &review_id).await?;
-    let resolution = read_resolution(&state.review, &fields)?;
-    send(&console, &review_id, ("resolve", "resolved"), &resolution, &fields).await
+    let resolution = read_resolution(&state.review, &fields);
+    if let Ok(resolution) = &resolution
+        && resolution.own_value
+        && let Some(token) = resolution.values.values().map(Json::to_string).reduce(|all, value| all + &value)
+        && fields.text("confirmed") != token
+    {
+        let evidence = read_evidence(&console.options, &review_id).await?;
+        if let Some(question) = outside_candidates(&state.review, &evidence, resolution) {
+            let draft = Draft::to_confirm(&question, &token, fields);
+            return draft.with_status(show(&console, &review_id, &Fields::default(), &draft).await);
+        }
+    }
+    send(&console, &review_id, ("resolve", "resolved"), resolution, fields).await
 }
 
 pub(super) async fn revoke(
@@ -394,8 +475,8 @@ pub(super) async fn revoke(
     Path(review_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let request = RevocationRequest { reason: fields.required("reason", "Reason")? };
-    send(&console, &review_id, ("revoke", "revoked"), &request, &fields).await
+    let request = fields.required("reason", "Reason").map(|reason| RevocationRequest { reason });
+    send(&console, &review_id, ("revoke", "revoked"), request, fields).await
 }
 
 pub(super) async fn dismiss(
@@ -403,8 +484,8 @@ pub(super) async fn dismiss(
     Path(review_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let request = DismissalRequest { reason: fields.required("reason", "Reason")? };
-    send(&console, &review_id, ("dismiss", "dismissed"), &request, &fields).await
+    let request = fields.required("reason", "Reason").map(|reason| DismissalRequest { reason });
+    send(&console, &review_id, ("dismiss", "dismissed"), request, fields).await
 }
 
 pub(super) async fn comment(
@@ -412,178 +493,8 @@ pub(super) async fn comment(
     Path(review_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let request = CommentRequest { text: fields.required("reason", "Reason")? };
-    // the item still waits, so its page stays
-    send(&console, &review_id, ("comments", "commented"), &request, &Fields::default()).await
-}
-
-/// The field with the choice for an axis begins with this.
-const CHOICE: &str = "choice:";
-
-/// The choice of a reviewer for an axis. The value of a radio button is its JSON.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(tag = "take", rename_all = "snake_case")]
-enum AxisChoice {
-    /// The value of a candidate or a claim.
-    Offered { value: String, definition: Option<String> },
-    /// The value in the field beside it.
-    Own,
-}
-
-/// The candidates' values on an axis and the claimed one, each with the sources that have it.
-fn offered(review: &ReviewCase, path: &str) -> BTreeMap<AxisChoice, Vec<String>> {
-    let claim = review.claimed.get(path);
-    // without a definition, the daemon takes that of the candidates, but a claim has the axis's own
-    let is_claim_other = claim.is_some() && review.definitions_of(path).iter().any(|name| !name.is_empty());
-    let is_named = review.is_definition_required(path) || is_claim_other;
-    let choice = |value: String, definition: Option<&String>| AxisChoice::Offered {
-        value,
-        definition: is_named.then(|| definition.cloned().unwrap_or_default()),
-    };
-    let mut offered: BTreeMap<_, Vec<String>> = BTreeMap::new();
-    for (oracle_id, candidate) in &review.candidates {
-        let Some(stated) = candidate.values.get(path) else { continue };
-        let choice = choice(stated.value.to_string(), stated.definition.as_ref());
-        offered.entry(choice).or_default().push(oracle_id.to_string());
-    }
-    if let Some(claim) = claim {
-        let sources = offered.entry(choice(claim.value.to_string(), None)).or_default();
-        sources.push(format!("claimed by {}", claim.claimed_by));
-    }
-    offered
-}
-
-/// The fields and buttons that resolve a review: a button for each value of one axis, or a choice for each of several axes.
-fn resolve_fields(review: &ReviewCase, evidence: &ReviewEvidence, action: &str) -> Markup {
-    let paths: Vec<_> = review.axes.keys().collect();
-    let valid_for = html! {
-        label.f { "Valid for" input type="text" name="valid_for" value="90d" required autocomplete="off"; span.hint { "such as 90d, 12h, 30m" } }
-    };
-    html! {
-        (valid_for)
-        div.acts {
-            @if let [path] = paths.as_slice() {
-                @let offered = offered(review, path);
-                @let own_key = (offered.len() + 1).to_string();
-                @for (number, (choice, sources)) in offered.into_iter().enumerate() {
-                    @let text = html! { "Use " (choice_text(&choice, evidence.units.get(*path))) " " span.muted { (sources.join(", ")) } };
-                    (action_button("plain", &text, &(number + 1).to_string(), (&format!("{CHOICE}{path}"), &choice_json(&choice)), action))
-                }
-                (own_value(review, evidence, path, (&own_key, action)))
-            } @else {
-                @for path in &paths { (render_axis(review, evidence, path)) }
-                (action_button("plain", &html! { "Use the chosen values" }, "1", ("action", "resolve"), action))
-            }
-        }
-    }
-}
-
-/// The JSON of a choice. Its values come back exactly, since JSON has escapes for hidden characters.
-fn choice_json(choice: &AxisChoice) -> String {
-    visible_json(&serde_json::to_string(choice).unwrap_or_default()).into_owned()
-}
-
-fn choice_text(choice: &AxisChoice, unit: Option<&String>) -> Markup {
-    html! {
-        @if let AxisChoice::Offered { value, definition } = choice {
-            b { (value_with_unit(value, unit)) }
-            @if let Some(definition) = definition { " (definition: " (own_definition(definition)) ")" }
-        }
-    }
-}
-
-fn own_definition(definition: &str) -> &str {
-    if definition.is_empty() { "the axis's own" } else { definition }
-}
-
-fn own_value(
-    review: &ReviewCase,
-    evidence: &ReviewEvidence,
-    path: &str,
-    (key, action): (&str, &str),
-) -> Markup {
-    let id = format!("own-{path}");
-    html! {
-        details.own {
-            summary { "Use another value " kbd { (key) } }
-            (own_fields(review, evidence, path))
-            button.btn type="submit" formaction=(action) name=(format!("{CHOICE}{path}")) value=(choice_json(&AxisChoice::Own)) data-key=(key) data-focus=(id) { "Use this value" }
-        }
-    }
-}
-
-fn own_fields(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Markup {
-    let unit = evidence.units.get(path).map(|unit| format!(", {}", unit_word(unit))).unwrap_or_default();
-    html! {
-        label.f { "Value of " (words(path)) (unit) input #(format!("own-{path}")) type="text" name=(format!("own:{path}")) autocomplete="off"; }
-        @if review.is_definition_required(path) {
-            label.f {
-                "Its definition"
-                select name=(format!("definition:{path}")) {
-                    @for definition in review.definitions_of(path) {
-                        option value=(definition) { (own_definition(definition)) }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn render_axis(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Markup {
-    let name = format!("{CHOICE}{path}");
-    html! {
-        fieldset.pick {
-            legend.f { "Value of " (words(path)) }
-            @for (choice, sources) in offered(review, path) {
-                label {
-                    input type="radio" name=(name) value=(choice_json(&choice));
-                    span { (choice_text(&choice, evidence.units.get(path))) " " span.muted { (sources.join(", ")) } }
-                }
-            }
-            label {
-                input type="radio" name=(name) value=(choice_json(&AxisChoice::Own));
-                span { "Another value" }
-            }
-            (own_fields(review, evidence, path))
-        }
-    }
-}
-
-/// The resolution in the fields of the form.
-///
-/// # Errors
-/// A field is missing or invalid.
-fn read_resolution(review: &ReviewCase, fields: &Fields) -> Result<ReviewResolution, PageError> {
-    let mut resolution = ReviewResolution {
-        values: BTreeMap::new(),
-        definitions: BTreeMap::new(),
-        own_value: false,
-        reason: fields.required("reason", "Reason")?,
-        valid_for_seconds: 0,
-    };
-    let valid_for = parse_duration(&fields.required("valid_for", "Valid for")?).map_err(PageError::input)?;
-    // the daemon rejects a validity out of range, with the allowed range
-    resolution.valid_for_seconds = u64::try_from(valid_for.as_secs()).unwrap_or(0);
-    let given: BTreeSet<_> = fields.with_prefix(CHOICE).map(|(path, _)| path).collect();
-    for (path, choice) in fields.with_prefix(CHOICE) {
-        let choice = serde_json::from_str(choice);
-        let (value, definition) =
-            match choice.map_err(|_| PageError::input(format!("choose a value of {path}")))? {
-                AxisChoice::Offered { value, definition } => (value, definition),
-                AxisChoice::Own => {
-                    resolution.own_value = true;
-                    let definition = fields.text(&format!("definition:{path}")).to_owned();
-                    let value = fields.required(&format!("own:{path}"), &format!("Own value of {path}"))?;
-                    (value, review.is_definition_required(path).then_some(definition))
-                }
-            };
-        resolution.values.insert(path.to_owned(), Json::String(value));
-        resolution.definitions.extend(definition.map(|definition| (path.to_owned(), definition)));
-    }
-    match review.axes.keys().find(|path| !given.contains(path.as_str())) {
-        Some(path) => Err(PageError::input(format!("choose a value of {path}"))),
-        None => Ok(resolution),
-    }
+    let request = fields.required("reason", "Reason").map(|text| CommentRequest { text });
+    send(&console, &review_id, ("comments", "commented"), request, fields).await
 }
 
 /// Number of reviews on a page.
@@ -675,70 +586,4 @@ fn row(review: &ReviewSummary) -> Vec<Markup> {
         html! { (format_values(review)) },
         html! { (format_state(review)) },
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    /// A review with the values and definitions of candidates on the axis `height`, and the claimed value.
-    fn review(stated: &[(&str, Option<&str>)], claimed: &str) -> ReviewCase {
-        let at = "2026-11-20T10:00:00Z";
-        let candidates: serde_json::Map<_, _> = stated
-            .iter()
-            .enumerate()
-            .map(|(number, (value, definition))| {
-                let mut height = json!({"value": value});
-                if let Some(definition) = definition {
-                    height["definition"] = json!(definition);
-                }
-                let oracle_id = format!("office-{number}");
-                let record = json!({
-                    "oracle_id": oracle_id, "oracle_tier": "primary", "source_locator": "urn:a", "retrieved_at": at,
-                    "verified_at": at, "verification_method": "checksum", "verifier_id": "oracled",
-                });
-                let candidate = json!({
-                    "where": {"tower": "a"}, "values": {"height": height}, "record": record, "observed_at": at, "freshness": [],
-                });
-                (oracle_id, candidate)
-            })
-            .collect();
-        let sha256 = "0".repeat(64);
-        serde_json::from_value(json!({
-            "review_id": "v-1", "workflow_id": "towers", "ontology": {"ontology_id": "towers", "version": "1"},
-            "where": {"tower": "a"}, "axes": {"height": ["require_human"]}, "sources": {}, "candidates": candidates,
-            "claimed": {"height": {"value": claimed, "claimed_by": "ann", "confirmed": false}},
-            "evidence_hash": sha256, "envelope_sha256": sha256, "opened_at": at,
-        }))
-        .expect("a valid review")
-    }
-
-    #[test]
-    fn claim_is_offered_under_the_own_definition_of_the_axis() {
-        let roof = Some("to the roof");
-        for (stated, claimed, expected) in [
-            // one definition, which is the axis's own
-            (vec![("7", None), ("8", None)], "7", vec![("7", None, 2), ("8", None, 1)]),
-            (vec![("7", None)], "9", vec![("7", None, 1), ("9", None, 1)]),
-            // one definition, which is another
-            (vec![("7", roof)], "7", vec![("7", Some(""), 1), ("7", roof, 1)]),
-            // several definitions
-            (vec![("7", None), ("8", roof)], "7", vec![("7", Some(""), 2), ("8", roof, 1)]),
-            (
-                vec![("7", None), ("8", roof)],
-                "8",
-                vec![("7", Some(""), 1), ("8", Some(""), 1), ("8", roof, 1)],
-            ),
-        ] {
-            let offered = offered(&review(&stated, claimed), "height");
-            let expected = expected.into_iter().map(|(value, definition, count)| {
-                let definition = definition.map(str::to_owned);
-                (AxisChoice::Offered { value: value.to_owned(), definition }, count)
-            });
-            let counts: Vec<_> =
-                offered.into_iter().map(|(choice, sources)| (choice, sources.len())).collect();
-            assert_eq!(counts, expected.collect::<Vec<_>>(), "{stated:?}, {claimed}");
-        }
-    }
 }

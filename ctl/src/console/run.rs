@@ -1,28 +1,33 @@
 //! One run: what would change, the gates that it broke, its rejects with their raw records, and the decision about it.
 
+use super::access::LoginEnd;
 use super::chart::{BarRow, bars};
-use super::forms::{Fields, action_button, after_action, done_note, reason_field};
-use super::items::{Neighbors, run_title};
+use super::done;
+use super::forms::{Draft, Fields, action_button, after_action, reason_field};
+use super::items::{Difference, Neighbors, run_title};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
-    Tone, age, badge, card, group_digits, message, moment, moment_or_none, next_link, pairs, run_tone, table,
-    words,
+    Tone, age, badge, card, cut, decided, group_digits, group_in_text, live, message, minute, moment,
+    moment_or_none, next_link, pairs, run_tone, short_moment, table, words,
 };
-use super::{ConsoleState, recall};
+use super::{Console, ConsoleState, recall};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::{format_requester, short_run_id};
+use crate::console;
 use crate::ground::ingest::{
     UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
     state_word,
 };
+use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::decimal::Decimal;
 use domain_base::page::ListPage;
-use domain_ground::run::{IngestionRun, RunState};
+use domain_ground::run::{GateBreach, IngestionRun, RunState};
 use domain_ground::wire::{RejectReport, RunChangeReport, RunReport};
 use hyper::Method;
 use maud::{Markup, html};
+use serde_json::Value as Json;
 
 /// Number of changes that are shown.
 const CHANGES: usize = 50;
@@ -42,7 +47,7 @@ pub(super) fn run_row(report: &RunReport) -> Vec<Markup> {
         html! { a href=(format!("/sources/{}", run.oracle_id)) { (run.oracle_id) } },
         html! { (run.input.version) },
         badge(run_tone(run.state), words(state)),
-        moment(run.started_at),
+        short_moment(run.started_at),
         html! { (group_digits(&run.counts.records.to_string())) },
         html! { (group_digits(&run.counts.rejected.to_string())) },
     ]
@@ -63,23 +68,30 @@ pub(super) async fn page(
     Path(run_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let report = read_run(&console.options, &run_id).await?;
+    show(&console, &run_id, &fields, &Draft::default()).await
+}
+
+async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -> PageResult {
+    let report = read_run(&console.options, run_id).await?;
     let after =
         fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
-    let path = format!("{}/rejects?raw=true&limit={REJECTS}{after}", run_path(&run_id));
+    let path = format!("{}/rejects?raw=true&limit={REJECTS}{after}", run_path(run_id));
     let rejects: ListPage<RejectReport> =
         console.options.call_control(Method::GET, &path, None).await?.json()?;
-    let changes = read_changes(&console.options, &run_id, None, Some(CHANGES)).await;
+    let changes_after = fields.parsed::<u64>("changes_after", "changes_after")?;
+    let changes = read_changes(&console.options, run_id, changes_after, Some(CHANGES)).await;
     let run = &report.run;
-    let recalled = recall::run_card(&console, run).await;
-    let neighbors = Neighbors::read(&console, &format!("/runs/{}", run.run_id)).await;
+    let recalled = recall::run_card(console, run).await;
+    let neighbors = Neighbors::read(console, &format!("/runs/{}", run.run_id)).await;
     let reject_rows: Vec<_> = rejects.items.iter().map(reject_row).collect();
     let heading = ["#record", "rule", "place", "reason", "raw record"];
     let reject_count = html! { span.count.(if run.counts.rejected > 0 { "refused" } else { "neutral" }) { (run.counts.rejected) } };
     let rejected = html! { (table("Rejected records", &heading, &reject_rows)) (next_link(&format!("/runs/{run_id}"), rejects.next.as_deref())) };
     let body = html! {
-        (done_note(&fields))
-        @for breach in &run.breaches { (message(Tone::Held, &html! { strong { (breach) } })) }
+        (done::note(console, fields).await)
+        (draft.note())
+        @if run.state == RunState::Held { (live(&format!("/events/runs/{}", run.run_id), &html! {})) }
+        @for breach in &run.breaches { (message(Tone::Held, &html! { strong { (breach_text(breach)) } })) }
         div.split {
             div {
                 (render_effect(run))
@@ -89,7 +101,7 @@ pub(super) async fn page(
                     (card("Filled axes", &html! { span.muted.small { "percent of records" } }, &html! { div.body { (bars(&coverage_rows(run))) } }))
                 }
             }
-            div { (render_decision(&report, &neighbors)) (recalled) (render_run(&report)) }
+            div { (render_decision(&report, &neighbors, draft)) (recalled) (render_run(&report)) }
         }
     };
     let is_held = run.state == RunState::Held;
@@ -109,7 +121,32 @@ pub(super) async fn page(
         actions: is_held.then(|| neighbors.actions()),
     };
     let section = if is_held { Section::Inbox } else { Section::Sources };
-    Ok(render_page(&console, section, head, &body).await)
+    Ok(render_page(console, section, head, &body).await)
+}
+
+/// The decision of another person about a held run.
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    Path(run_id): Path<String>,
+) -> PageResult {
+    let shared = console.clone();
+    console::stream(&console, login, move || {
+        let (console, run_id) = (shared.clone(), run_id.clone());
+        async move {
+            let report = read_run(&console.options, &run_id).await?;
+            if report.run.state == RunState::Held {
+                return Ok::<_, PageError>(html! {});
+            }
+            Ok(decided(&html! {
+                strong { "The run is " (words(state_word(&report))) " now. " }
+                @if let Some(decision) = &report.run.decision {
+                    (format_requester(&decision.decided_by)) " has decided it at " (minute(decision.decided_at)) ": “" (decision.reason) "”. "
+                }
+                a href=(format!("/runs/{run_id}")) { "Show the run" }
+            }))
+        }
+    })
 }
 
 /// The effect of the run in numbers: on the records in force, and on the values of each axis.
@@ -117,7 +154,7 @@ fn render_effect(run: &IngestionRun) -> Markup {
     let counts = &run.counts;
     let number = |count: u64| group_digits(&count.to_string());
     let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
-    let percent = |part: u64, all: u64| format!("{} %", (share(part, all) * 1000.0).round() / 10.0);
+    let percent = |part: u64, all: u64| percent(share(part, all));
     let effect = counts.effect.unwrap_or_default();
     let unchanged = effect.in_force.saturating_sub(effect.withdrawn + effect.changed);
     let stat = |name: &str, value: u64, note: String| {
@@ -215,11 +252,90 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
     card("Run", &html! {}, &html! { div.body { (pairs(rows)) } })
 }
 
-fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>, CtlError>) -> Markup {
-    let row = |change: &RunChangeReport| {
-        let [before, after] = raw_texts(change).map(|text| html! { code { (text) } });
-        vec![html! { (words(change.kind.into_str())) }, html! { (change.source_record_id) }, before, after]
+/// A broken gate in words, with shares in percent.
+pub(super) fn breach_text(breach: &GateBreach) -> String {
+    use GateBreach::{
+        MaxChangedRatio, MaxChangedValuesRatio, MaxRejectedRatio, MaxUnfilledRatio, MaxWithdrawnRatio,
     };
+    let number = |count: u64| group_digits(&count.to_string());
+    let of = |part: u64, all: u64, what: &str, allowed: &Decimal| {
+        let allowed = allowed.to_string().parse::<f64>().unwrap_or_default();
+        let (share, allowed) = (percent(part as f64 / all.max(1) as f64), percent(allowed));
+        format!("{} of {} {what}: {share}, allowed {allowed}", number(part), number(all))
+    };
+    match breach {
+        MaxRejectedRatio { rejected, read, allowed } => {
+            of(*rejected, *read, "records were rejected", allowed)
+        }
+        MaxWithdrawnRatio { withdrawn, in_force, allowed } => {
+            of(*withdrawn, *in_force, "records in force would be withdrawn", allowed)
+        }
+        MaxChangedRatio { changed, in_force, allowed } => {
+            of(*changed, *in_force, "records in force would change", allowed)
+        }
+        MaxUnfilledRatio { axis, unfilled, filled, allowed } => {
+            of(*unfilled, *filled, &format!("values of {} would be empty", words(axis)), allowed)
+        }
+        MaxChangedValuesRatio { axis, changed, compared, allowed } => {
+            of(*changed, *compared, &format!("values of {} would change", words(axis)), allowed)
+        }
+        other => group_in_text(&other.to_string()),
+    }
+}
+
+/// A share as a percentage with at most one decimal.
+fn percent(share: f64) -> String {
+    format!("{} %", (share * 1000.0).round() / 10.0)
+}
+
+/// The parts of two raw records that differ: members of objects by their names, and fields of rows by their numbers. `None` if the
+/// records have no such parts in common.
+fn changed_parts(before: &str, after: &str) -> Option<Vec<(String, String, String)>> {
+    let parsed = |text: &str| serde_json::from_str::<serde_json::Map<String, Json>>(text).ok();
+    let parts = |text: &str| -> Vec<(String, String)> {
+        if let Some(members) = parsed(text) {
+            let text = |value: Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            return members.into_iter().map(|(name, value)| (words(&name), text(value))).collect();
+        }
+        let mark = [';', '\t'].into_iter().find(|mark| text.contains(*mark)).unwrap_or(',');
+        let fields = text.split(mark).enumerate();
+        fields.map(|(number, field)| (format!("field {}", number + 1), field.trim().to_owned())).collect()
+    };
+    let (before, after) = (parts(before), parts(after));
+    let has_same_names = before.iter().map(|(name, _)| name).eq(after.iter().map(|(name, _)| name));
+    if !has_same_names || before.len() < 2 {
+        return None;
+    }
+    let pairs = before.into_iter().zip(after).filter(|((_, before), (_, after))| before != after);
+    Some(pairs.map(|((name, before), (_, after))| (name, before, after)).collect())
+}
+
+/// The number of characters of a raw record or a value in the table of changes.
+const CELL_CHARS: usize = 120;
+
+/// One row for each part of a record that changes, or for the whole record.
+fn change_rows(change: &RunChangeReport) -> Vec<Vec<Markup>> {
+    let [before, after] = raw_texts(change);
+    let whole = || vec![(String::new(), before.to_owned(), after.to_owned())];
+    let parts = change.before.as_ref().zip(change.after.as_ref());
+    let parts = parts.and_then(|(before, after)| changed_parts(before, after)).unwrap_or_else(whole);
+    let rows = parts.into_iter().map(|(name, before, after)| {
+        let difference =
+            Difference::of(&before, &after).map_or_else(String::new, |difference| difference.percent());
+        let value = |text: &str| html! { code { (cut(&group_in_text(text), CELL_CHARS)) } };
+        vec![
+            html! { (words(change.kind.into_str())) },
+            html! { (change.source_record_id) },
+            html! { (name) },
+            value(&before),
+            value(&after),
+            html! { (difference) },
+        ]
+    });
+    rows.collect()
+}
+
+fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>, CtlError>) -> Markup {
     let content = match changes {
         Err(error) => html! { div.body { (PageError::from(error).render()) } },
         Ok(_) if run.rows.is_none() && run.state == RunState::Held => {
@@ -227,17 +343,29 @@ fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>,
         }
         Ok(changes) if changes.items.is_empty() => return html! {},
         Ok(changes) => {
-            let rows: Vec<_> = changes.items.iter().map(row).collect();
+            let rows: Vec<_> = changes.items.iter().flat_map(change_rows).collect();
+            let heading = ["change", "record", "part", "before", "after", "#difference"];
+            let more =
+                format!("/runs/{}?changes_after={}", run.run_id, changes.next.as_deref().unwrap_or_default());
             html! {
-                (table("Changed records", &["change", "record", "raw record before", "raw record after"], &rows))
-                @if changes.next.is_some() { div.pager { span { "More: " code { "oraclectl ingest changes " (run.run_id) } } } }
+                (table("Changed records", &heading, &rows))
+                @if changes.next.is_some() {
+                    div.pager {
+                        span { (changes.items.len()) " records" }
+                        span.right { a.btn.slim href=(more) { "Further changes" } }
+                    }
+                }
             }
         }
     };
-    card("Rows", &html! {}, &content)
+    html! { div #changes { (card("Changed records", &html! { span.muted.small { "only what differs" } }, &content)) } }
 }
 
-fn render_decision(RunReport { run, undone_by, .. }: &RunReport, neighbors: &Neighbors) -> Markup {
+fn render_decision(
+    RunReport { run, undone_by, .. }: &RunReport,
+    neighbors: &Neighbors,
+    draft: &Draft,
+) -> Markup {
     let path = |action: &str| format!("/runs/{}/{action}", run.run_id);
     let action = |class: &str, text: &str, key: &str, verb: &str| {
         action_button(class, &html! { (text) }, key, ("decision", verb), &path(verb))
@@ -256,12 +384,12 @@ fn render_decision(RunReport { run, undone_by, .. }: &RunReport, neighbors: &Nei
         RunState::Running => {
             return html! { form method="post" action=(path("cancel")) { button.btn.danger type="submit" { "Cancel the run" } } };
         }
-        _ => return html! {},
+        _ => return draft.kept_reason(),
     };
     html! {
         form.card.decide #decide method="post" action=(path("discard")) aria-label="Decide" {
             header { h2 { "Decide" } span.right { (badge(run_tone(run.state), html! { (run.state.into_str()) ", " (age(run.ended_at.unwrap_or(run.started_at))) })) } }
-            div.body { (reason_field("Why?", REASON_MAX_BYTES)) div.acts { (buttons) } (neighbors.next_field()) }
+            div.body { (reason_field("Why?", REASON_MAX_BYTES, draft)) div.acts { (buttons) } (neighbors.next_field()) }
             @if run.state == RunState::Held { (neighbors.footer()) }
         }
     }
@@ -287,19 +415,56 @@ pub(super) async fn act(
     Path((run_id, action)): Path<(String, String)>,
     fields: Fields,
 ) -> PageResult {
+    match try_act(&console, (&run_id, &action), &fields).await {
+        // after an undo, it is the new run
+        Ok((report, done)) => Ok(after_action(&format!("/runs/{}", report.run.run_id), done, &fields)),
+        Err(error) => {
+            let draft = Draft::failed(error, fields)?;
+            draft.with_status(show(&console, &run_id, &Fields::default(), &draft).await)
+        }
+    }
+}
+
+async fn try_act(
+    console: &Console,
+    (run_id, action): (&str, &str),
+    fields: &Fields,
+) -> Result<(RunReport, &'static str), PageError> {
     let options = &console.options;
-    let (report, done) = if action == "cancel" {
+    let done = match action {
         // the run ends a moment later
-        (cancel(options, &run_id).await?, "cancellation requested")
-    } else {
-        let done = match action.as_str() {
-            "approve" => "approved",
-            "discard" => "discarded",
-            "undo" => "undone",
-            _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
-        };
-        (decide(options, &run_id, &action, &fields.required("reason", "Reason")?).await?, done)
+        "cancel" => return Ok((cancel(options, run_id).await?, "cancellation requested")),
+        "approve" => "approved",
+        "discard" => "discarded",
+        "undo" => "undone",
+        _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
     };
-    // after an undo, it is the new run
-    Ok(after_action(&format!("/runs/{}", report.run.run_id), done, &fields))
+    Ok((decide(options, run_id, action, &fields.required("reason", "Reason")?).await?, done))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_shows_only_the_parts_that_differ() {
+        let part =
+            |name: &str, before: &str, after: &str| (name.to_owned(), before.to_owned(), after.to_owned());
+        let members = changed_parts(r#"{"a_b":"x","n":5}"#, r#"{"a_b":"x","n":6}"#);
+        assert_eq!(members, Some(vec![part("n", "5", "6")]));
+        let fields = changed_parts("Aruba,ABW,2000,90588", "Aruba,ABW,2000,90866");
+        assert_eq!(fields, Some(vec![part("field 4", "90588", "90866")]));
+        assert_eq!(changed_parts("Aruba,ABW", "Aruba,ABW,2000"), None);
+        assert_eq!(changed_parts("a", "b"), None);
+    }
+
+    #[test]
+    fn broken_gate_names_its_share_and_the_allowed_one_in_percent() {
+        let allowed = "0.05".parse().expect("a number");
+        let breach = GateBreach::MaxWithdrawnRatio { withdrawn: 600, in_force: 1000, allowed };
+        assert_eq!(
+            breach_text(&breach),
+            "600 of 1,000 records in force would be withdrawn: 60 %, allowed 5 %"
+        );
+    }
 }

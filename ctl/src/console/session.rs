@@ -1,16 +1,17 @@
 //! The orders, the search, and one session with everything that happened to it in the order of time.
 
-use super::ConsoleState;
 use super::catalog::read_sources;
-use super::forms::{Fields, after_action, done_note, reason_form};
+use super::done;
+use super::forms::{Draft, Fields, after_action, reason_form};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::log::event_list;
 use super::parts::{
-    Tone, badge, card, cut, moment, moment_or_none, next_link, order_badge, pairs, table, table_card,
+    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
 };
 use super::timeline::{self, TimelineRow};
-use super::verdict::{decision_form, may_retry};
+use super::verdict::{decided_page, decision_form, may_retry, watch_order};
+use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::format_user;
@@ -42,7 +43,7 @@ pub(super) async fn find(State(console): State<ConsoleState>, fields: Fields) ->
     Ok(Redirect::to(&path).into_response())
 }
 
-async fn find_path(console: &super::Console, wanted: &str) -> String {
+async fn find_path(console: &Console, wanted: &str) -> String {
     let encoded = encode_segment(wanted);
     if read_review(&console.options, wanted).await.is_ok() {
         return format!("/reviews/{encoded}");
@@ -68,27 +69,37 @@ pub(super) async fn page(
     Path(session_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let with_hint = |error: CtlError| PageError(error.with_application_hint(&session_id));
-    let neighbors = Neighbors::read(&console, &page_path(&session_id)).await;
+    show(&console, &session_id, &fields, &Draft::default()).await
+}
+
+async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draft) -> PageResult {
+    let with_hint = |error: CtlError| PageError(error.with_application_hint(session_id));
+    let neighbors = Neighbors::read(console, &page_path(session_id)).await;
     let (head, body) = if console.has_only_reviews {
-        let answer = console.options.call_for_reviewer(Method::GET, &order_path(&session_id), None).await;
-        let report: OrderReport = answer.map_err(with_hint)?.json()?;
+        let report: OrderReport =
+            match console.options.call_for_reviewer(Method::GET, &order_path(session_id), None).await {
+                Ok(answer) => answer.json()?,
+                Err(CtlError::Problem { status: 404, .. }) => {
+                    return decided_page(console, session_id, fields, draft).await;
+                }
+                Err(error) => return Err(with_hint(error)),
+            };
         let body = html! {
             div.split {
                 div { (render_order(&report.order, report.waiting_for.as_ref())) }
-                div { (render_actions(&session_id, &report.order, &neighbors)) }
+                div { (render_actions(session_id, &report.order, &neighbors, draft)) }
             }
         };
         let sub = html! { (order_badge(report.order.state)) span { (report.tier) } };
-        (PageHead { sub: Some(sub), ..PageHead::below("/orders", "Orders", session_id.clone()) }, body)
+        (PageHead { sub: Some(sub), ..PageHead::below("/orders", "Orders", session_id) }, body)
     } else {
-        let path = format!("/v1/sessions/{}", encode_segment(&session_id));
+        let path = format!("/v1/sessions/{}", encode_segment(session_id));
         let answer = console.options.call_control(Method::GET, &path, None).await;
         let page: SessionPage = answer.map_err(with_hint)?.json()?;
-        (session_head(&session_id, &page), render_session(&session_id, &page, &neighbors))
+        (session_head(session_id, &page), render_session(session_id, &page, &neighbors, draft))
     };
-    let body = html! { (done_note(&fields)) (body) };
-    Ok(render_page(&console, Section::Orders, head, &body).await)
+    let body = html! { (done::note(console, fields).await) (draft.note()) (body) };
+    Ok(render_page(console, Section::Orders, head, &body).await)
 }
 
 fn session_head(session_id: &str, page: &SessionPage) -> PageHead {
@@ -111,7 +122,7 @@ fn session_head(session_id: &str, page: &SessionPage) -> PageHead {
     }
 }
 
-fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors) -> Markup {
+fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, draft: &Draft) -> Markup {
     let SessionPage { session, order, waiting_for, mails, history, has_older_entries, .. } = page;
     let digest = |sha256: &Option<Sha256Hex>| {
         html! {
@@ -141,7 +152,10 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors) -
                 @if !mails.is_empty() { (render_mails(mails)) }
             }
             div {
-                @if let Some(order) = order.as_ref().filter(|order| !order.state.has_ended() || may_retry(order)) { (render_actions(session_id, order, neighbors)) }
+                @match order.as_ref().filter(|order| !order.state.has_ended() || may_retry(order)) {
+                    Some(order) => (render_actions(session_id, order, neighbors, draft)),
+                    None => (draft.kept_reason()),
+                }
                 (card("Session", &html! {}, &html! { div.body { (pairs(rows)) } }))
                 (render_erasure(session_id))
             }
@@ -259,7 +273,7 @@ fn render_mails(mails: &[MailState]) -> Markup {
         vec![
             html! { (mail.mail_id) },
             html! { (mail.tries.attempts) },
-            html! { @if mail.tries.next_attempt_at.is_none() { a href="/inbox?kind=dead_letter" { "dead letter" } } @else { (moment_or_none(mail.tries.next_attempt_at)) } },
+            html! { @if mail.tries.next_attempt_at.is_none() { a href="/inbox?kind=dead_letter" { "dead letter" } } @else { (due(mail.tries.next_attempt_at)) } },
             html! { (mail.tries.last_error.as_deref().unwrap_or("none")) },
         ]
     };
@@ -272,6 +286,20 @@ pub(super) async fn change_order(
     Path(session_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
+    match try_change(&console, &session_id, &fields).await {
+        Ok(done) => {
+            // for reviewers, only held orders exist
+            let page = if console.has_only_reviews { "/orders".to_owned() } else { page_path(&session_id) };
+            Ok(after_action(&page, done, &fields))
+        }
+        Err(error) => {
+            let draft = Draft::failed(error, fields)?;
+            draft.with_status(show(&console, &session_id, &Fields::default(), &draft).await)
+        }
+    }
+}
+
+async fn try_change(console: &Console, session_id: &str, fields: &Fields) -> Result<&'static str, PageError> {
     let (action, done) = match fields.text("action") {
         "release" => (OrderAction::Release, "released"),
         "retry" => (OrderAction::Retry, "retried"),
@@ -288,10 +316,8 @@ pub(super) async fn change_order(
         .text("changed_at")
         .parse()
         .map_err(|_| PageError::input("`changed_at` is not a time; reload the page"))?;
-    change(&console.options, &session_id, action, &reason, Some(changed_at)).await?;
-    // for reviewers, only held orders exist
-    let page = if console.has_only_reviews { "/orders".to_owned() } else { page_path(&session_id) };
-    Ok(after_action(&page, done, &fields))
+    change(&console.options, session_id, action, &reason, Some(changed_at)).await?;
+    Ok(done)
 }
 
 pub(super) async fn erase(
@@ -338,7 +364,7 @@ pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Field
     let parts =
         html! { (table("Orders, the latest first", &heading, &rows)) (next_link(&path, next.as_deref())) };
     let body = html! {
-        (done_note(&fields))
+        (done::note(&console, &fields).await)
         @if !console.has_only_reviews { (filter_chips(&fields)) }
         (card("Orders, the latest first", &html! {}, &parts))
     };
@@ -387,9 +413,9 @@ fn row(report: &OrderReport) -> Vec<Markup> {
         html! { a data-row href=(page_path(id)) { (id) } },
         order_badge(order.state),
         html! { (report.tier) },
-        moment(order.placed_at),
+        short_moment(order.placed_at),
         html! { (order.attempts) },
-        moment_or_none(order.next_attempt_at),
+        due(order.next_attempt_at),
         html! { (report.reason().unwrap_or_else(|| "none".into())) },
     ]
 }
@@ -400,7 +426,7 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         ("placed", moment(order.placed_at)),
         ("changed", moment(order.changed_at)),
         ("attempts", html! { (order.attempts) }),
-        ("next attempt", moment_or_none(order.next_attempt_at)),
+        ("next attempt", due(order.next_attempt_at)),
     ];
     if let Some(OrderWait { detail, until, .. }) = waiting_for {
         let until = html! { @if let Some(until) = until { ", until " (moment(*until)) } };
@@ -436,8 +462,9 @@ fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
 }
 
 /// The form with the actions that the state of the order allows. A held verdict is decided on its own page.
-fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors) -> Markup {
+fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors, draft: &Draft) -> Markup {
     html! {
+        (watch_order(session_id, order))
         @if order.is_held_by_policy() {
             @let body = html! {
                 div.body {
@@ -447,6 +474,6 @@ fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors) -> Mar
             };
             (card("Held verdict", &badge(Tone::Held, "held by the policy"), &body))
         }
-        (decision_form(session_id, order, neighbors))
+        (decision_form(session_id, order, neighbors, draft))
     }
 }

@@ -6,9 +6,10 @@ use super::forms::Fields;
 use super::history;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
-    Tone, badge, card, day, group_digits, message, moment, moment_or_none, pairs, table, table_card,
+    Tone, badge, card, day, freshness_badge, group_digits, message, moment, moment_or_none, pairs, table,
+    table_card,
 };
-use super::run::{RUN_HEADING, coverage_rows, run_row};
+use super::run::{RUN_HEADING, breach_text, coverage_rows, run_row};
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use axum::extract::{self, State};
@@ -63,7 +64,7 @@ pub(super) async fn page(
     };
     let registration = &source.entry.registration;
     let sub = html! {
-        (freshness_badge(&freshness))
+        (release_badge(&freshness))
         @let held = runs_of(RunState::Held).count();
         @if held > 0 { (badge(Tone::Held, html! { (format_count(held, "run", "runs")) " held" })) }
         @if !source.answers { (badge(Tone::Refused, "does not answer")) }
@@ -85,21 +86,18 @@ fn held_message(run: &IngestionRun) -> Markup {
         Tone::Held,
         &html! {
             strong { "Release " (run.input.version) " is held. " }
-            @for breach in &run.breaches { (breach) ". " }
+            @for breach in &run.breaches { (breach_text(breach)) ". " }
             a href=(format!("/runs/{}", run.run_id)) { "Review the run" }
         },
     )
 }
 
-/// Whether an answer would be stale now.
-fn freshness_badge(report: &FreshnessReport) -> Markup {
-    let age = report.now.axes.iter().filter_map(|axis| axis.age_seconds).max();
-    let age = age.map_or_else(|| "no release".to_owned(), |age_s| format!("{} old", format_span(age_s)));
-    if report.now.axes.iter().any(|axis| axis.stale) {
-        badge(Tone::Stale, format!("stale, {age}"))
-    } else {
-        badge(Tone::Ok, format!("fresh, {age}"))
-    }
+/// Whether an answer would be stale now: the oldest axis.
+fn release_badge(report: &FreshnessReport) -> Markup {
+    let axes = &report.now.axes;
+    let oldest = axes.iter().max_by_key(|axis| axis.age_seconds);
+    let limit = axes.iter().map(|axis| axis.max_age_seconds).min().unwrap_or_default();
+    freshness_badge(axes.iter().any(|axis| axis.stale), oldest.and_then(|axis| axis.age_seconds), limit)
 }
 
 fn render_registration(source: &SourceSummary) -> Markup {
@@ -147,7 +145,7 @@ fn render_freshness(source: &SourceSummary, report: &FreshnessReport) -> Markup 
             ("answers", html! { @if source.answers { "yes" } @else { "no" } }),
         ]))
     };
-    card("Freshness", &freshness_badge(report), &html! { div.body { (body) } })
+    card("Freshness", &release_badge(report), &html! { div.body { (body) } })
 }
 
 /// The releases in a calendar of months, and as a list.
@@ -239,7 +237,7 @@ pub(super) async fn list_page(State(console): State<ConsoleState>) -> PageResult
         (table_card("Latest runs", &RUN_HEADING, &latest))
     };
     let sub = html! {
-        @if stale > 0 { (badge(Tone::Stale, html! { (stale) " stale" })) } @else if !sources.is_empty() { (badge(Tone::Ok, "all fresh")) }
+        @if stale > 0 { (badge(Tone::Stale, html! { (stale) " stale" })) } @else if !sources.is_empty() { (badge(Tone::Ok, "none stale")) }
         @if !held.is_empty() { (badge(Tone::Held, html! { (format_count(held.len(), "run", "runs")) " held" })) }
     };
     let head = PageHead { sub: Some(sub), ..PageHead::titled("Sources") };
@@ -255,7 +253,7 @@ fn row(source: &SourceSummary, freshness: Option<&FreshnessReport>, held: usize)
         html! { a data-row href=(format!("/sources/{}", encode_segment(id))) { (id) } br; span.muted { (registration.oracle_name) } },
         html! {
             span.chips {
-                @if let Some(report) = freshness { (freshness_badge(report)) }
+                @if let Some(report) = freshness { (release_badge(report)) }
                 @if held > 0 { (badge(Tone::Held, html! { (held) " held" })) }
                 @if !source.answers { (badge(Tone::Refused, "does not answer")) }
             }

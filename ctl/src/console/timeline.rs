@@ -108,25 +108,43 @@ fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
 
+/// The least distance of two labels of the axis, as a share of it.
+const LABEL_DISTANCE: f64 = 0.17;
+
+/// Times at the start, the middle and the end of the part before the first cut, and the lengths of the cuts. A label without room is
+/// left out.
+fn axis_labels(scale: &Scale, first_end: f64) -> Vec<(f64, String)> {
+    let ticks = [0.0, 0.5, 1.0].map(|share| first_end * share);
+    let ticks = ticks.into_iter().map(|at| (scale.place_of(at), format_duration(at)));
+    let cuts = scale.cuts().into_iter();
+    let mut wanted: Vec<_> =
+        cuts.map(|(place, length)| (place + CUT_WIDTH, format!("+{}", format_duration(length)))).collect();
+    // a cut is named before a time
+    wanted.extend(ticks);
+    let mut labels: Vec<(f64, String)> = Vec::new();
+    for (place, text) in wanted {
+        if labels.iter().all(|(other, _)| (place - other).abs() >= LABEL_DISTANCE) {
+            labels.push((place, text));
+        }
+    }
+    labels
+}
+
 /// The rows on their scale. The first one is that of the whole.
 pub(super) fn render(rows: &[TimelineRow]) -> Markup {
     let scale = Scale::new(rows);
     let cuts = scale.cuts();
     let first = scale.shown.first().copied().unwrap_or_default();
-    let ticks = [0.0, 0.5, 1.0].map(|share| first.1 * share);
+    let labels = axis_labels(&scale, first.1);
     html! {
         div.tl {
             div.r.ax {
                 span.nm { span.muted.xs { "time since the start" } }
                 span.bar-c {
                     svg.plot width="100%" height="16" aria-hidden="true" {
-                        @for (number, at) in ticks.into_iter().enumerate() {
-                            @let place = scale.place_of(at);
-                            @if number != 1 || place > 0.3 {
-                                text x=(percent(place)) y="12" text-anchor=(if place < 0.05 { "start" } else if place > 0.95 { "end" } else { "middle" }) { (format_duration(at)) }
-                            }
+                        @for (place, text) in labels {
+                            text x=(percent(place)) y="12" text-anchor=(if place < 0.05 { "start" } else if place > 0.85 { "end" } else { "middle" }) { (text) }
                         }
-                        @for (place, length) in &cuts { text x=(percent(place + CUT_WIDTH)) dx="4" y="12" { "+" (format_duration(*length)) } }
                     }
                 }
                 span.du { "duration" }
@@ -188,6 +206,24 @@ mod tests {
         assert!(places[1] > 0.4 && places[2] < 0.6, "both parts have half of the scale: {places:?}");
         let page = render(&rows).into_string();
         assert!(page.contains("p-brk") && !page.contains("<a>"), "{page}");
+    }
+
+    #[test]
+    fn labels_of_the_axis_do_not_overlap() {
+        let rows = [
+            row(&[(0, 9000)]),
+            row(&[(0, 1)]),
+            row(&[(1000, 1001)]),
+            row(&[(4000, 4001)]),
+            row(&[(8999, 9000)]),
+        ];
+        let scale = Scale::new(&rows);
+        assert!(scale.cuts().len() > 1);
+        let labels = axis_labels(&scale, scale.shown[0].1);
+        for (number, (place, _)) in labels.iter().enumerate() {
+            let others = labels.iter().skip(number + 1);
+            assert!(others.clone().all(|(other, _)| (place - other).abs() >= LABEL_DISTANCE), "{labels:?}");
+        }
     }
 
     #[test]

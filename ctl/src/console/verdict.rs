@@ -1,17 +1,26 @@
 //! A verdict as its customer would see it: one that the policy holds, with its decision, and a delivered one.
 
-use super::ConsoleState;
-use super::forms::{Fields, action_button, done_note, reason_field};
+use super::access::LoginEnd;
+use super::done;
+use super::forms::{Draft, Fields, action_button, reason_field};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, age, badge, card, cut, icon, message, moment, pairs, session_link, words};
+use super::parts::{
+    Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
+    session_link, words,
+};
+use super::{Console, ConsoleState};
+use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
+use crate::base::output::format_user;
+use crate::console;
 use crate::verdict::orders::order_path;
+use axum::Extension;
 use axum::extract::{Path, State};
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::flag::Flag;
 use domain_verdict::label::{VerdictDimension, VerdictLabel};
-use domain_verdict::order::Order;
+use domain_verdict::order::{OperatorAction, Order, OrderAction};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
 use hyper::Method;
@@ -27,8 +36,13 @@ pub(super) async fn held_page(
     fields: Fields,
 ) -> PageResult {
     let path = format!("{}/verdict", order_path(&session_id));
-    let held: HeldVerdictReport =
-        console.options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
+    let held: HeldVerdictReport = match console.options.call_for_reviewer(Method::GET, &path, None).await {
+        Ok(answer) => answer.json()?,
+        Err(CtlError::Problem { status: 404 | 409, .. }) => {
+            return decided_page(&console, &session_id, &fields, &Draft::default()).await;
+        }
+        Err(error) => return Err(error.into()),
+    };
     let answer = console.options.call_for_reviewer(Method::GET, &order_path(&session_id), None).await?;
     let report: OrderReport = answer.json()?;
     let neighbors = Neighbors::read(&console, &held_path(&session_id)).await;
@@ -36,7 +50,8 @@ pub(super) async fn held_page(
     let flags = &held.decision.flags;
     let beside = html! { @for flag in flags { (badge(Tone::Held, words(flag.into_str()))) } };
     let body = html! {
-        (done_note(&fields))
+        (done::note(&console, &fields).await)
+        (watch_order(&session_id, &report.order))
         div.split {
             div {
                 section.card.verdict aria-label="As the customer would see it" {
@@ -46,7 +61,7 @@ pub(super) async fn held_page(
                 (render_judgment(&held.decision, Some(&join_causes(&held.causes))))
             }
             div {
-                (decision_form(&session_id, &report.order, &neighbors))
+                (decision_form(&session_id, &report.order, &neighbors, &Draft::default()))
                 (render_order_facts(&report, &held))
             }
         }
@@ -60,6 +75,91 @@ pub(super) async fn held_page(
         actions: Some(neighbors.actions()),
     };
     Ok(render_page(&console, Section::Inbox, head, &body).await)
+}
+
+/// An order as it is now; `None` for reviewers if it is not held, since they see no others.
+async fn read_order(console: &Console, session_id: &str) -> Result<Option<Order>, PageError> {
+    match console.options.call_for_reviewer(Method::GET, &order_path(session_id), None).await {
+        Ok(answer) => Ok(Some(answer.json::<OrderReport>()?.order)),
+        Err(CtlError::Problem { status: 404, .. }) if console.has_only_reviews => Ok(None),
+        Err(error) => Err(error.with_application_hint(session_id).into()),
+    }
+}
+
+/// The state and the last decision of an order that has changed since its page was read.
+fn order_news(session_id: &str, order: Option<&Order>) -> Markup {
+    let Some(order) = order else {
+        return html! { strong { "The order is not held any longer." } " A colleague or its application has decided it." };
+    };
+    html! {
+        strong { "The order is " (order.state.into_str()) " now. " }
+        @if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
+            (format_user(&uid.to_string(), user_name.as_deref())) " has " (past(*action)) " it at " (minute(*at)) ": “" (reason) "”. "
+        }
+        a href=(format!("/sessions/{}", encode_segment(session_id))) { "Show the session" }
+    }
+}
+
+const fn past(action: OrderAction) -> &'static str {
+    match action {
+        OrderAction::Release => "released",
+        OrderAction::Retry => "retried",
+        OrderAction::Fail => "failed",
+        OrderAction::Cancel => "cancelled",
+    }
+}
+
+/// The live part of a page that decides an order: it appears when the order is not any longer as the page shows it.
+pub(super) fn watch_order(session_id: &str, order: &Order) -> Markup {
+    let seen = encode_segment(&order.changed_at.to_string());
+    live(&format!("/events/orders/{}?seen={seen}", encode_segment(session_id)), &html! {})
+}
+
+pub(super) async fn events(
+    State(console): State<ConsoleState>,
+    Extension(login): Extension<LoginEnd>,
+    Path(session_id): Path<String>,
+    fields: Fields,
+) -> PageResult {
+    let (shared, seen) = (console.clone(), fields.text("seen").to_owned());
+    console::stream(&console, login, move || {
+        let (console, session_id, seen) = (shared.clone(), session_id.clone(), seen.clone());
+        async move {
+            let order = read_order(&console, &session_id).await?;
+            let is_same = order.as_ref().is_some_and(|order| order.changed_at.to_string() == seen);
+            Ok(if is_same {
+                html! {}
+            } else {
+                decided(&order_news(&session_id, order.as_ref()))
+            })
+        }
+    })
+}
+
+/// The page of a verdict that is not held any longer: who has decided it, and what comes next.
+pub(super) async fn decided_page(
+    console: &Console,
+    session_id: &str,
+    fields: &Fields,
+    draft: &Draft,
+) -> PageResult {
+    let order = read_order(console, session_id).await?;
+    let neighbors = Neighbors::read(console, &held_path(session_id)).await;
+    let body = html! {
+        (done::note(console, fields).await)
+        (draft.note())
+        section.card.decide #decide aria-label="Decided" {
+            header { h2 { "Decided" } span.right { @if let Some(order) = &order { (order_badge(order.state)) } } }
+            div.body { p { (order_news(session_id, order.as_ref())) } (draft.kept_reason()) }
+            (neighbors.footer())
+        }
+    };
+    let head = PageHead {
+        crumbs: Some(neighbors.crumbs()),
+        actions: Some(neighbors.actions()),
+        ..PageHead::titled(format!("Verdict of {session_id}"))
+    };
+    Ok(render_page(console, Section::Inbox, head, &body).await)
 }
 
 fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup {
@@ -83,18 +183,20 @@ fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup 
 }
 
 /// The reason and the actions that the state of an order allows.
-pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbors) -> Markup {
+pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbors, draft: &Draft) -> Markup {
     let path = format!("/sessions/{}/order", encode_segment(session_id));
     let action = |class: &str, text: &str, key: &str, value: &str| {
         action_button(class, &html! { (text) }, key, ("action", value), &path)
     };
     let is_held = order.is_held_by_policy();
     let destroys = is_held.then_some("Destroys the held verdict. ");
+    // a failed order has ended
+    let name = if order.state.has_ended() { "Retry the order" } else { "Decide" };
     html! {
-        form.card.decide #decide method="post" action=(path) aria-label="Decide" {
-            header { h2 { "Decide" } span.right { (badge(Tone::Held, html! { (order.state.into_str()) ", " (age(order.changed_at)) })) } }
+        form.card.decide #decide method="post" action=(path) aria-label=(name) {
+            header { h2 { (name) } span.right { (order_badge(order.state)) span.muted.small { (age(order.changed_at)) } } }
             div.body {
-                (reason_field("Why?", REASON_MAX_BYTES))
+                (reason_field("Why?", REASON_MAX_BYTES, draft))
                 // the daemon refuses the action if the order has changed since this page
                 input type="hidden" name="changed_at" value=(order.changed_at);
                 div.acts {
@@ -110,8 +212,10 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
                         (action("danger", "Fail the order", "f", "fail"))
                         p.note { (destroys.unwrap_or_default()) "It can be retried." }
                     }
-                    (action("danger", "Cancel the order", "x", "cancel"))
-                    p.note { (destroys.unwrap_or_default()) "It never gets a verdict." }
+                    @if !order.state.has_ended() {
+                        (action("danger", "Cancel the order", "x", "cancel"))
+                        p.note { (destroys.unwrap_or_default()) "It never gets a verdict." }
+                    }
                 }
                 (neighbors.next_field())
             }

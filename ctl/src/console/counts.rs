@@ -1,0 +1,115 @@
+//! What the frame of every page shows: the numbers beside the entries of the navigation, and whether the daemon is in test mode.
+
+use super::Console;
+use super::parts::cut;
+use crate::base::error::CtlError;
+use crate::base::options::encode_segment;
+use domain_base::inbox::InboxResponse;
+use domain_ground::wire::{FreshnessReport, SourceSummary};
+use domain_verdict::wire::SessionPage;
+use hyper::Method;
+use oracled_domain::status::StatusReport;
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+/// The header of each answer of a daemon in test mode.
+const TEST_MODE: &str = "x-oracled-test-mode";
+/// Time between two counts of stale sources: it takes a request for each source, and ages change slowly.
+const STALE_PAUSE: Duration = Duration::from_secs(15);
+
+/// Numbers beside the entries of the navigation; `None` if they cannot be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct NavCounts {
+    /// What needs a decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) inbox: Option<u64>,
+    /// Orders that wait for their next attempt, or have one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) orders: Option<u64>,
+    /// Sources with a stale axis.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sources: Option<u64>,
+}
+
+/// What was read for the frame before.
+#[derive(Debug, Default)]
+pub(super) struct FrameState {
+    is_test: AtomicBool,
+    /// The number of stale sources, and when they were counted.
+    stale: Mutex<Option<(Instant, u64)>>,
+    /// The beginnings of the queries of sessions.
+    queries: Mutex<HashMap<String, String>>,
+}
+
+impl FrameState {
+    /// Whether the daemon was in test mode when it answered last.
+    pub(super) fn is_test(&self) -> bool {
+        self.is_test.load(Ordering::Relaxed)
+    }
+
+    /// The beginning of the query of a session, as its page has it. `None` for reviewers: who reads a query on their socket is in the
+    /// log.
+    pub(super) async fn read_query(&self, console: &Console, session_id: &str) -> Option<String> {
+        if console.has_only_reviews {
+            return None;
+        }
+        let mut known = self.queries.lock().await;
+        if let Some(query) = known.get(session_id) {
+            return Some(query.clone());
+        }
+        let path = format!("/v1/sessions/{}", encode_segment(session_id));
+        let page: SessionPage =
+            console.options.call_control(Method::GET, &path, None).await.ok()?.json().ok()?;
+        let query = cut(&page.session.query, QUERY_CHARS);
+        if query.is_empty() {
+            return None;
+        }
+        if known.len() >= QUERIES_MAX {
+            known.clear();
+        }
+        known.insert(session_id.to_owned(), query.clone());
+        Some(query)
+    }
+}
+
+/// Maximum length of the beginning of a query, in characters.
+const QUERY_CHARS: usize = 80;
+/// Maximum number of queries that are remembered.
+const QUERIES_MAX: usize = 1_000;
+
+/// The numbers of the navigation. A page without them is better than none.
+pub(super) async fn read_counts(console: &Console) -> NavCounts {
+    let inbox = console.options.call_for_reviewer(Method::GET, "/v1/inbox?limit=1", None).await;
+    let Ok(inbox) = inbox else { return NavCounts::default() };
+    console.frame.is_test.store(inbox.headers.contains_key(TEST_MODE), Ordering::Relaxed);
+    let inbox = inbox.json::<InboxResponse>().ok();
+    let inbox = inbox.map(|inbox| inbox.counts.values().map(|count| *count as u64).sum());
+    if console.has_only_reviews {
+        return NavCounts { inbox, ..NavCounts::default() };
+    }
+    let status = console.options.call_control(Method::GET, "/v1/status", None).await;
+    let status = status.ok().and_then(|status| status.json::<StatusReport>().ok());
+    let orders = status.and_then(|status| status.orders).map(|orders| orders.queued + orders.generating);
+    NavCounts { inbox, orders, sources: read_stale(console).await.ok() }
+}
+
+async fn read_stale(console: &Console) -> Result<u64, CtlError> {
+    let mut known = console.frame.stale.lock().await;
+    if let Some((read_at, stale)) = *known
+        && read_at.elapsed() < STALE_PAUSE
+    {
+        return Ok(stale);
+    }
+    let sources = console.options.call_routes(Method::GET, "/v1/sources", None).await?;
+    let mut stale = 0;
+    for source in sources.json::<Vec<SourceSummary>>()? {
+        let path = format!("/v1/sources/{}/freshness", encode_segment(source.entry.oracle_id().as_str()));
+        let report: FreshnessReport = console.options.call_control(Method::GET, &path, None).await?.json()?;
+        stale += u64::from(report.now.axes.iter().any(|axis| axis.stale));
+    }
+    *known = Some((Instant::now(), stale));
+    Ok(stale)
+}

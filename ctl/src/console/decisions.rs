@@ -1,0 +1,211 @@
+//! What people have decided, from the entries of the log: by whom, when, why, and the way back to the item.
+
+use super::Console;
+use super::forms::Fields;
+use super::items::value_text;
+use super::layout::PageError;
+use super::log::read_entries;
+use super::parts::{Tone, badge, card, cut, table, words};
+use crate::base::options::encode_segment;
+use crate::base::output::format_user;
+use domain_base::event::EntryMembers;
+use domain_base::moment::Moment;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use maud::{Markup, html};
+use nix::unistd::geteuid;
+use serde_json::Value as Json;
+
+/// Number of decisions that are shown.
+const SHOWN: usize = 50;
+/// The kinds of entries that can be a decision, with the number of newest ones that are read of each.
+const EVENTS: [(&str, usize); 10] = [
+    ("order_released", SHOWN),
+    ("order_stopped", 200),
+    ("order_retried", SHOWN),
+    ("order_cancelled", 200),
+    ("review_resolved", SHOWN),
+    ("review_dismissed", SHOWN),
+    ("review_revoked", SHOWN),
+    ("ingestion_ended", 200),
+    ("message_requeued", SHOWN),
+    ("message_dropped", SHOWN),
+];
+
+/// The decisions that are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::EnumString, strum::VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+enum Shown {
+    Today,
+    Mine,
+    All,
+}
+
+/// A decision of a person.
+#[derive(Debug)]
+struct Decision {
+    at: Timestamp,
+    seq: String,
+    /// The page of the item, and its name.
+    item: Option<(String, String)>,
+    tone: Tone,
+    word: String,
+    uid: String,
+    by: String,
+    reason: String,
+}
+
+/// The decisions that an address selects. Reviewers have no log.
+pub(super) async fn render(console: &Console, fields: &Fields) -> Result<Markup, PageError> {
+    if console.has_only_reviews {
+        return Ok(html! {});
+    }
+    let shown = fields.text("decided").parse().unwrap_or(Shown::Today);
+    let mut decisions = Vec::new();
+    for (event, limit) in EVENTS {
+        let entries = read_entries(console, &format!("event={event}"), limit).await?;
+        decisions.extend(entries.iter().filter_map(|entry| Decision::read(event, EntryMembers(entry))));
+    }
+    let (now, own) = (Timestamp::now(), geteuid().as_raw().to_string());
+    let date = |at: Timestamp| at.to_zoned(TimeZone::UTC).date();
+    decisions.retain(|decision| match shown {
+        Shown::Today => date(decision.at) == date(now),
+        Shown::Mine => decision.uid == own,
+        Shown::All => true,
+    });
+    decisions.sort_by_key(|decision| std::cmp::Reverse(decision.at));
+    decisions.truncate(SHOWN);
+    Ok(render_table(&decisions, shown))
+}
+
+fn render_table(decisions: &[Decision], shown: Shown) -> Markup {
+    use strum::VariantArray;
+    let rows: Vec<_> = decisions.iter().map(row).collect();
+    let chips = html! {
+        @for choice in Shown::VARIANTS {
+            a.chip href=(format!("/inbox?decided={}#decided", choice.into_str())) aria-current=[(*choice == shown).then_some("true")] { (choice.into_str()) }
+        }
+    };
+    let parts = html! {
+        (table("Decided", &["when", "what", "decision", "by", "reason", "#entry"], &rows))
+        @if decisions.len() == SHOWN { div.pager { span { "The latest " (SHOWN) ". " a href="/log" { "The log has all" } "." } } }
+    };
+    html! { div #decided { (card("Decided", &chips, &parts)) } }
+}
+
+fn row(decision: &Decision) -> Vec<Markup> {
+    let Decision { at, seq, item, tone, word, by, reason, .. } = decision;
+    vec![
+        html! { time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%-d %b %H:%M")) } },
+        html! { @match item { Some((path, name)) => a href=(path) { (name) }, None => "a message" } },
+        badge(*tone, word),
+        html! { (by) },
+        html! { (cut(reason, 120)) },
+        html! { a href=(format!("/log/{seq}")) { (seq) } },
+    ]
+}
+
+impl Decision {
+    /// The decision in an entry of `event`; `None` if no person has made it.
+    fn read(event: &str, entry: EntryMembers<'_>) -> Option<Self> {
+        let text = |path: &str| entry.text(path);
+        let Moment(at) = text("timestamp").parse().ok()?;
+        let uid = text("peer/uid");
+        let session = text("session_id");
+        let session = (!session.is_empty())
+            .then(|| (format!("/sessions/{}", encode_segment(&session)), session.clone()));
+        let review = || {
+            let id = text("review_id");
+            Some((format!("/reviews/{}", encode_segment(&id)), name_review(entry).unwrap_or(id)))
+        };
+        let (tone, word, item) = match event {
+            "order_released" => (Tone::Ok, "released".to_owned(), session),
+            // a limit and the policy stop orders, too
+            "order_stopped" if !uid.is_empty() => (Tone::Refused, "failed".to_owned(), session),
+            "order_retried" => (Tone::Info, "retried".to_owned(), session),
+            // an application gives no reason
+            "order_cancelled" if !text("reason").is_empty() => {
+                (Tone::Neutral, "cancelled".to_owned(), session)
+            }
+            "review_resolved" => (Tone::Ok, format!("resolved{}", resolved_values(entry)), review()),
+            "review_dismissed" => (Tone::Neutral, "dismissed".to_owned(), review()),
+            "review_revoked" => (Tone::Stale, "revoked".to_owned(), review()),
+            "message_requeued" => (Tone::Info, "sent again".to_owned(), session),
+            "message_dropped" => (Tone::Refused, "removed unsent".to_owned(), session),
+            "ingestion_ended" if !text("decision/decided_by").is_empty() => {
+                let (tone, word) = match text("state").as_str() {
+                    "discarded" => (Tone::Neutral, "discarded"),
+                    _ if !text("undoes").is_empty() => (Tone::Stale, "undone"),
+                    _ => (Tone::Ok, "approved"),
+                };
+                let name = format!("{}, release {}", text("oracle_id"), text("version"));
+                (tone, word.to_owned(), Some((format!("/runs/{}", text("run_id")), name)))
+            }
+            _ => return None,
+        };
+        let decided_by = text("decision/decided_by");
+        let uid = if decided_by.is_empty() { uid } else { decided_by };
+        let name = [text("user_name"), text("verifier_name")].into_iter().find(|name| !name.is_empty());
+        let reason = ["reason", "resolution/reason", "decision/reason"].map(text).concat();
+        Some(Self {
+            at,
+            seq: text("seq"),
+            item,
+            tone,
+            word,
+            by: format_user(&uid, name.as_deref()),
+            uid,
+            reason,
+        })
+    }
+}
+
+/// The values of a resolution.
+fn resolved_values(entry: EntryMembers<'_>) -> String {
+    let values = entry.0.pointer("/resolution/values").and_then(Json::as_object);
+    let values = values
+        .into_iter()
+        .flatten()
+        .map(|(_, value)| value_text(&value.as_str().map_or_else(|| value.to_string(), str::to_owned), None));
+    let values: Vec<_> = values.collect();
+    if values.is_empty() { String::new() } else { format!(": {}", values.join(", ")) }
+}
+
+/// The axes and the subject of a resolution, from its locks.
+fn name_review(entry: EntryMembers<'_>) -> Option<String> {
+    let locks = entry.0.pointer("/locks")?.as_array()?;
+    let axes = locks.iter().filter_map(|lock| lock.get("axis")?.as_str()).map(words);
+    let subject = locks.first()?.get("where")?.as_object()?.values();
+    let subject = subject.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    Some(axes.chain(subject).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn decision_is_read_only_from_entries_of_a_person() {
+        let read = |event: &str, mut members: Json| {
+            members["timestamp"] = json!("2026-11-20T10:00:00Z");
+            members["seq"] = json!(7);
+            Decision::read(event, EntryMembers(&members)).map(|made| (made.word, made.by, made.reason))
+        };
+        let peer = json!({"uid": 1000, "gid": 1000, "pid": 1});
+        let stopped = json!({"session_id": "cs_1", "peer": peer, "user_name": "ann", "reason": "no"});
+        let failed = read("order_stopped", stopped).expect("a person has failed it");
+        assert_eq!(failed.0, "failed");
+        assert!(failed.1.starts_with("ann") && failed.2 == "no", "{failed:?}");
+        assert_eq!(read("order_stopped", json!({"session_id": "cs_1", "peer": null})), None);
+        assert_eq!(read("order_cancelled", json!({"session_id": "cs_1", "peer": peer})), None);
+        assert_eq!(read("ingestion_ended", json!({"run_id": "a", "decision": null})), None);
+        let resolution = json!({"values": {"population": "54611"}, "reason": "census"});
+        let resolved = json!({"review_id": "v-1", "peer": peer, "resolution": resolution});
+        let resolved = read("review_resolved", resolved).expect("a person has resolved it");
+        assert_eq!((resolved.0.as_str(), resolved.2.as_str()), ("resolved: 54,611", "census"));
+        let decision = json!({"decided_by": "1000", "decided_at": "2026-11-20T10:00:00Z", "reason": "same"});
+        let run = json!({"run_id": "a", "oracle_id": "b", "version": "1", "state": "discarded", "decision": decision});
+        assert_eq!(read("ingestion_ended", run).expect("a decision").0, "discarded");
+    }
+}

@@ -1,0 +1,63 @@
+//! The note after an action: what is done, to which item, and the way back to it.
+
+use super::Console;
+use super::forms::{Fields, is_own_path};
+use super::items::{run_title, value_text};
+use super::parts::{Tone, capitalized, message, minute};
+use crate::ground::ingest::read_run;
+use crate::verification::review::{read_evidence, read_review};
+use maud::{Markup, html};
+
+/// The note that an action is done. `of` in the address is the page of its item, if the note is on another page.
+pub(super) async fn note(console: &Console, fields: &Fields) -> Markup {
+    let is_plain = |words: &&str| {
+        words.len() < 30 && words.bytes().all(|byte| byte == b' ' || byte.is_ascii_lowercase())
+    };
+    let Some(done) = fields.filled("done").filter(is_plain) else { return html! {} };
+    let of = fields.filled("of").filter(|path| is_own_path(path));
+    let named = match of {
+        Some(path) => describe(console, path).await.unwrap_or_default(),
+        None => html! {},
+    };
+    let text = html! {
+        strong { "Done: " (done) "." } (named)
+        @if let Some(path) = of { " " a href=(path) { @if done == "resolved" { "Show or revoke it" } @else { "Show it" } } }
+    };
+    html! { div role="status" data-after-action { (message(Tone::Ok, &text)) } }
+}
+
+/// The item with the page at `path`, and its decided values.
+async fn describe(console: &Console, path: &str) -> Option<Markup> {
+    let mut parts = path.trim_start_matches('/').split('/');
+    let (kind, id) = (parts.next()?, parts.next()?);
+    let text = match kind {
+        "reviews" => return describe_review(console, id).await,
+        "runs" => run_title(&read_run(&console.options, id).await.ok()?.run),
+        "sessions" => format!("Order of session {}", id.replace("%2F", "/")),
+        _ => return None,
+    };
+    Some(html! { " " (text) "." })
+}
+
+async fn describe_review(console: &Console, review_id: &str) -> Option<Markup> {
+    let state = read_review(&console.options, review_id).await.ok()?;
+    let evidence = read_evidence(&console.options, review_id).await.ok()?;
+    let values = state.resolved.iter().filter(|_| state.revoked.is_none()).flat_map(|resolved| {
+        resolved.resolution.values.iter().map(|(path, value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = value_text(&value, evidence.units.get(path));
+            if state.review.axes.len() > 1 { format!("{} {value}", capitalized(path)) } else { value }
+        })
+    });
+    let values: Vec<_> = values.collect();
+    let until = state.resolved.as_ref().filter(|_| state.revoked.is_none()).and_then(|resolved| {
+        let validity = std::time::Duration::from_secs(resolved.resolution.valid_for_seconds);
+        resolved.resolved_at.checked_add(validity).ok()
+    });
+    Some(html! {
+        " " (evidence.title)
+        @if !values.is_empty() { ": " b { (values.join(", ")) } }
+        @if let Some(until) = until { ", valid until " (minute(until)) }
+        "."
+    })
+}
