@@ -19,7 +19,7 @@ use oracled_tests::generation::{
 use oracled_tests::ground;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::wire::{WireConnection, post as whole_post};
-use oracled_tests::{DaemonWorld, document, eventually, get, lines, log, read_whole_log};
+use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, lines, log, read_whole_log};
 use prost::Message;
 use serde_json::{Value, json};
 use std::fs;
@@ -70,8 +70,9 @@ impl Collector {
     /// The only span with this name.
     #[track_caller]
     fn only(&self, name: &str) -> Span {
-        let [span] = &self.named(name)[..] else { panic!("not one span {name}: {:#?}", self.spans()) };
-        span.clone()
+        let mut spans = self.named(name);
+        assert_eq!(spans.len(), 1, "{name}: {:#?}", self.spans());
+        spans.remove(0)
     }
 
     async fn wait_for(&self, name: &str) {
@@ -122,6 +123,19 @@ async fn order(socket: &Path, session: &str, headers: &[(&str, &str)]) {
     let request = whole_post(&format!("/v1/verdicts/{session}"), &headers, body.to_string());
     let answer = WireConnection::connect(socket).await.exchange(request).await.expect("an answer");
     assert!(matches!(answer.status.as_u16(), 201 | 202), "{}", answer.status);
+}
+
+/// Each entry about the order names the trace, with or without a caller.
+async fn assert_entries_name(trace: &str, daemon: &DaemonProcess<'_>) {
+    let entries = log(&mut daemon.control().await, "session=cs_secret&after=0").await;
+    for entry in &entries {
+        let named =
+            if entry["caller"].is_object() { &entry["caller"]["trace_id"] } else { &entry["trace_id"] };
+        assert_eq!(*named, json!(trace), "{entry}");
+    }
+    for event in ["order_placed", "order_attempted", "verdict_cached", "message_sent"] {
+        assert!(entries.iter().any(|entry| entry["event"] == event), "{event}: {entries:#?}");
+    }
 }
 
 #[tokio::test]
@@ -187,16 +201,7 @@ async fn order_is_one_trace_from_the_request_to_the_mail() {
     for personal in ["cs_secret", "customer@", "honey", "sound and simple"] {
         assert!(!text.contains(personal), "{personal} was exported");
     }
-    // each entry about the order names the trace, with or without a caller
-    let entries = log(&mut daemon.control().await, "session=cs_secret&after=0").await;
-    for entry in &entries {
-        let named =
-            if entry["caller"].is_object() { &entry["caller"]["trace_id"] } else { &entry["trace_id"] };
-        assert_eq!(*named, json!(trace), "{entry}");
-    }
-    for event in ["order_placed", "order_attempted", "verdict_cached", "message_sent"] {
-        assert!(entries.iter().any(|entry| entry["event"] == event), "{event}: {entries:#?}");
-    }
+    assert_entries_name(&trace, &daemon).await;
     assert_eq!(
         read_metric(&mut daemon.routes().await, "oracled_spans_dropped_total{cause=\"queue_full\"}").await,
         0.0
