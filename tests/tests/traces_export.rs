@@ -146,7 +146,7 @@ async fn order_is_one_trace_from_the_request_to_the_mail() {
     let collector = Collector::default();
     let address = collector.start().await;
     let mail = format!("[mail]\ntransport = \"http\"\nbase_url = \"{}\"", mailbox.url());
-    let mut world = world_with(&model, &format!("{mail}\n[traces]\nendpoint = \"{address}\"")).await;
+    let mut world = world_with(&model, &format!("{mail}\n[traces]\nbase_url = \"{address}\"")).await;
     world.configure_webhooks(Some(&endpoint.url()), &endpoint.url());
     world.config.push_str("[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n");
     let daemon = world.serve().await;
@@ -214,7 +214,7 @@ async fn order_continues_its_trace_after_a_restart() {
     let collector = Collector::default();
     let address = collector.start().await;
     let mail = format!("[mail]\ntransport = \"http\"\nbase_url = \"{}\"", mailbox.url());
-    let world = world_with(&model, &format!("{mail}\n[traces]\nendpoint = \"{address}\"")).await;
+    let world = world_with(&model, &format!("{mail}\n[traces]\nbase_url = \"{address}\"")).await;
     model.next([ScriptedReply::error(503, "busy")]);
     let daemon = world.serve().await;
     order(&world.socket(), "cs_1", &[]).await;
@@ -254,7 +254,7 @@ async fn trace_of_a_caller_is_continued_if_it_is_sampled() {
     fs::write(&header, "Authorization: Bearer made-up\n").expect("the file is written");
     // the ratio is for traces that begin here
     world.config.push_str(&format!(
-        "[traces]\nendpoint = \"{address}\"\nsample_ratio = 0\nheader_file = \"{}\"\n",
+        "[traces]\nbase_url = \"{address}\"\nsample_ratio = 0\nheader_file = \"{}\"\n",
         header.display()
     ));
     let daemon = world.serve().await;
@@ -279,7 +279,7 @@ async fn ratio_of_0_exports_no_span_and_names_no_trace() {
     let model = ModelServer::start().await;
     let collector = Collector::default();
     let address = collector.start().await;
-    let config = format!("[traces]\nendpoint = \"{address}\"\nsample_ratio = 0.0");
+    let config = format!("[traces]\nbase_url = \"{address}\"\nsample_ratio = 0.0");
     let world = world_with(&model, &config).await;
     let daemon = world.serve().await;
     order(&world.socket(), "cs_1", &[]).await;
@@ -303,7 +303,7 @@ const DROPPED: &str = "the collector does not take spans; they are dropped until
 async fn collector_that_is_away_harms_no_order() {
     let model = ModelServer::start().await;
     let (_reserved, address) = unreachable_url();
-    let mut world = world_with(&model, &format!("[traces]\nendpoint = \"{address}\"")).await;
+    let mut world = world_with(&model, &format!("[traces]\nbase_url = \"{address}\"")).await;
     world.config.insert_str(0, "log_format = \"json\"\n");
     let daemon = world.serve().await;
     let dropped = "oracled_spans_dropped_total{cause=\"unavailable\"}";
@@ -325,7 +325,7 @@ async fn collector_that_does_not_answer_delays_the_stop_by_seconds() {
     let model = ModelServer::start().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has a port");
     let address = silent.local_addr().expect("a listener has its address");
-    let world = world_with(&model, &format!("[traces]\nendpoint = \"http://{address}\"")).await;
+    let world = world_with(&model, &format!("[traces]\nbase_url = \"http://{address}\"")).await;
     let daemon = world.serve().await;
     assert_eq!(request_verdict(&mut daemon.routes().await, "cs_1").await.status, 201);
     sleep(NEXT_BATCH).await;
@@ -339,7 +339,7 @@ async fn rejected_spans_are_counted_apart() {
     let model = ModelServer::start().await;
     let collector = Collector { rejected: 1, ..Collector::default() };
     let address = collector.start().await;
-    let mut world = world_with(&model, &format!("[traces]\nendpoint = \"{address}\"")).await;
+    let mut world = world_with(&model, &format!("[traces]\nbase_url = \"{address}\"")).await;
     world.config.insert_str(0, "log_format = \"json\"\n");
     let daemon = world.serve().await;
     assert_eq!(request_verdict(&mut daemon.routes().await, "cs_1").await.status, 201);
@@ -361,7 +361,7 @@ async fn run_of_a_source_is_a_span_of_the_request_that_began_it() {
     let model = ModelServer::start().await;
     let collector = Collector::default();
     let address = collector.start().await;
-    let world = world_with(&model, &format!("[traces]\nendpoint = \"{address}\"")).await;
+    let world = world_with(&model, &format!("[traces]\nbase_url = \"{address}\"")).await;
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     ground::register(control, "iso-4217").await;

@@ -51,7 +51,7 @@ fn every_table_is_listed_once_as_a_section() {
     let defaults = serde_json::to_value(&config).expect("plain data");
     let tables = defaults.as_object().expect("an object").iter().filter(|(_, value)| value.is_object());
     let mut tables: Vec<_> =
-        tables.map(|(key, _)| key.as_str()).chain(["contact", "prompt_template"]).collect();
+        tables.map(|(key, _)| key.as_str()).chain(["contact", "prompt_template", "recall"]).collect();
     let mut listed: Vec<_> = config.sections().iter().map(|section| section.key()).collect();
     tables.sort_unstable();
     listed.sort_unstable();
@@ -125,7 +125,7 @@ fn every_key_can_be_set_by_variable() {
         ("gate__rules", "RULE-CONT-002"),
         ("lookup__preset", "stripe"),
         ("metrics__listen", "127.0.0.1:9464"),
-        ("traces__endpoint", "http://127.0.0.1:4318"),
+        ("traces__base_url", "http://127.0.0.1:4318"),
         ("lookup__session_url", "https://pay.example/{session_id}"),
     ]
     .into();

@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 pub struct TracesSection {
     /// The address of the collector, such as `http://127.0.0.1:4318`. Spans go to the path `/v1/traces` there. Without this key, no span is
     /// exported.
-    pub endpoint: Option<String>,
+    pub base_url: Option<String>,
     /// The part of the traces that begin here and are recorded. A trace that the `traceparent` of a request names is recorded if its flag
     /// `sampled` is set.
     #[schema(minimum = 0, maximum = 1)]
@@ -35,7 +35,7 @@ pub struct TracesSection {
 
 impl Default for TracesSection {
     fn default() -> Self {
-        Self { endpoint: None, sample_ratio: 1.0, header_file: None }
+        Self { base_url: None, sample_ratio: 1.0, header_file: None }
     }
 }
 
@@ -45,17 +45,17 @@ impl Section for TracesSection {
     }
 
     fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
-        let Some(endpoint) = &self.endpoint else {
+        let Some(endpoint) = &self.base_url else {
             let allowed = "the address of a collector, or no key of `traces`";
-            let fault = || not_allowed_error("traces.endpoint", "not set", allowed);
+            let fault = || not_allowed_error("traces.base_url", "not set", allowed);
             return (*self != Self::default()).then(fault).into_iter().collect();
         };
         if cfg!(not(feature = "otel")) {
             let allowed = "no key of `traces`: this oracled was built without it; install the package, or build with `--features otel`";
             let given = format!("`{}`", redact_url(endpoint));
-            return vec![not_allowed_error("traces.endpoint", given, allowed)];
+            return vec![not_allowed_error("traces.base_url", given, allowed)];
         }
-        check_url("traces.endpoint", endpoint).err().into_iter().collect()
+        check_url("traces.base_url", endpoint).err().into_iter().collect()
     }
 }
 
@@ -77,14 +77,14 @@ impl TracesSection {
         clock: &Clock,
         allow_cleartext: bool,
     ) -> Result<Option<TraceCollector>, ConfigError> {
-        let Some(address) = &self.endpoint else { return Ok(None) };
+        let Some(address) = &self.base_url else { return Ok(None) };
         let unusable =
             |key: &str, error: &dyn Display| ConfigError::NotUnderstood(format!("`{key}`: {error}"));
         let header =
             read_configured_secret("traces-header", "traces.header_file", self.header_file.as_deref())?;
         if header.is_some() && !allow_cleartext && is_cleartext(address, |_| false) {
             return Err(ConfigError::Cleartext {
-                key: "traces.endpoint".to_owned(),
+                key: "traces.base_url".to_owned(),
                 given: redact_url(address),
                 what: "the header for the collector",
                 remedy: "use https://",
@@ -93,7 +93,7 @@ impl TracesSection {
         let header = header.as_ref().map(HeaderKey::from_line).transpose();
         let header = header.map_err(|error| unusable("traces.header_file", &error))?;
         let endpoint = UpstreamEndpoint::new(address, header, clock.clone());
-        let endpoint = endpoint.map_err(|error| unusable("traces.endpoint", &error))?;
+        let endpoint = endpoint.map_err(|error| unusable("traces.base_url", &error))?;
         Ok(Some(TraceCollector { endpoint, sample_ratio: self.sample_ratio }))
     }
 }
@@ -150,11 +150,11 @@ mod tests {
     use std::fs;
 
     fn section(endpoint: Option<&str>) -> TracesSection {
-        TracesSection { endpoint: endpoint.map(ToOwned::to_owned), ..TracesSection::default() }
+        TracesSection { base_url: endpoint.map(ToOwned::to_owned), ..TracesSection::default() }
     }
 
     #[test]
-    fn endpoint_is_refused_without_the_feature_and_required_by_other_keys() {
+    fn base_url_is_refused_without_the_feature_and_required_by_other_keys() {
         let all = DaemonConfig::default();
         let is_refused = |section: &TracesSection| !section.check(&all).is_empty();
         assert!(!is_refused(&section(None)));
@@ -173,7 +173,7 @@ mod tests {
         let collector = |endpoint: &str, allow| with_header(endpoint).collector(&Clock::system(), allow);
         let refused = collector("http://collector.example:4318", false).expect_err("it is not encrypted");
         assert!(
-            matches!(&refused, ConfigError::Cleartext { key, .. } if key == "traces.endpoint"),
+            matches!(&refused, ConfigError::Cleartext { key, .. } if key == "traces.base_url"),
             "{refused}"
         );
         assert!(collector("http://collector.example:4318", true).is_ok_and(|found| found.is_some()));
