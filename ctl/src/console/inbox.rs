@@ -21,7 +21,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     let filter = InboxFilter::read(&fields);
     let items = read_named_items(&console).await?;
     let parts = render(&items, &filter);
-    let decided = decisions::render(&console, &fields).await?;
+    let decided = decisions::render(&console, &fields).await.unwrap_or_else(|error| error.render());
     let sub = match items.iter().map(|item| item.since).min() {
         Some(oldest) => html! {
             span { (format_count(items.len(), "item needs", "items need")) " a decision. The oldest has waited " (age(oldest)) "." }
