@@ -1,9 +1,9 @@
 //! The delivered verdicts that relied on statements of a source that differ now: of all its records, or of those that a run changed.
 
-use super::ConsoleState;
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{Tone, badge, card, group_digits, message, moment, next_link, session_link, table, words};
+use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::base::output::short_run_id;
 use crate::verdict::recall::{describe, read_recall};
@@ -70,7 +70,7 @@ fn verdict_row(verdict: &RecalledVerdict) -> Vec<Markup> {
 }
 
 /// How many delivered verdicts a completed run touches.
-pub(super) async fn run_card(console: &ConsoleState, run: &IngestionRun) -> Markup {
+pub(super) async fn run_card(console: &Console, run: &IngestionRun) -> Markup {
     if run.state != RunState::Completed {
         return html! {};
     }
