@@ -1,6 +1,8 @@
 //! Recall: a store of verdicts over statements of a source, the time to build its index, and the time to find the verdicts that a
 //! release touches. The sets are compared with those of a replay of all verdicts.
 
+#![allow(clippy::indexing_slicing, reason = "a missing member fails the measurement")]
+
 use crate::BenchEffort;
 use crate::ground::facts::{BenchFact, BenchRelease, releases};
 use crate::ground::{SOURCE, ingest, ingest_release};
@@ -13,6 +15,7 @@ use domain_base::event::{AuditEvent, EventKind};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
+use domain_ground::ontology::OntologyRef;
 use domain_ground::run::record_id;
 use domain_ground::source::OracleTier;
 use domain_rules::event::{RulesEntry, RulesEvaluated};
@@ -198,7 +201,7 @@ fn checked(number: usize, facts: &[BenchFact], run_id: &Sha256Hex) -> (String, C
     };
     let source = FactSource {
         facts: STATEMENTS_EACH as u64,
-        ontology: "population@1".parse().expect("a name"),
+        ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".to_owned() },
         origins: of.map(origin).into(),
         point_in_time: None,
         asked: FactQueryTarget::Query(SOURCE.parse().expect("an id")),
