@@ -130,7 +130,8 @@ impl CannedModel {
         let request = CannedRequest { tier: prompt.tier(), earlier };
         let (mut delay, mut answer, mut failure, mut unknown) = (Duration::ZERO, None, None, None);
         for (word, name, value) in markers_in(prompt.text()) {
-            match find_choice(name, value, earlier) {
+            let is_exact = word.starts_with(PREFIX);
+            match is_exact.then(|| find_choice(name, value, earlier)).flatten() {
                 Some(MarkerChoice::Delay(wait)) => delay = wait,
                 Some(MarkerChoice::Answer(text)) => answer = answer.or(Some(text)),
                 Some(MarkerChoice::Failure(fault)) => failure = failure.or(fault),

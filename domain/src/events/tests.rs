@@ -21,12 +21,12 @@ use domain_verdict::crosscheck::judge;
 use domain_verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance, RegeneratedVerdict};
 use domain_verdict::event::{
     CrosscheckEntry, CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance,
-    MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent, OracleInteraction,
-    OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
-    OrderRetried, OrderStopped, PolicyApplied, RegenAttempted, RegenDivergenceCheck, RegenFailed,
-    RejectingCheckDropped, RunRecalled, SessionAddressChanged, SessionCorrected, SessionExported,
-    SessionLookedUp, SessionRegistered, SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached,
-    VerdictPurged, VerdictRecalled,
+    LegalHoldPlaced, LegalHoldReleased, MessageDropped, MessageFailed, MessageQueued, MessageRequeued,
+    MessageSent, OracleInteraction, OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered,
+    OrderPlaced, OrderReleased, OrderRetried, OrderStopped, PolicyApplied, RegenAttempted,
+    RegenDivergenceCheck, RegenFailed, RejectingCheckDropped, RunRecalled, SessionAddressChanged,
+    SessionCorrected, SessionExported, SessionLookedUp, SessionRegistered, SessionRemoved, TmmCrosscheck,
+    ValueChange, VerdictCached, VerdictPurged, VerdictRecalled,
 };
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
@@ -187,6 +187,8 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
             session_id.clone(),
             SessionRemoved { verdict_sha256: Some(Sha256Hex::of(b"x")), peer },
         ),
+        AuditEvent::new(timestamp, session_id.clone(), LegalHoldPlaced { reason: "case 17".into(), peer }),
+        AuditEvent::new(timestamp, session_id.clone(), LegalHoldReleased { reason: "closed".into(), peer }),
     ]
 }
 

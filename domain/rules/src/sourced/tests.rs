@@ -168,7 +168,9 @@ fn logged_origins_have_no_text_and_are_limited() {
         matches!(&facts_entry.origins[1], FactOriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
     );
     assert!(!serde_json::to_string(&entry).unwrap().contains("Kosovo"));
-    assert_eq!(facts_entry.relied_on, Some(Vec::new()), "no fact supports a claim");
+    let check = CandidateCheck::default().with_facts_from(vec![source()]);
+    let unsupported = RulesEntry::of(&evaluated(&check, "Honey is sweet"), None).facts_from.unwrap();
+    assert_eq!(unsupported.relied_on, Some(Vec::new()), "no fact supports a claim");
     let plain = RulesEntry::of(&evaluated(&CandidateCheck::default(), "AUT"), None);
     assert!(!serde_json::to_string(&plain).unwrap().contains("facts_from"));
 }
