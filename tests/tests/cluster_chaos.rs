@@ -245,7 +245,7 @@ impl Hosts<'_> {
     /// Starts a host that has ended.
     async fn start(&mut self, host: usize) {
         let process = start_host(&self.worlds[host]).await;
-        let live = oracled_tests::get(&mut process.routes().await, "/health/live").await;
+        let live = oracled_tests::get(&mut process.routes().await, "/healthz").await;
         let version = document(&live)["version"].as_str().expect("a version").to_owned();
         *self.starts.entry(format!("h{host} as {version}")).or_default() += 1;
         self.processes[host] = Some(process);

@@ -373,6 +373,7 @@ async fn operator_erases_a_session_only_after_repeating_its_id() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "the ways in which a review ends, one after the other")]
 async fn reviewer_resolves_dismisses_revokes_and_comments() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;

@@ -23,7 +23,6 @@ async fn edited_mirror_is_kept_aside_and_written_again() {
     let control = &mut daemon.control().await;
     eventually("the repair is logged", async || log(control, "event=mirror_repaired").await.len() == 1).await;
     let repaired = &log(control, "event=mirror_repaired").await[0];
-    let before = world.mirror();
     let seq = repaired["damaged_seq"].as_u64().expect("a number");
     let offset: usize = edited.split_inclusive('\n').take(seq as usize - 1).map(str::len).sum();
     assert!(edited.lines().nth(seq as usize - 1).expect("a line").contains("AMBER"), "{repaired}");
@@ -32,7 +31,7 @@ async fn edited_mirror_is_kept_aside_and_written_again() {
         lines(world.mirror().as_bytes()) == read_whole_log(control).await
     })
     .await;
-    assert!(!before.contains("AMBER"), "{before}");
+    assert!(!world.mirror().contains("AMBER"), "{}", world.mirror());
     let aside = fs::read_to_string(world.state().join("oracle_log.jsonl.foreign-1")).expect("it is kept");
     assert!(aside.starts_with(&edited));
     let routes = &mut daemon.routes().await;

@@ -101,7 +101,7 @@ fn world_of(model: &ModelServer) -> DaemonWorld {
     let mut world = DaemonWorld::with_config(&format!(
         "[model]\nbase_url = \"{}\"\ncalls_per_minute = 1000\ninput_price = 0.3\noutput_price = 2.5\n\
          [costs]\ndaily_budget = 1000.0\n[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:1\"\n\
-         [traces]\nendpoint = \"http://127.0.0.1:1\"\n",
+         [traces]\nbase_url = \"http://127.0.0.1:1\"\n",
         model.url()
     ));
     world.variables.push(("GEMINI_API_KEY".into(), "none".into()));

@@ -397,7 +397,13 @@ impl EvaluatedVerdict<'_> {
                 let text = claim.field.as_deref().and_then(|field| texts.get(field));
                 let text = text.and_then(|text| text.get(claim.start..claim.end)).unwrap_or_default();
                 let text = text.trim().chars().take(CLAIM_MAX_CHARS).collect();
-                let result = result_of(claim, &evaluation);
+                let result = match result_of(claim, &evaluation) {
+                    // a fact about something else does not contradict what its source has withdrawn
+                    RecallResult::NowContradicted if statement.now.is_empty() => {
+                        RecallResult::NoLongerSupported
+                    }
+                    result => result,
+                };
                 gravest = gravest.max(result);
                 statement.checked.push(RecalledClaim { claim: claim.clone(), text, result });
             }
