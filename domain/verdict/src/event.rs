@@ -334,7 +334,7 @@ impl Event for LegalHoldPlaced {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} {}", entry.text("reason"), entry.by_peer())
+        entry.by_peer()
     }
 }
 
@@ -354,7 +354,7 @@ impl Event for LegalHoldReleased {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} {}", entry.text("reason"), entry.by_peer())
+        entry.by_peer()
     }
 }
 
