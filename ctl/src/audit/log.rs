@@ -235,6 +235,23 @@ pub(crate) async fn last_entry(daemon: &mut DaemonClient) -> Result<u64, CtlErro
     Ok(newest.transpose().map_err(unreadable)?.unwrap_or_default())
 }
 
+/// The lines of all entries after entry `after` that `query` selects.
+async fn read_all_lines(
+    daemon: &mut DaemonClient,
+    query: &str,
+    mut after: u64,
+) -> Result<Vec<String>, CtlError> {
+    let mut lines = Vec::new();
+    loop {
+        let page = read_lines(daemon, &format!("{query}&after={after}&limit={}", LogLimit::MAX)).await?;
+        let count = page.len();
+        lines.extend(page);
+        let last = lines.last().filter(|_| count == LogLimit::MAX);
+        let Some(last) = last else { return Ok(lines) };
+        after = serde_json::from_str::<EntryNumber>(last).map_err(unreadable)?.seq;
+    }
+}
+
 /// The entries of completed erasures of these sessions after entry `after`, with their proofs, which were verified. An entry whose session
 /// id was erased, too, can be of any session.
 pub(crate) async fn prove_erasures(
@@ -244,8 +261,7 @@ pub(crate) async fn prove_erasures(
 ) -> Result<LogBundle, CtlError> {
     let mut lines = Vec::new();
     for event in [ErasureStarted::NAME, SessionErased::NAME] {
-        let query = format!("event={event}&after={after}&limit={}", LogLimit::MAX);
-        for line in read_lines(daemon, &query).await? {
+        for line in read_all_lines(daemon, &format!("event={event}"), after).await? {
             let SessionOfEntry { session_id } = serde_json::from_str(&line).map_err(unreadable)?;
             let is_one = |id: &SessionId| sessions.iter().any(|erased| erased.session_id == *id);
             if session_id.as_ref().is_none_or(is_one) {
@@ -334,15 +350,7 @@ impl ProvedEntries {
             (_, Some(execution)) => format!("execution={}", encode_segment(execution)),
             _ => return Ok(Vec::new()),
         };
-        let (mut lines, mut after) = (Vec::new(), 0);
-        loop {
-            let page = read_lines(daemon, &format!("{query}&after={after}&limit={}", LogLimit::MAX)).await?;
-            let count = page.len();
-            lines.extend(page);
-            let last = lines.last().filter(|_| count == LogLimit::MAX);
-            let Some(last) = last else { return Ok(lines) };
-            after = serde_json::from_str::<EntryNumber>(last).map_err(unreadable)?.seq;
-        }
+        read_all_lines(daemon, &query, 0).await
     }
 }
 
