@@ -138,7 +138,8 @@ if (live && live.dataset.events) {
   live.before(alert);
   let paused = false;
 
-  const scrolled = () => [...live.querySelectorAll(".scroll")];
+  // by name: an update may add a table or take one away
+  const scrolled = () => new Map([...live.querySelectorAll(".scroll")].map((part) => [part.ariaLabel, part]));
 
   // an update must not take the focus, the selection or an open part from the reader; a click into a table focuses its region,
   // which gets the focus back
@@ -161,15 +162,14 @@ if (live && live.dataset.events) {
 
   const show = () => {
     if (waiting !== null && !paused && !isInUse()) {
-      const before = scrolled();
-      // where a reader has scrolled a table to
-      const places = before.map((part) => part.scrollLeft);
-      const focused = before.indexOf(document.activeElement);
+      // where a reader has scrolled a table to, and which one has the focus
+      const places = new Map([...scrolled()].map(([name, part]) => [name, part.scrollLeft]));
+      const focused = live.contains(document.activeElement) ? document.activeElement.ariaLabel : null;
       live.innerHTML = waiting;
       waiting = null;
       const after = scrolled();
-      after.forEach((part, number) => { part.scrollLeft = places[number] ?? 0; });
-      after[focused]?.focus({ preventScroll: true });
+      after.forEach((part, name) => { part.scrollLeft = places.get(name) ?? 0; });
+      after.get(focused)?.focus({ preventScroll: true });
       rows().forEach((row) => row.classList.toggle("cur", selected !== null && (row.dataset.row || row.getAttribute("href")) === selected));
     }
     describe();

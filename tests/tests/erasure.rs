@@ -305,6 +305,10 @@ async fn certificate_of_an_erasure_is_verified_without_the_daemon_and_says_what_
     let before = file(&world, "before", &printed(&world, &["log", "prove", "--session", "ada"]));
     printed(&world, &["erase", "--session", "eve", "--reason", "asked before"]);
     let certificate = world.path("certificate").to_str().expect("valid UTF-8").to_owned();
+    // a refused erasure leaves no file, so the same command works later
+    let unknown = ["erase", "--session", "nobody", "--reason", "asked", "--certificate", &certificate];
+    assert!(!world.ctl(&unknown).status.success());
+    assert!(!world.path("certificate").exists());
     let erase = ["erase", "--session", "ada", "--reason", "asked", "--certificate", &certificate];
     printed(&world, &erase);
     assert_eq!(world.ctl(&erase).status.code(), Some(1), "the file is not replaced");

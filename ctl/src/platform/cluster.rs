@@ -135,7 +135,15 @@ fn mark(state_dir: &Path, marker: &ClusterMarker) -> Result<(), CtlError> {
 
 async fn show(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
     let report: ClusterReport = options.call_control(Method::GET, "/v1/cluster", None).await?.json()?;
-    if options.json { print_json(out, &report) } else { print_report(out, &report) }
+    if options.json {
+        print_json(out, &report)?;
+    } else {
+        print_report(out, &report)?;
+    }
+    match report.failure {
+        Some(message) => Err(CtlError::Verb { message, exit_code: 4, was_printed: true }),
+        None => Ok(()),
+    }
 }
 
 fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlError> {

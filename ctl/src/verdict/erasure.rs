@@ -16,9 +16,9 @@ use domain_verdict::wire::{
 };
 use hyper::Method;
 use oracled_api::client::DaemonClient;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// Erase the data of a session, or of all sessions with an address
 ///
@@ -87,30 +87,40 @@ impl EraseArgs {
 
 /// A certificate of an erasure, which is written when the erasure is complete.
 struct Certificate {
-    file: File,
+    path: PathBuf,
+    /// It is removed with this value, so a refused erasure leaves no file.
+    unfinished: NamedTempFile,
     daemon: DaemonClient,
     /// The last entry before the erasure.
     after: u64,
 }
 
 impl Certificate {
-    /// Creates the file first: an erasure cannot be repeated for a certificate.
+    /// Refuses a file that cannot be created, before the erasure: an erasure cannot be repeated for a certificate.
     async fn begin(path: &Path, options: &GlobalOptions) -> Result<Self, CtlError> {
-        let refused = |error: io::Error| CtlError::Verb {
-            message: format!("cannot create {}: {error}; name a new file", path.display()),
-            exit_code: 1,
-            was_printed: false,
-        };
         let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
         let after = last_entry(&mut daemon).await?;
-        let file = File::options().write(true).create_new(true).open(path).map_err(refused)?;
-        Ok(Self { file, daemon, after })
+        if path.symlink_metadata().is_ok() {
+            return Err(uncreatable(path, &io::Error::from(io::ErrorKind::AlreadyExists)));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let unfinished = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
+        let unfinished = unfinished.map_err(|error| uncreatable(path, &error))?;
+        Ok(Self { path: path.to_owned(), unfinished, daemon, after })
     }
 
     async fn write(mut self, sessions: &[ErasedSession]) -> Result<(), CtlError> {
         let bundle = prove_erasures(&mut self.daemon, self.after, sessions).await?;
-        print_json(&mut self.file, &bundle)
+        print_json(&mut self.unfinished, &bundle)?;
+        let written = self.unfinished.persist_noclobber(&self.path);
+        written.map_err(|error| uncreatable(&self.path, &error.error))?;
+        Ok(())
     }
+}
+
+fn uncreatable(path: &Path, error: &io::Error) -> CtlError {
+    let message = format!("cannot create {}: {error}; name a new file", path.display());
+    CtlError::Verb { message, exit_code: 1, was_printed: false }
 }
 
 /// The erased data and the remaining data, one text for each session and file.

@@ -21,24 +21,24 @@ use domain_verdict::crosscheck::judge;
 use domain_verdict::divergence::{DivergenceCheck, OriginalLabel, RegenVariance, RegeneratedVerdict};
 use domain_verdict::event::{
     CrosscheckEntry, CrosscheckError, DailyBudgetReached, HeldVerdictRead, InfrastructureVariance,
-    LegalHoldPlaced, LegalHoldReleased, MessageDropped, MessageFailed, MessageQueued, MessageRequeued,
-    MessageSent, OracleInteraction, OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered,
-    OrderPlaced, OrderReleased, OrderRetried, OrderStopped, PolicyApplied, RegenAttempted,
-    RegenDivergenceCheck, RegenFailed, RejectingCheckDropped, RunRecalled, SessionAddressChanged,
-    SessionCorrected, SessionExported, SessionLookedUp, SessionRegistered, SessionRemoved, TmmCrosscheck,
-    ValueChange, VerdictCached, VerdictPurged, VerdictRecalled,
+    MessageDropped, MessageFailed, MessageQueued, MessageRequeued, MessageSent, OracleInteraction,
+    OrderAttemptFailed, OrderAttempted, OrderCancelled, OrderDelivered, OrderPlaced, OrderReleased,
+    OrderRetried, OrderStopped, PolicyApplied, RegenAttempted, RegenDivergenceCheck, RegenFailed,
+    RejectingCheckDropped, SessionAddressChanged, SessionCorrected, SessionExported, SessionLookedUp,
+    SessionRegistered, SessionRemoved, TmmCrosscheck, ValueChange, VerdictCached, VerdictPurged,
 };
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use domain_verdict::interaction::OracleInteractionLog;
 use domain_verdict::label::{ProductTier, VerdictLabel};
+use domain_verdict::legal_hold::{LegalHoldPlaced, LegalHoldReleased};
 use domain_verdict::lookup::{LookupEntry, LookupOutcome};
 use domain_verdict::mail::{MailId, MailKind};
 use domain_verdict::order::{OrderState, OrderStopCause};
 use domain_verdict::outbox::{MessageEntry, MessageKind, MessageState};
 use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use domain_verdict::query::CustomerQuery;
-use domain_verdict::recall::RecallResult;
+use domain_verdict::recall::{RecallResult, RunRecalled, VerdictRecalled};
 use domain_verdict::rejection::{AnswerRejection, RejectingRule};
 use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
 use domain_verification::event::VerificationDecided;

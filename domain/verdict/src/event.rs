@@ -7,12 +7,13 @@ use crate::flag::Flag;
 use crate::generation::{GenerationOutcome, ModelTokenUsage, VerdictGeneration};
 use crate::interaction::OracleInteractionLog;
 use crate::label::{ProductTier, VerdictLabel};
+use crate::legal_hold::{LegalHoldPlaced, LegalHoldReleased};
 use crate::lookup::LookupEntry;
 use crate::order::{OrderState, OrderStopCause};
 use crate::outbox::{MessageEntry, MessageId};
 use crate::policy::AppliedPolicy;
 use crate::query::CustomerQuery;
-use crate::recall::RecallResult;
+use crate::recall::{RunRecalled, VerdictRecalled};
 use crate::rejection::AnswerRejection;
 use crate::tmm::{OMEGA, PHI};
 use crate::webhook::WebhookId;
@@ -25,7 +26,6 @@ use domain_base::event::{
 use domain_base::gate_path::GatePath;
 use domain_base::row::SumWrite;
 use domain_base::session_id::{ApplicationName, SessionId};
-use domain_ground::id::SourceId;
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
@@ -309,46 +309,6 @@ pub struct SessionRemoved {
 
 impl Event for SessionRemoved {
     const NAME: &'static str = "session_removed";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-
-    fn summary(entry: EntryMembers<'_>) -> String {
-        entry.by_peer()
-    }
-}
-
-/// An administrator placed a legal hold: no erasure and no retention removes the session, or log entries from its first one on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct LegalHoldPlaced {
-    /// Why the data must stay.
-    pub reason: String,
-    /// The administrator's process.
-    pub peer: PeerCredentials,
-}
-
-impl Event for LegalHoldPlaced {
-    const NAME: &'static str = "legal_hold_placed";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-
-    fn summary(entry: EntryMembers<'_>) -> String {
-        entry.by_peer()
-    }
-}
-
-/// An administrator released the legal hold of a session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct LegalHoldReleased {
-    /// Why the data need not stay any longer.
-    pub reason: String,
-    /// The administrator's process.
-    pub peer: PeerCredentials,
-}
-
-impl Event for LegalHoldReleased {
-    const NAME: &'static str = "legal_hold_released";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
@@ -719,63 +679,6 @@ impl Event for RegenDivergenceCheck {
             "divergence_level": divergence_level,
         });
         Some(EventNotice::to_application(session_id?, "verdict.diverged", data))
-    }
-}
-
-/// A run changed a statement that a delivered verdict relied on. The verdict stays as it is. It is logged for applications with
-/// `recall = "notify"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct VerdictRecalled {
-    /// The source.
-    pub oracle_id: SourceId,
-    /// The run.
-    pub run_id: Sha256Hex,
-    /// The number of the entry `rules_evaluated` of the verdict.
-    pub evaluation: u64,
-    /// The result of the same rules with the present facts.
-    pub result: RecallResult,
-}
-
-impl Event for VerdictRecalled {
-    const NAME: &'static str = "verdict_recalled";
-    const ERASABLE: &'static [&'static str] = &["evaluation", "result"];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-
-    fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} by run {}", entry.words(&["result", "oracle_id"]), entry.text("run_id"))
-    }
-
-    fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {
-        let Self { oracle_id, run_id, result, .. } = self;
-        let data = json!({ "oracle_id": oracle_id, "run_id": run_id, "result": result });
-        Some(EventNotice::to_application(session_id?, "verdict.recalled", data))
-    }
-}
-
-/// The verdicts that relied on statements that a run changed were reported to the applications with `recall = "notify"`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct RunRecalled {
-    /// The source.
-    pub oracle_id: SourceId,
-    /// The run.
-    pub run_id: Sha256Hex,
-    /// The number of delivered verdicts that it touches, those of other applications included.
-    pub verdicts: u64,
-}
-
-impl Event for RunRecalled {
-    const NAME: &'static str = "run_recalled";
-    const ERASABLE: &'static [&'static str] = &[];
-    const CLASS: EventClass = EventClass::Value;
-    const NEEDS_COMMIT: bool = true;
-
-    fn summary(entry: EntryMembers<'_>) -> String {
-        format!(
-            "{}: {}",
-            entry.words(&["oracle_id", "run_id"]),
-            entry.count("verdicts", "verdict", "verdicts")
-        )
     }
 }
 

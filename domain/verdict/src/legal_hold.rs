@@ -1,6 +1,7 @@
 //! Legal holds: sessions that no retention and no administrator removes.
 
 use domain_base::caller::PeerCredentials;
+use domain_base::event::{EntryMembers, Event, EventClass};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
@@ -44,5 +45,45 @@ impl Row for LegalHold {
 impl KeyedRow for LegalHold {
     fn key(&self) -> SessionId {
         self.session_id.clone()
+    }
+}
+
+/// An administrator placed a legal hold: no erasure and no retention removes the session, or log entries from its first one on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LegalHoldPlaced {
+    /// Why the data must stay.
+    pub reason: String,
+    /// The administrator's process.
+    pub peer: PeerCredentials,
+}
+
+impl Event for LegalHoldPlaced {
+    const NAME: &'static str = "legal_hold_placed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
+}
+
+/// An administrator released the legal hold of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LegalHoldReleased {
+    /// Why the data need not stay any longer.
+    pub reason: String,
+    /// The administrator's process.
+    pub peer: PeerCredentials,
+}
+
+impl Event for LegalHoldReleased {
+    const NAME: &'static str = "legal_hold_released";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
     }
 }

@@ -7,7 +7,7 @@
 use crate::crosscheck::ApprovedVerdict;
 use crate::rules_gate::{examine, texts};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::read_open;
+use domain_base::event::{EntryMembers, Event, EventClass, EventNotice, read_open};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
 use domain_ground::id::SourceId;
@@ -22,6 +22,7 @@ use domain_rules::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -431,6 +432,63 @@ fn result_of(claim: &CandidateSpan, evaluation: &RulesEvaluation) -> RecallResul
     };
     let of_claim = steps.filter(|output| output.span.as_ref().is_some_and(overlaps));
     of_claim.map(result).max().unwrap_or(RecallResult::NotEvaluated)
+}
+
+/// A run changed a statement that a delivered verdict relied on. The verdict stays as it is. It is logged for applications with
+/// `recall = "notify"`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct VerdictRecalled {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The run.
+    pub run_id: Sha256Hex,
+    /// The number of the entry `rules_evaluated` of the verdict.
+    pub evaluation: u64,
+    /// The result of the same rules with the present facts.
+    pub result: RecallResult,
+}
+
+impl Event for VerdictRecalled {
+    const NAME: &'static str = "verdict_recalled";
+    const ERASABLE: &'static [&'static str] = &["evaluation", "result"];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} by run {}", entry.words(&["result", "oracle_id"]), entry.text("run_id"))
+    }
+
+    fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {
+        let Self { oracle_id, run_id, result, .. } = self;
+        let data = json!({ "oracle_id": oracle_id, "run_id": run_id, "result": result });
+        Some(EventNotice::to_application(session_id?, "verdict.recalled", data))
+    }
+}
+
+/// The verdicts that relied on statements that a run changed were reported to the applications with `recall = "notify"`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RunRecalled {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// The run.
+    pub run_id: Sha256Hex,
+    /// The number of delivered verdicts that it touches, those of other applications included.
+    pub verdicts: u64,
+}
+
+impl Event for RunRecalled {
+    const NAME: &'static str = "run_recalled";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!(
+            "{}: {}",
+            entry.words(&["oracle_id", "run_id"]),
+            entry.count("verdicts", "verdict", "verdicts")
+        )
+    }
 }
 
 /// Whether a value or its definition differs in both contents.

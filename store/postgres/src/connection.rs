@@ -119,6 +119,18 @@ fn error_of(error: &Error) -> SharedLogError {
     }
 }
 
+/// The error of the last one of several servers, which were all tried.
+fn of_last_server(error: SharedLogError, servers: usize) -> SharedLogError {
+    let name = |text: String| match servers {
+        0 | 1 => text,
+        servers => format!("none of the {servers} servers in its URL can be used; the last one: {text}"),
+    };
+    match error {
+        SharedLogError::Unanswered(text) => SharedLogError::Unanswered(name(text)),
+        SharedLogError::Refused(text) => SharedLogError::Refused(name(text)),
+    }
+}
+
 /// Connects to a server that accepts writes, and checks its durability.
 pub(crate) fn connect(
     settings: &PostgresSettings,
@@ -129,8 +141,8 @@ pub(crate) fn connect(
     let address = ServerAddress::parse(url).map_err(failed)?;
     let (tls, mut config, answer_within) = (address.tls()?, address.config, *answer_within);
     // each server of the URL is tried within the wait
-    let servers = config.get_hosts().len().max(config.get_hostaddrs().len()) + 1;
-    let within = answer_within / u32::try_from(servers).unwrap_or(u32::MAX);
+    let servers = config.get_hosts().len().max(config.get_hostaddrs().len());
+    let within = answer_within / u32::try_from(servers + 1).unwrap_or(u32::MAX);
     config.target_session_attrs(TargetSessionAttrs::ReadWrite).connect_timeout(within);
     config.tcp_user_timeout(answer_within).application_name("oracled");
     config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
@@ -164,7 +176,7 @@ pub(crate) fn connect(
     thread::Builder::new().name("shared-log".to_owned()).spawn(run).map_err(failed)?;
     match is_open.recv_timeout(answer_within) {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(error_of(&error)),
+        Ok(Err(error)) => return Err(of_last_server(error_of(&error), servers)),
         Err(_) => return Err(failed(format_args!("no connection within {} ms", answer_within.as_millis()))),
     }
     let connection = Connection { jobs, answer_within, warning };

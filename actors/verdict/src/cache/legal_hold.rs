@@ -6,8 +6,7 @@ use actors_audit::logger::handle::CommitDecision;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
-use domain_verdict::event::{LegalHoldPlaced, LegalHoldReleased};
-use domain_verdict::legal_hold::LegalHold;
+use domain_verdict::legal_hold::{LegalHold, LegalHoldPlaced, LegalHoldReleased};
 use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowWrite, Store, StoreError};
 
 /// Keeps a session. If it is on hold already, that hold stays as it is. Returns the hold; `None` if nothing of the session is stored.
