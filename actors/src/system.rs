@@ -32,6 +32,7 @@ use actors_verdict::crosscheck::{CrosscheckActor, CrosscheckMetrics};
 use actors_verdict::erasure::{ErasureHandles, ErasureService};
 use actors_verdict::followed::report_followed;
 use actors_verdict::generation::{ConfiguredModels, GenerationHandles, GenerationMetrics, GenerationRunner};
+use actors_verdict::held_key::{HeldKeyError, HeldVerdictKey};
 use actors_verdict::lookup::{LookupMetrics, LookupService};
 use actors_verdict::notifier::{
     Notifier, NotifierConfig, OutboxMetrics, OutboxWork, WebhookConfig, wake_for_committed,
@@ -57,6 +58,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
+use tokio::task::spawn_blocking;
 
 /// The kinds of documents of each feature, in the order of their dependencies.
 const DOCUMENTS: &[&[&DocumentRegistration]] = &[
@@ -132,6 +134,9 @@ pub struct ActorSystem {
     /// The same of all applications, and of those with an order of their own.
     pub model_orders: Vec<(Option<ApplicationName>, Vec<UpstreamId>)>,
     pub budgets: CostBudgets,
+    /// The counts of the outbox.
+    pub outbox: OutboxMetrics,
+    held_key: HeldVerdictKey,
     /// The actor that regenerates lost verdicts.
     pub regen: ActorHandle<RegenActor>,
     /// The service that looks unknown sessions up, if a payment service is configured.
@@ -221,12 +226,14 @@ impl ActorSystem {
         let query_metrics = QueryMetrics::register(registry);
         let generation_metrics = GenerationMetrics::register(registry, &applications, models.priced());
         let comparisons = ComparisonMetrics::register(registry);
-        let outbox_metrics = OutboxMetrics::register(registry);
+        let outbox = OutboxMetrics::register(registry);
+        let outbox_metrics = outbox.clone();
         let order_metrics = OrderMetrics::register(registry, &applications);
         let verification_metrics = VerificationMetrics::register(registry);
         let hot_verdicts = HotVerdicts::new(hot_bytes, CacheReadMetrics::register(registry));
         let lookup_metrics = LookupMetrics::register(registry);
         let logger_metrics = LoggerMetrics::register(registry);
+        let held_key = policy.key.clone();
         let (gate, policies) = (policy.clone(), Arc::new(policy.policies.clone()));
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -405,6 +412,8 @@ impl ActorSystem {
             models: model_ids,
             model_orders,
             budgets,
+            outbox,
+            held_key,
             regen,
             lookup,
             orders,
@@ -458,6 +467,20 @@ impl ActorSystem {
         let Some(actor) = self.actors.iter().find(|actor| actor.report().name == name) else { return false };
         actor.inject_panic().await;
         true
+    }
+
+    /// That the key of held verdicts opens them: one of them is opened.
+    ///
+    /// # Errors
+    /// It has another key, or cannot be used.
+    pub async fn check_held_key(&self) -> Result<(), HeldKeyError> {
+        let store = self.store.clone();
+        // a row that cannot be read is reported by its reads
+        let held = spawn_blocking(move || store.any_held_verdict()).await.ok().and_then(Result::ok).flatten();
+        match held {
+            Some(held) => self.held_key.open(&held.session_id, &held.sealed).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// The daily budgets, with the costs of the current UTC day.

@@ -3,6 +3,7 @@
 pub(crate) mod costs;
 pub(crate) mod divergence;
 pub(crate) mod erasure;
+pub(crate) mod explanation;
 pub(crate) mod legal_hold;
 pub(crate) mod orders;
 pub(crate) mod outbox;

@@ -360,6 +360,7 @@ pub async fn read_status(
         },
         mails: webhooks.map(|webhooks| journal.counts.of(OutboxMessage::TABLE.name).saturating_sub(webhooks)),
         webhooks,
+        outbox: service.system.outbox.report(),
         orders,
         budgets,
         open_reviews: journal.counts.of(OPEN_REVIEWS.name),

@@ -300,6 +300,11 @@ impl From<ErasureError> for Problem {
             ErasureError::Actor(error) => error.into(),
             ErasureError::InProgress | ErasureError::Incomplete => Self::new(BACKUP_IN_PROGRESS, detail),
             ErasureError::Files(_) => Self::new(INTERNAL_ERROR, detail),
+            ErasureError::Begun(error) => {
+                let mut problem = Self::from(*error);
+                problem.document.detail = detail;
+                problem
+            }
         }
     }
 }

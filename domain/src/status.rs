@@ -10,6 +10,7 @@ use domain_base::service::is_false;
 use domain_ground::id::SourceId;
 use domain_verdict::cost::DailyBudget;
 use domain_verdict::divergence::RegenVariance;
+use domain_verdict::outbox::OutboxReport;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,8 @@ pub struct StatusReport {
     pub mails: Option<u64>,
     /// Webhooks in the outbox, dead letters among them; null if they cannot be read.
     pub webhooks: Option<u64>,
+    /// The dead letters among both, and since when the oldest other message waits; null until they are counted.
+    pub outbox: Option<OutboxReport>,
     /// The orders that are not delivered and have not failed; null if they cannot be read.
     pub orders: Option<WaitingOrders>,
     /// The daily budgets, with the costs of today; null if the costs cannot be read.

@@ -82,6 +82,16 @@ impl Store {
     pub fn has_held_verdicts(&self) -> Result<bool, StoreError> {
         Ok(!self.names_after(HeldVerdict::TABLE.name, None, 1)?.is_empty())
     }
+
+    /// One of the verdicts that the policy holds.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn any_held_verdict(&self) -> Result<Option<HeldVerdict>, StoreError> {
+        let first = self.names_after(HeldVerdict::TABLE.name, None, 1)?.pop();
+        let session_id = first.and_then(|name| name.parse::<SessionId>().ok());
+        Ok(session_id.map(|id| self.held_verdict(&id)).transpose()?.flatten().map(|(held, _)| held))
+    }
 }
 
 impl Store {

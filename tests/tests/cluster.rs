@@ -350,6 +350,7 @@ async fn host_without_the_server_serves_hits_and_refuses_all_else_until_it_is_ba
     assert_eq!(model.request_count(), 0, "no model is asked for what cannot be stored");
     assert_eq!(get(&mut routes, "/readyz").await.status, 503);
     assert!(status(&a).await["failure"].is_string());
+    assert_eq!(a.ctl_in_thread(&["cluster", "status"]).await.status.code(), Some(4));
     let report = document(&get(&mut first.control().await, "/v1/status").await);
     assert!(report["reasons"][0].as_str().is_some_and(|reason| reason.starts_with("storage_unavailable")));
     assert!(report["cluster"]["failure"].is_string(), "{report}");

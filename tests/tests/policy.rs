@@ -127,6 +127,37 @@ async fn held_submission_is_delivered_once_by_its_release() {
 }
 
 #[tokio::test]
+async fn decision_is_explained_in_plain_words_until_its_session_is_erased() {
+    let mailbox = ModelServer::start().await;
+    let world = holding(&mailbox);
+    let daemon = world.serve().await;
+    submit_held(&daemon, "cs_1").await;
+    let release = ["order", "release", "cs_1", "--reason", "it is sound"];
+    assert!(world.ctl_in_thread(&release).await.status.success());
+    let explain = async |language: &str| {
+        let output = world.ctl_in_thread(&["explain", "cs_1", "--language", language, "--json"]).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let explained: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        explained["sentences"].as_array().expect("a list").clone()
+    };
+    let sentences = explain("en").await;
+    let has = |words: &str| sentences.iter().any(|one| one.as_str().is_some_and(|one| one.contains(words)));
+    for words in ["fewer than 10 characters", "would have been 1.0000", "waited for a person", "it is sound"]
+    {
+        assert!(has(words), "{words}: {sentences:?}");
+    }
+    assert_eq!(explain("de").await.len(), sentences.len());
+    assert!(world.ctl_in_thread(&["erase", "--session", "cs_1", "--reason", "asked"]).await.status.success());
+    let text = format!("{:?}", explain("en").await);
+    assert!(
+        text.contains("erased") && !text.contains("it is sound") && !text.contains("10 characters"),
+        "{text}"
+    );
+    let unknown = world.ctl_in_thread(&["explain", "nobody", "--language", "en"]).await;
+    assert_eq!(unknown.status.code(), Some(1));
+}
+
+#[tokio::test]
 async fn operator_who_reads_a_held_verdict_is_in_the_log() {
     let mailbox = ModelServer::start().await;
     let world = holding(&mailbox);

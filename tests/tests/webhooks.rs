@@ -163,11 +163,16 @@ async fn divergence_is_reported_to_the_application_and_open_circuit_to_operators
         "divergence_level": "significant",
     });
     assert_eq!(diverged.body["data"], expected);
-    let [opened] = &operators.requests()[..] else { panic!("one webhook to operators") };
-    assert_eq!(
-        (&opened.body["type"], &opened.body["data"]["oracle_id"]),
-        (&json!("circuit.opened"), &json!("gemini"))
-    );
+    let close = json!({"action": "close"});
+    assert_eq!(post(control, "/v1/health/oracles/gemini", &close).await.status, 200);
+    eventually("operators have both", async || operators.requests().len() == 2).await;
+    let told = operators.requests();
+    let told =
+        told.iter().map(|request| (request.body["type"].clone(), request.body["data"]["oracle_id"].clone()));
+    let told: std::collections::BTreeSet<_> = told.map(|told| format!("{told:?}")).collect();
+    let expected =
+        ["circuit.closed", "circuit.opened"].map(|name| format!("{:?}", (json!(name), json!("gemini"))));
+    assert_eq!(told, expected.into());
 }
 
 #[tokio::test]

@@ -14,11 +14,14 @@ use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::mail::{MailSendFailure, OutboxMail};
 use domain_verdict::mail_template::MailContent;
 
+/// The name of the mail service among the oracles.
+pub const MAIL_ORACLE: &str = "mail";
+
 /// A mail service. Its probe checks whether the service is available.
 pub trait MailService: OracleProbe {
     /// The name of the service among the oracles.
     fn oracle_id(&self) -> UpstreamId {
-        "mail".parse().expect("`mail` is a valid id")
+        MAIL_ORACLE.parse().expect("`mail` is a valid id")
     }
 
     /// Submits one mail with `content`, or else with the built-in text, within the service's own timeout. The mail's id is sent along. If a mail is sent

@@ -70,6 +70,11 @@ pub enum ErasureError {
     /// An erasure has failed, and is tried again.
     #[error("an erasure is not complete; it is tried again every minute; see the service log for the cause")]
     Incomplete,
+    /// The sessions are removed, and the files still have data of them.
+    #[error(
+        "the sessions are removed, and the erasure of their data from the files is tried again by itself: {0}"
+    )]
+    Begun(Box<Self>),
     /// The task that reads and writes the files panicked.
     #[error("the task that reads and writes the files failed: {0}; report this as a bug")]
     Files(String),
@@ -250,7 +255,7 @@ impl ErasureService {
         // also after an error: the rows of other sessions were removed, and perhaps those of this one
         let erased = self.erase_started_or_resume().await;
         removed?;
-        let erased = erased?;
+        let erased = erased.map_err(|error| ErasureError::Begun(Box::new(error)))?;
         // the end is logged in a turn of its own
         drop(turn);
         let waiting_hosts = self.wait_for_hosts().await?;

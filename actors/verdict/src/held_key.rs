@@ -107,7 +107,10 @@ impl HeldVerdictKey {
     }
 
     /// Decrypts a text that was encrypted for the same session.
-    pub(crate) async fn open(&self, session_id: &SessionId, sealed: &str) -> Result<Vec<u8>, HeldKeyError> {
+    ///
+    /// # Errors
+    /// The key cannot be read, or is another one, or the text is damaged.
+    pub async fn open(&self, session_id: &SessionId, sealed: &str) -> Result<Vec<u8>, HeldKeyError> {
         let key = self.read(false).await?;
         let open = || {
             let mut sealed = BASE64_STANDARD.decode(sealed).ok()?;

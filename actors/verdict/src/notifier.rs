@@ -565,7 +565,7 @@ pub enum OutboxError {
 /// An administrator's action on a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutboxAction {
-    /// Requeue the message as if it had just been queued.
+    /// Requeue the message as if it had just been queued, a mail with the present address of its session.
     Requeue,
     /// Delete the message without sending it.
     Drop,
@@ -644,6 +644,20 @@ impl OutboxWork {
         }
     }
 
+    /// The message to the session's address of now: an operator may have corrected it.
+    fn with_present_address(&self, mut message: OutboxMessage) -> Result<OutboxMessage, StoreError> {
+        if let OutboxMessage::Mail(mail) = &mut message {
+            let session = match self.store.session(&mail.state.session_id) {
+                Err(StoreError::RowLost { .. }) => None,
+                session => session?,
+            };
+            if let Some(address) = session.and_then(|(session, _)| session.customer_email) {
+                mail.state.to = address;
+            }
+        }
+        Ok(message)
+    }
+
     /// The record that makes a change, with the state before it and after it.
     fn build_change(
         &self,
@@ -656,7 +670,7 @@ impl OutboxWork {
             OutboxAction::Requeue => {
                 let (message, revision) = self.store.message(id)?.ok_or_else(unknown)?;
                 let before = message.state();
-                let message = message.with_tries(before.tries().requeued(now));
+                let message = self.with_present_address(message)?.with_tries(before.tries().requeued(now));
                 let requeued = MessageRequeued { message: before.entry(), peer: *peer };
                 add_change(&mut record, (&before, revision), requeued, RowWrite::put(&message), now);
                 (before, message.state())

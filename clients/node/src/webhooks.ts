@@ -31,7 +31,7 @@ export type WebhookEvent =
     }
   | { type: "review.opened"; timestamp: string; data: { review_id: string; workflow_id: string } }
   | { type: "run.held"; timestamp: string; data: { run_id: string; oracle_id: string; pipeline_id: string } }
-  | { type: "circuit.opened"; timestamp: string; data: { oracle_id: string; consecutive_failures: number } }
+  | { type: "circuit.opened" | "circuit.closed"; timestamp: string; data: { oracle_id: string; consecutive_failures: number } }
   | { type: "mail.dead_letter"; timestamp: string; data: { mail_id: string; kind: string; attempts: number } }
   | { type: "webhook.test"; timestamp: string; data: Record<string, unknown> };
 

@@ -236,7 +236,7 @@ pub(crate) async fn last_entry(daemon: &mut DaemonClient) -> Result<u64, CtlErro
 }
 
 /// The lines of all entries after entry `after` that `query` selects.
-async fn read_all_lines(
+pub(crate) async fn read_all_lines(
     daemon: &mut DaemonClient,
     query: &str,
     mut after: u64,

@@ -329,15 +329,22 @@ fn store_error(error: StoreError) -> CtlError {
         StoreError::Corrupt { .. } | StoreError::Short { .. } | StoreError::SourceFile { .. } => 1,
         _ => 5,
     };
-    CtlError::Verb { message: error.to_string(), exit_code, was_printed: false }
+    let message = match error {
+        StoreError::Corrupt { .. } => format!(
+            "{error}. Before that, start the daemon: it repairs a segment from its copy, and says if it cannot"
+        ),
+        error => error.to_string(),
+    };
+    CtlError::Verb { message, exit_code, was_printed: false }
 }
 
 /// Folders and files that the daemon recreates from others. Names of folders end with `/`.
-const DERIVED: [&str; 8] = [
+const DERIVED: [&str; 9] = [
     "checks.json",
     "ground/work/",
     "segments.copy/",
     "segments/spare",
+    "series.json",
     "space_reserve",
     "store.new/",
     "store.previous/",
@@ -398,11 +405,15 @@ impl VerifiedFiles {
             }
         }
         derived.dedup();
-        if state.log_key.is_some() && !dir.join(LOG_KEY_FILE).exists() {
+        // a backup has neither the key nor the mirror
+        let is_backup = dir.join(MANIFEST_FILE).exists();
+        if state.log_key.is_some() && !is_backup && !dir.join(LOG_KEY_FILE).exists() {
             let note = "the file is missing: it was removed, or the key is a systemd credential";
             notes.push(FileNote::new(LOG_KEY_FILE, note));
         }
-        notes.extend(MirrorLines::notes(mirrors, state.first_seq, state.tree.size()));
+        if !is_backup {
+            notes.extend(MirrorLines::notes(mirrors, state.first_seq, state.tree.size()));
+        }
         Ok(Self { sorted: sources.sorted, payloads: sources.payloads, derived, notes })
     }
 

@@ -14,9 +14,8 @@ use super::series;
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
-use crate::base::output::format_known;
 use crate::console;
-use crate::platform::status::{format_budgets, format_witnesses, list_lost_rows};
+use crate::platform::status::{format_budgets, format_messages, format_witnesses, list_lost_rows};
 use crate::verdict::divergence::format_variance;
 use axum::Extension;
 use axum::extract::State;
@@ -26,7 +25,7 @@ use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
 use domain_base::event::EntryMembers;
 use domain_base::metric_samples::{MetricSample, parse_samples};
-use domain_base::moment::{Moment, format_span};
+use domain_base::moment::Moment;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::series::SeriesRange;
 use domain_base::service::ActorReport;
@@ -34,6 +33,7 @@ use domain_base::wording::format_count;
 use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use domain_verdict::crosscheck::CrosscheckReason;
 use domain_verdict::order::OrderStopCause;
+use domain_verdict::outbox::{MessagesReport, OutboxReport};
 use domain_verdict::wire::OrderReport;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
@@ -75,10 +75,9 @@ async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageErr
     let metrics = read_metrics(options).await?;
     let series = series::read(console, range).await?;
     let items = read_items(console).await?;
-    let failing = read_failing(console, &oracles).await?;
     let failed = read_failed(console).await?;
     let backup = read_backup(console).await?;
-    let needs = find_needs(&status, (&oracles, &failing), (&items, &failed), &metrics);
+    let needs = find_needs(&status, &oracles, (&items, &failed), &metrics);
     Ok(html! {
         (render_readiness(&status, &needs))
         (render_needs(&needs, items.len()))
@@ -118,12 +117,12 @@ impl Need {
 /// What needs a person, worst first: the daemon, upstreams that take no calls, orders that wait, the inbox, and warnings.
 fn find_needs(
     status: &StatusReport,
-    (oracles, failing): (&[OracleHealthStatus], &BTreeMap<String, Timestamp>),
+    oracles: &[OracleHealthStatus],
     (items, failed): (&[InboxItem], &[OrderReport]),
     metrics: &Metrics,
 ) -> Vec<Need> {
     let mut needs = daemon_needs(status);
-    needs.extend(oracles.iter().filter_map(|oracle| oracle_need(oracle, failing)));
+    needs.extend(oracles.iter().filter_map(oracle_need));
     let waiting = status.orders.as_ref().map_or(0, |orders| orders.queued);
     let oldest = metrics.sum("oracled_orders_oldest_age_seconds").filter(|age| *age >= 1.0);
     // an order that was just placed needs nobody
@@ -138,6 +137,7 @@ fn find_needs(
         });
     }
     needs.extend(failed_need(failed));
+    needs.extend(status.outbox.iter().flat_map(outbox_needs));
     needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
@@ -159,6 +159,20 @@ fn find_needs(
         ));
     }
     needs
+}
+
+/// Messages that wait for longer than a short failure of their receiver. Dead letters are in the inbox.
+fn outbox_needs(outbox: &OutboxReport) -> Vec<Need> {
+    let of = |name: &str, report: &MessagesReport| {
+        let since = report.waits_long_since(Timestamp::now())?;
+        let title = format!("{name} wait in the outbox");
+        let detail = "The daemon attempts them again by itself, and gives up after a time.";
+        Some(Need {
+            since: Some(since),
+            ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
+        })
+    };
+    [of("Mails", &outbox.mails), of("Webhooks", &outbox.webhooks)].into_iter().flatten().collect()
 }
 
 /// The age of the oldest order from which waiting orders need a person, in seconds.
@@ -209,29 +223,6 @@ fn failed_need(failed: &[OrderReport]) -> Option<Need> {
     Some(Need { since: Some(latest.order.changed_at), ..need })
 }
 
-/// Since when upstreams fail, by the log. A circuit that is tried again and again opens each time.
-async fn read_failing(
-    console: &Console,
-    oracles: &[OracleHealthStatus],
-) -> Result<BTreeMap<String, Timestamp>, PageError> {
-    let mut failing = BTreeMap::new();
-    if oracles.iter().all(|oracle| oracle.status == OracleHealthLevel::Healthy) {
-        return Ok(failing);
-    }
-    let entries = read_entries(console, "event=oracle_health_changed", HEALTH_ENTRIES).await?;
-    // from the oldest, so that the last change from `healthy` counts
-    for entry in entries.iter().rev().map(EntryMembers) {
-        let is_first = entry.text("from") == OracleHealthLevel::Healthy.into_str();
-        if let (true, Ok(Moment(at))) = (is_first, entry.text("timestamp").parse()) {
-            failing.insert(entry.text("oracle_id"), at);
-        }
-    }
-    Ok(failing)
-}
-
-/// The number of newest changes of health in which the first failure is searched.
-const HEALTH_ENTRIES: usize = 1_000;
-
 /// When the last complete backup was taken.
 async fn read_backup(console: &Console) -> Result<Option<Timestamp>, PageError> {
     let entries = read_entries(console, "event=backup_taken", 20).await?;
@@ -239,7 +230,7 @@ async fn read_backup(console: &Console) -> Result<Option<Timestamp>, PageError> 
     Ok(complete.and_then(|entry| entry.text("timestamp").parse().ok()).map(|Moment(at)| at))
 }
 
-fn oracle_need(oracle: &OracleHealthStatus, failing: &BTreeMap<String, Timestamp>) -> Option<Need> {
+fn oracle_need(oracle: &OracleHealthStatus) -> Option<Need> {
     let word = match oracle.status {
         OracleHealthLevel::Refusing => "refuses every call",
         OracleHealthLevel::CircuitOpen => "is not called: its circuit is open",
@@ -249,8 +240,7 @@ fn oracle_need(oracle: &OracleHealthStatus, failing: &BTreeMap<String, Timestamp
     let error = oracle.last_error.clone().unwrap_or_else(|| "no error is known".to_owned());
     let need =
         Need::new(Tone::Refused, format!("{} {word}", oracle.oracle_id), error, "#health", "See health");
-    let since = failing.get(oracle.oracle_id.as_str()).copied();
-    Some(Need { since: since.or(oracle.circuit_opened_at).or(oracle.last_failure_at), ..need })
+    Some(Need { since: oracle.circuit_opened_at.or(oracle.last_failure_at), ..need })
 }
 
 fn inbox_need(kind: ItemKind, items: &[InboxItem]) -> Option<Need> {
@@ -416,8 +406,6 @@ fn render_log(status: &StatusReport, checkpoint: Option<&Checkpoint>) -> Markup 
 
 fn render_store(status: &StatusReport, metrics: &Metrics, backup: Option<Timestamp>) -> Markup {
     let backup = html! { @match backup { Some(at) => (short_moment(at)), None => (badge(Tone::Waiting, "no backup yet")) } };
-    let age = |metric: &str| metrics.sum(metric).filter(|age| *age >= 1.0);
-    let age = |metric: &str| age(metric).map_or_else(|| "none".into(), |age| format_span(age as u64));
     let budgets =
         status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
     let free = metrics.sum("oracled_storage_free_bytes");
@@ -438,13 +426,13 @@ fn render_store(status: &StatusReport, metrics: &Metrics, backup: Option<Timesta
             ("model", html! { (status.model) }),
             ("budgets", html! { (budgets) }),
             ("orders", html! { a href="/orders" { (orders) } }),
-            ("mail", html! { (format_known(status.mails)) " in the outbox, oldest: " (age("oracled_outbox_oldest_age_seconds")) }),
-            ("webhooks", html! { (format_known(status.webhooks)) " in the outbox" }),
+            ("mail", html! { (format_messages(status.mails, status.outbox.map(|all| all.mails))) }),
+            ("webhooks", html! { (format_messages(status.webhooks, status.outbox.map(|all| all.webhooks))) }),
             ("divergence", html! { (format_variance(&status.variance)) }),
             ("last backup", backup),
         ])) }
     };
-    card("Store and queues", &html! {}, &body)
+    html! { div #store { (card("Store and queues", &html! {}, &body)) } }
 }
 
 fn render_actors(actors: &[ActorReport]) -> Markup {
@@ -545,20 +533,20 @@ mod tests {
         for (status, word) in
             [("refusing", "refuses"), ("circuit_open", "circuit is open"), ("unhealthy", "fails")]
         {
-            let need = oracle_need(&oracle(status), &BTreeMap::new()).expect("it needs a person");
+            let need = oracle_need(&oracle(status)).expect("it needs a person");
             assert!(
                 need.title.contains(word) && need.tone == Tone::Refused && need.detail == "HTTP 401",
                 "{need:?}"
             );
         }
-        assert!(
-            ["healthy", "degraded"]
-                .iter()
-                .all(|status| oracle_need(&oracle(status), &BTreeMap::new()).is_none())
-        );
+        assert!(["healthy", "degraded"].iter().all(|status| oracle_need(&oracle(status)).is_none()));
         let first = "2026-11-26T01:22:00Z".parse().expect("a time");
-        let failing = [("openai".to_owned(), first)].into();
-        let need = oracle_need(&oracle("circuit_open"), &failing).expect("it needs a person");
-        assert_eq!(need.since, Some(first), "since the first failure, not since the last probe");
+        let open = OracleHealthStatus { circuit_opened_at: Some(first), ..oracle("circuit_open") };
+        let need = oracle_need(&open).expect("it needs a person");
+        assert_eq!(
+            need.since,
+            Some(first),
+            "since the first failure, not since the last call that was let through"
+        );
     }
 }

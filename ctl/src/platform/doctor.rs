@@ -13,6 +13,7 @@ use domain_base::problem::NOT_IN_CLUSTER;
 use domain_base::text_form::visible_line;
 use domain_base::wording::format_count;
 use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
+use domain_verdict::outbox::{MessagesReport, OutboxReport};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::statvfs::statvfs;
@@ -474,7 +475,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     let name = format!("oracled {} (pid {})", status.version, status.pid);
     let ready = if status.ready && !status.degraded.is_empty() {
         let value = format!("{name} accepts verdicts and orders, but {}", status.degraded.join("; "));
-        CheckResult::warning("daemon", value, "see the check of each model")
+        CheckResult::warning("daemon", value, "see the check of each model and of the mail service")
     } else if status.ready {
         CheckResult::pass("daemon", format!("{name} accepts verdicts"))
     } else {
@@ -513,7 +514,31 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
         CheckResult::warning("ingestion", value, remedy)
     };
     let held = status.held_runs.iter().flatten().map(run);
-    [Some(ready), version, lag, damage, lost].into_iter().flatten().chain(witness).chain(held).collect()
+    let messages = status.outbox.iter().flat_map(check_outbox);
+    let state = [Some(ready), version, lag, damage, lost].into_iter().flatten();
+    state.chain(witness).chain(held).chain(messages).collect()
+}
+
+/// Dead letters, and messages that wait for longer than a short failure of their receiver.
+fn check_outbox(outbox: &OutboxReport) -> Vec<CheckResult> {
+    let of = |name: &str, report: &MessagesReport, verb: &str| {
+        let dead = (report.dead > 0).then(|| {
+            let value = format!(
+                "{} {name} in the outbox",
+                format_count(report.dead, "dead letter of", "dead letters of")
+            );
+            let remedy = format!(
+                "`oraclectl {verb}` shows them with their errors; `requeue --all-dead` sends them again"
+            );
+            CheckResult::warning("outbox", value, remedy)
+        });
+        let waiting = report.waits_long_since(Timestamp::now()).map(|since| {
+            let value = format!("{name} wait in the outbox, the oldest since {since:.0}");
+            CheckResult::warning("outbox", value, format!("`oraclectl {verb}` shows their errors"))
+        });
+        [dead, waiting].into_iter().flatten()
+    };
+    of("mails", &outbox.mails, "outbox").chain(of("webhooks", &outbox.webhooks, "webhook list")).collect()
 }
 
 fn check_model(status: &StatusReport) -> CheckResult {

@@ -10,6 +10,7 @@ use domain_base::service::ActorReport;
 use domain_base::text_form::visible_line;
 use domain_base::wording::format_count;
 use domain_verdict::cost::DailyBudget;
+use domain_verdict::outbox::MessagesReport;
 use hyper::Method;
 use oracled_domain::status::{HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use std::io::Write;
@@ -45,8 +46,11 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
             "budgets",
             status.budgets.map_or_else(|| "unknown: they cannot be read".into(), |all| format_budgets(&all)),
         ),
-        ("mail", format!("{}; {} in the outbox", status.mail, format_known(status.mails))),
-        ("webhooks", format!("{} in the outbox", format_known(status.webhooks))),
+        (
+            "mail",
+            format!("{}; {}", status.mail, format_messages(status.mails, status.outbox.map(|all| all.mails))),
+        ),
+        ("webhooks", format_messages(status.webhooks, status.outbox.map(|all| all.webhooks))),
         ("reviews", format!("{} open", status.open_reviews)),
         ("held runs", format_held_runs(status.held_runs.as_deref())),
         ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),
@@ -110,6 +114,15 @@ pub(crate) fn list_lost_rows(lost: &[LostRow]) -> String {
     let listed = lost.iter().take(LISTED).map(row).collect::<Vec<_>>().join(", ");
     let count = format_count(lost.len() as u64, "row", "rows");
     if lost.len() > LISTED { format!("{count}: {listed}, …") } else { format!("{count}: {listed}") }
+}
+
+/// The number of messages in an outbox, and what is known of them.
+pub(crate) fn format_messages(number: Option<u64>, report: Option<MessagesReport>) -> String {
+    let dead = report.map(|report| report.dead).filter(|dead| *dead > 0);
+    let dead = dead.map(|dead| format!(", {dead} of them dead")).unwrap_or_default();
+    let since = report.and_then(|report| report.waiting_since);
+    let since = since.map(|since| format!(", the oldest since {since:.0}")).unwrap_or_default();
+    format!("{} in the outbox{dead}{since}", format_known(number))
 }
 
 fn format_held_runs(runs: Option<&[HeldRun]>) -> String {

@@ -9,6 +9,8 @@ use domain_verdict::mail::{MailId, MailState};
 use domain_verdict::wire::{MailAction, MailActionRequest};
 use hyper::Method;
 use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io::Write;
 
 /// Show queued mails and dead letters, or requeue or drop one
@@ -31,7 +33,7 @@ pub(crate) struct OutboxArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum OutboxAction {
-    /// Retry a mail as if it had just been queued
+    /// Retry a mail as if it had just been queued, to the present address of its session
     #[command(after_help = examples(&["oraclectl outbox requeue verdict:cs_1", "oraclectl outbox requeue --all-dead"]))]
     Requeue {
         /// Id of the mail
@@ -53,20 +55,23 @@ impl OutboxArgs {
         match &self.steering {
             None => self.list(options, out).await,
             Some(OutboxAction::Requeue { mail_id: Some(mail_id), .. }) => {
-                let mail = requeue(options, mail_id).await?;
+                let mail = requeue(options, MAILS, mail_id.as_str()).await?;
                 print_mail(options, out, &mail, "is queued again")
             }
-            Some(OutboxAction::Requeue { mail_id: None, .. }) => requeue_all_dead(options, out).await,
+            Some(OutboxAction::Requeue { mail_id: None, .. }) => {
+                requeue_all_dead(options, out, MAILS, |mail: &MailState| mail.mail_id.as_str()).await
+            }
             Some(OutboxAction::Drop { mail_id }) => {
-                let dropped =
-                    options.call_control(Method::DELETE, &mail_path(mail_id), None).await?.json()?;
+                let path = message_path(MAILS, mail_id.as_str());
+                let dropped = options.call_control(Method::DELETE, &path, None).await?.json()?;
                 print_mail(options, out, &dropped, "is removed unsent")
             }
         }
     }
 
     async fn list(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let page = read_page(options, self.after.as_ref().map(MailId::as_str), self.limit, self.dead).await?;
+        let page =
+            read_page(options, MAILS, self.after.as_ref().map(MailId::as_str), self.limit, self.dead).await?;
         if options.json {
             return print_json(out, &page);
         }
@@ -77,34 +82,49 @@ impl OutboxArgs {
     }
 }
 
-async fn read_page(
+/// The folder of mails on the control socket.
+const MAILS: &str = "/v1/outbox";
+
+/// A page of the messages in `folder`.
+pub(super) async fn read_page<T: DeserializeOwned>(
     options: &GlobalOptions,
+    folder: &str,
     after: Option<&str>,
     limit: Option<usize>,
     dead: bool,
-) -> Result<ListPage<MailState>, CtlError> {
+) -> Result<ListPage<T>, CtlError> {
     let after = after.map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
     let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
-    let path = format!("/v1/outbox?dead={dead}{after}{limit}");
+    let path = format!("{folder}?dead={dead}{after}{limit}");
     Ok(options.call_control(Method::GET, &path, None).await?.json()?)
 }
 
-fn mail_path(mail_id: &MailId) -> String {
-    format!("/v1/outbox/{}", encode_segment(mail_id.as_str()))
+pub(super) fn message_path(folder: &str, id: &str) -> String {
+    format!("{folder}/{}", encode_segment(id))
 }
 
-async fn requeue(options: &GlobalOptions, mail_id: &MailId) -> Result<MailState, CtlError> {
+pub(super) async fn requeue<T: DeserializeOwned>(
+    options: &GlobalOptions,
+    folder: &str,
+    id: &str,
+) -> Result<T, CtlError> {
     let body = serde_json::to_vec(&MailActionRequest { action: MailAction::Requeue })
         .map_err(std::io::Error::from)?;
-    Ok(options.call_control(Method::POST, &mail_path(mail_id), Some(body.into())).await?.json()?)
+    Ok(options.call_control(Method::POST, &message_path(folder, id), Some(body.into())).await?.json()?)
 }
 
-async fn requeue_all_dead(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-    let (mut requeued, mut after) = (Vec::new(), None);
+/// Requeues the dead messages in `folder`.
+pub(super) async fn requeue_all_dead<T: DeserializeOwned + Serialize>(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    folder: &str,
+    id: fn(&T) -> &str,
+) -> Result<(), CtlError> {
+    let (mut requeued, mut after) = (Vec::<T>::new(), None);
     loop {
-        let page = read_page(options, after.as_deref(), Some(<PageLimit>::MAX), true).await?;
-        for mail in &page.items {
-            match requeue(options, &mail.mail_id).await {
+        let page = read_page(options, folder, after.as_deref(), Some(<PageLimit>::MAX), true).await?;
+        for message in &page.items {
+            match requeue(options, folder, id(message)).await {
                 Ok(queued) => requeued.push(queued),
                 // another operator or the notifier was faster
                 Err(CtlError::Problem { status: 404 | 409, .. }) => {}

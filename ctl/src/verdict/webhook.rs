@@ -1,13 +1,14 @@
 //! `oraclectl webhook`.
 
+use super::outbox::{message_path, read_page, requeue, requeue_all_dead};
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, limit_parser};
+use crate::base::options::{GlobalOptions, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
 use crate::base::program::examples;
-use domain_base::page::{ListPage, PageLimit};
+use domain_base::page::PageLimit;
 use domain_base::session_id::ApplicationName;
 use domain_verdict::webhook::{WebhookId, WebhookState};
-use domain_verdict::wire::{MailAction, MailActionRequest, WebhookTestRequest, WebhookTestResponse};
+use domain_verdict::wire::{WebhookTestRequest, WebhookTestResponse};
 use hyper::Method;
 use jiff::Timestamp;
 use std::io::{self, Write};
@@ -47,7 +48,11 @@ enum WebhookAction {
     /// Retry a webhook as if it had just been queued
     Requeue {
         /// Id of the webhook
-        webhook_id: WebhookId,
+        #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
+        webhook_id: Option<WebhookId>,
+        /// All dead letters
+        #[arg(long)]
+        all_dead: bool,
     },
     /// Remove a webhook without sending it
     Drop {
@@ -64,11 +69,8 @@ impl WebhookArgs {
                 test(options, out, application).await
             }
             WebhookAction::List { dead, after, limit } => {
-                let after = after.as_ref().map(|after| format!("&after={after}")).unwrap_or_default();
-                let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
-                let path = format!("/v1/webhooks?dead={dead}{after}{limit}");
-                let page: ListPage<WebhookState> =
-                    options.call_control(Method::GET, &path, None).await?.json()?;
+                let after = after.as_ref().map(WebhookId::as_str);
+                let page = read_page::<WebhookState>(options, WEBHOOKS, after, *limit, *dead).await?;
                 if options.json {
                     return print_json(out, &page);
                 }
@@ -77,15 +79,16 @@ impl WebhookArgs {
                 }
                 Ok(writeln!(out, "{}", format_webhooks(&page.items, Timestamp::now()))?)
             }
-            WebhookAction::Requeue { webhook_id } => {
-                let request = MailActionRequest { action: MailAction::Requeue };
-                let body = serde_json::to_vec(&request).map_err(io::Error::from)?;
-                let path = webhook_path(webhook_id);
-                let webhook = options.call_control(Method::POST, &path, Some(body.into())).await?.json()?;
+            WebhookAction::Requeue { webhook_id: Some(webhook_id), .. } => {
+                let webhook = requeue(options, WEBHOOKS, webhook_id.as_str()).await?;
                 print_webhook(options, out, &webhook, "is queued again")
             }
+            WebhookAction::Requeue { webhook_id: None, .. } => {
+                requeue_all_dead(options, out, WEBHOOKS, |webhook: &WebhookState| webhook.webhook_id.as_str())
+                    .await
+            }
             WebhookAction::Drop { webhook_id } => {
-                let path = webhook_path(webhook_id);
+                let path = message_path(WEBHOOKS, webhook_id.as_str());
                 let webhook = options.call_control(Method::DELETE, &path, None).await?.json()?;
                 print_webhook(options, out, &webhook, "is removed unsent")
             }
@@ -93,9 +96,8 @@ impl WebhookArgs {
     }
 }
 
-fn webhook_path(webhook_id: &WebhookId) -> String {
-    format!("/v1/webhooks/{}", encode_segment(webhook_id.as_str()))
-}
+/// The folder of webhooks on the control socket.
+const WEBHOOKS: &str = "/v1/webhooks";
 
 async fn test(
     options: &GlobalOptions,

@@ -4,6 +4,8 @@ use super::verify;
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{OutputStyle, format_pairs, format_table, format_user, print_json};
+use crate::base::program::examples;
+use crate::verdict::explanation::{LanguageArg, explain_session};
 use domain_ground::id::SourceId;
 use domain_verification::replay::ErasedVerification;
 use domain_verification::wire::{ExplainResponse, ExplainedDecision};
@@ -11,17 +13,24 @@ use domain_verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCal
 use hyper::Method;
 use std::io::Write;
 
-/// Show a logged decision with its inputs, and reproduce it
+/// Show a logged decision with its inputs, and reproduce it; or explain the decision on a verdict in plain words
 #[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl explain v-0660d63c8093cc-02f36bb2b4", "oraclectl explain cs_1 --language de"]))]
 pub(crate) struct ExplainArgs {
-    /// The execution id in the decision's envelope
+    /// The execution id in the decision's envelope; with --language, a session id
     #[arg(value_parser = id_parser())]
-    execution_id: String,
+    id: String,
+    /// Explain the decision on the verdict of a session to the person concerned, in this language
+    #[arg(long)]
+    language: Option<LanguageArg>,
 }
 
 impl ExplainArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let path = format!("/v1/executions/{}", encode_segment(&self.execution_id));
+        if let Some(language) = self.language {
+            return explain_session(&self.id, language, options, out).await;
+        }
+        let path = format!("/v1/executions/{}", encode_segment(&self.id));
         let explained: ExplainResponse = options.call_control(Method::GET, &path, None).await?.json()?;
         if options.json {
             print_json(out, &explained)?;

@@ -248,7 +248,8 @@ impl<'d> CheckpointFolder<'d> {
     fn compare(&self, file: &Path, earlier: &Checkpoint, store: &Store) -> anyhow::Result<()> {
         let at = file.display();
         let remedy = format!(
-            "restore a newer copy of the state directory; if its entries are lost for good, move {}*{FILE_END} aside",
+            "restore a newer copy of the state directory. If its entries are lost for good, or a daemon on a copy wrote that checkpoint, \
+             move {}*{FILE_END} aside",
             self.dir.join(&self.log).display()
         );
         let entries = store.log_head().0;

@@ -56,7 +56,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 pub enum ListenError {
     /// Another process answers on the socket.
     #[error(
-        "the socket {path} is in use by another process; stop that process, or set `{key}` to another path"
+        "the socket {path} is in use by another process; stop that process, or set `{key}`, or the variable ORACLED_{} if it is set, to another path", .key.to_uppercase()
     )]
     Live {
         /// Path of the socket.

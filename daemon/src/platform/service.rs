@@ -8,6 +8,7 @@ use crate::platform::telemetry::LogLevelHandle;
 use actors_audit::logger::{JournalReport, LogContact};
 use actors_platform::caller::{current_application, spawn_for_caller};
 use actors_platform::clock::monotonic;
+use actors_upstream::mail::MAIL_ORACLE;
 use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
@@ -17,8 +18,10 @@ use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use domain_base::series::SeriesHistory;
 use domain_base::session_id::ApplicationName;
+use domain_base::wording::format_count;
 use domain_upstream::health::OracleHealthStatus;
 use domain_upstream::upstream_id::UpstreamId;
+use domain_verdict::cost::DailyBudget;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -457,20 +460,31 @@ impl DaemonService {
         Some(ClusterReport { config_differences: report.find_config_differences(), ..report })
     }
 
-    /// What does not work although verdicts are accepted: no model can make first verdicts, so orders wait.
+    /// What does not work although verdicts are accepted: no model can make first verdicts, a budget is used up, mail
+    /// cannot be sent, or held verdicts cannot be opened.
     pub async fn degraded_reasons(&self) -> Vec<String> {
-        match self.system.oracle_health.ask(ListHealthStatuses).await {
-            Ok(statuses) => {
-                let orders = self.system.model_orders.iter();
-                let orders =
-                    orders.filter_map(|(name, models)| models_unavailable(name.as_ref(), models, &statuses));
-                orders.collect()
-            }
-            Err(error) => {
-                tracing::warn!(%error, "could not read the health of the models");
-                Vec::new()
-            }
-        }
+        let statuses = self.system.oracle_health.ask(ListHealthStatuses).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "could not read the health of the upstream systems");
+            Vec::new()
+        });
+        let orders = self.system.model_orders.iter();
+        let models = orders.filter_map(|(name, models)| models_unavailable(name.as_ref(), models, &statuses));
+        let system = self.system.clone();
+        let budgets = run_blocking(move || system.daily_budgets()).await.unwrap_or_else(|problem| {
+            tracing::warn!(?problem, "could not read the daily budgets");
+            Vec::new()
+        });
+        let mail = statuses.iter().filter_map(mail_unavailable);
+        let store = self.system.store.clone();
+        let erased = run_blocking(move || store.pending_erasures()).await.unwrap_or_default().len();
+        let erased = (erased > 0).then(|| {
+            let of = format_count(erased, "erased session", "erased sessions");
+            format!("erasure_incomplete: the files still have data of {of}; it is tried again")
+        });
+        let held = self.system.check_held_key().await.err();
+        let held = held.map(|error| format!("held_verdicts_unreadable: {error}"));
+        let budgets = budgets.iter().filter_map(budget_used_up);
+        models.chain(budgets).chain(mail).chain(erased).chain(held).collect()
     }
 
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.
@@ -494,6 +508,23 @@ impl DaemonService {
             .map(without_state_dir)
             .collect()
     }
+}
+
+/// That a daily budget is used up; `None` if it is not.
+fn budget_used_up(budget: &DailyBudget) -> Option<String> {
+    let until = budget.resets_at?;
+    let of = budget.application.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+    Some(format!("budget_used_up: orders{of} wait until {until:.0}"))
+}
+
+/// That mail cannot be sent; `None` if the upstream system is another one, or takes calls.
+fn mail_unavailable(health: &OracleHealthStatus) -> Option<String> {
+    let is_mail = health.oracle_id.as_str() == MAIL_ORACLE;
+    let since = health.circuit_opened_at.filter(|_| is_mail && health.is_unavailable())?;
+    Some(format!(
+        "mail_unavailable since {since:.0}: the mail service cannot be used ({}), so mails wait",
+        health.status.into_str()
+    ))
 }
 
 /// That none of `models` can make first verdicts of `application`, or of all applications; `None` if one can, or if none is configured.

@@ -116,7 +116,7 @@ pub struct EntryMembers<'a>(pub &'a Value);
 
 impl<'a> EntryMembers<'a> {
     /// The text of a value that was erased or withheld.
-    const HIDDEN: &'static str = "hidden";
+    pub const HIDDEN: &'static str = "hidden";
 
     /// The value at `path`: the name of a member, and those of members inside it after a `/`. A hidden value hides the values inside it.
     fn at(self, path: &str) -> Option<Self> {

@@ -44,11 +44,15 @@ impl Event for OracleHealthChanged {
 
     fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
         let Self { oracle_id, from, to, consecutive_failures, .. } = self;
-        let opened = *to == OracleHealthLevel::CircuitOpen && from != to;
-        opened.then(|| {
-            let data = json!({ "oracle_id": oracle_id, "consecutive_failures": consecutive_failures });
-            EventNotice::to_operators("circuit.opened", data)
-        })
+        // a call that is let through while the circuit is half open, which is shown as unhealthy, ends no outage if it fails
+        let was_open = !from.accepts_calls() || *from == OracleHealthLevel::Unhealthy;
+        let name = match (was_open, to) {
+            (false, OracleHealthLevel::CircuitOpen | OracleHealthLevel::Refusing) => "circuit.opened",
+            (true, OracleHealthLevel::Healthy) => "circuit.closed",
+            _ => return None,
+        };
+        let data = json!({ "oracle_id": oracle_id, "consecutive_failures": consecutive_failures });
+        Some(EventNotice::to_operators(name, data))
     }
 }
 

@@ -135,6 +135,9 @@ enum CircuitState {
     /// Unhealthy with the circuit breaker disabled.
     Unhealthy,
     Open {
+        /// When it was opened first. A call that was let through may have failed since.
+        opened_at: Timestamp,
+        /// The last such failure.
         since: Timestamp,
     },
     HalfOpen {
@@ -216,8 +219,8 @@ impl CircuitBreaker {
     /// other method at this time.
     pub fn advance_time(&mut self, now: Timestamp) -> Option<HealthStatusChange> {
         self.adjust_for_clock_jump(now);
-        let CircuitState::Open { since: opened_at } = self.state else { return None };
-        if now.duration_since(opened_at) < self.reset() {
+        let CircuitState::Open { opened_at, since } = self.state else { return None };
+        if now.duration_since(since) < self.reset() {
             return None;
         }
         let cause = format!("{} s have passed", self.config.circuit_breaker_reset_seconds);
@@ -251,7 +254,7 @@ impl CircuitBreaker {
             }
             CircuitState::Held { .. } => Err(PermitDenial::circuit(None)),
             CircuitState::Open { .. } if is_last => Ok(self.issue_permit(probes)),
-            CircuitState::Open { since } => {
+            CircuitState::Open { since, .. } => {
                 let left = self.reset() - now.duration_since(since);
                 Err(PermitDenial::circuit(Some(left.max(SignedDuration::ZERO).unsigned_abs())))
             }
@@ -421,8 +424,8 @@ impl CircuitBreaker {
     pub fn status(&self) -> OracleHealthStatus {
         let (circuit_opened_at, retry_at) = match self.state {
             CircuitState::Healthy | CircuitState::Degraded | CircuitState::Unhealthy => (None, None),
-            CircuitState::Open { since } => {
-                (Some(since), Some(since.checked_add(self.reset()).unwrap_or(Timestamp::MAX)))
+            CircuitState::Open { opened_at, since } => {
+                (Some(opened_at), Some(since.checked_add(self.reset()).unwrap_or(Timestamp::MAX)))
             }
             CircuitState::HalfOpen { opened_at, .. } => (Some(opened_at), None),
             CircuitState::Refusing(Refusing { since, retry_at, .. }) => (Some(since), Some(retry_at)),
@@ -475,15 +478,17 @@ impl CircuitBreaker {
                 self.put_off(Refusing { is_tried: false, ..refusing }, now);
                 None
             }
-            CircuitState::HalfOpen { .. } => {
-                Some(self.enter(
-                    CircuitState::Open { since: now },
-                    format!("the call let through failed: {error}"),
-                ))
-            }
+            CircuitState::HalfOpen { opened_at, .. } => Some(self.enter(
+                CircuitState::Open { opened_at, since: now },
+                format!("the call let through failed: {error}"),
+            )),
             CircuitState::Healthy | CircuitState::Degraded if enough => {
                 let broken = self.config.circuit_breaker_enabled;
-                let state = if broken { CircuitState::Open { since: now } } else { CircuitState::Unhealthy };
+                let state = if broken {
+                    CircuitState::Open { opened_at: now, since: now }
+                } else {
+                    CircuitState::Unhealthy
+                };
                 Some(self.enter(state, format!("{row} in a row, the last: {error}")))
             }
             CircuitState::Healthy => Some(self.enter(CircuitState::Degraded, format!("a failure: {error}"))),
@@ -505,8 +510,12 @@ impl CircuitBreaker {
                 None
             }
             _ if decides => {
+                let since = match self.state {
+                    CircuitState::HalfOpen { opened_at, .. } => opened_at,
+                    _ => now,
+                };
                 let refusing = Refusing {
-                    since: now,
+                    since,
                     retry_at: now.saturating_add(self.refusal_pause(0)).unwrap_or(Timestamp::MAX),
                     trials: 0,
                     trial: None,
@@ -574,7 +583,7 @@ impl CircuitBreaker {
             return;
         }
         let counted_from = match &mut self.state {
-            CircuitState::Open { since } | CircuitState::HalfOpen { trial: Some((_, since)), .. } => {
+            CircuitState::Open { since, .. } | CircuitState::HalfOpen { trial: Some((_, since)), .. } => {
                 [Some(since), None]
             }
             CircuitState::Refusing(Refusing { retry_at, trial, .. }) => {
@@ -713,7 +722,8 @@ pub struct OracleHealthStatus {
     pub latency_p50_ms: u64,
     /// The 99th percentile of the same times, in milliseconds.
     pub latency_p99_ms: u64,
-    /// The time at which its circuit was opened, if it is open or half open, or since which it rejects every call.
+    /// The time at which its circuit was opened first, if it is open or half open, or since which it rejects every call. It stays while
+    /// the calls that are let through fail.
     pub circuit_opened_at: Option<Timestamp>,
     /// The time of the next call: when its open circuit permits a call, or when the wait that it requested is over
     /// (HTTP 429 or 503 with `Retry-After`). Null if calls are permitted, or an administrator decides.

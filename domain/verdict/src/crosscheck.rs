@@ -7,12 +7,14 @@
 mod mapping;
 
 pub use crate::crosscheck::mapping::UnexpectedFieldHandling;
-use crate::crosscheck::mapping::VerdictLevel;
+pub(crate) use crate::crosscheck::mapping::VerdictLevel;
 use crate::flag::Flag;
 use crate::label::{ProductTier, VerdictLabel};
 use crate::tmm::{OMEGA, coherence};
 use domain_base::digest::Sha256Hex;
 use domain_base::payload::VerdictPayload;
+#[cfg(test)]
+pub(crate) use mapping::strip;
 pub use mapping::{CrosscheckInspection, inspect};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -240,4 +242,4 @@ impl ApprovedVerdict {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,10 +1,12 @@
 //! Verdicts: the crosscheck, sessions, delivery, regeneration, divergence and mail.
 
 pub mod cost;
+pub mod counterfactual;
 pub mod crosscheck;
 pub mod delivery;
 pub mod divergence;
 pub mod event;
+pub mod explanation;
 pub mod flag;
 pub mod generation;
 pub mod interaction;

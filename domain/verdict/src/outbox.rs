@@ -7,6 +7,7 @@ use domain_base::row::{
     ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, check_row, not_indexed,
 };
 use domain_base::session_id::{ApplicationName, SessionId};
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -18,6 +19,32 @@ use strum::IntoStaticStr;
 pub enum MessageChannel {
     Mail,
     Webhook,
+}
+
+/// The state of the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OutboxReport {
+    /// Those of mails.
+    pub mails: MessagesReport,
+    /// Those of webhooks.
+    pub webhooks: MessagesReport,
+}
+
+/// The messages in the outbox of one channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct MessagesReport {
+    /// The number of dead letters, which are not retried.
+    pub dead: u64,
+    /// When the oldest message that is still to be sent was queued; null if none is.
+    pub waiting_since: Option<Timestamp>,
+}
+
+impl MessagesReport {
+    /// When the oldest message was queued, if it waits for longer than a receiver fails for a short time: 30 minutes, as in the alerts.
+    #[must_use]
+    pub fn waits_long_since(&self, now: Timestamp) -> Option<Timestamp> {
+        self.waiting_since.filter(|since| now.duration_since(*since) > SignedDuration::from_mins(30))
+    }
 }
 
 /// The id of a message: that of a mail or a webhook.

@@ -58,10 +58,14 @@ pub enum WebhookType {
     #[serde(rename = "run.held")]
     #[strum(serialize = "run.held")]
     RunHeld,
-    /// The circuit of an oracle opened.
+    /// The circuit of an oracle opened, or it rejects every call.
     #[serde(rename = "circuit.opened")]
     #[strum(serialize = "circuit.opened")]
     CircuitOpened,
+    /// An oracle takes calls again.
+    #[serde(rename = "circuit.closed")]
+    #[strum(serialize = "circuit.closed")]
+    CircuitClosed,
     /// A mail became a dead letter.
     #[serde(rename = "mail.dead_letter")]
     #[strum(serialize = "mail.dead_letter")]

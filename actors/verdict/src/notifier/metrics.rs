@@ -3,7 +3,7 @@
 use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters, pairs};
 use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_verdict::mail::MailKind;
-use domain_verdict::outbox::{MessageChannel, MessageEntry, MessageState};
+use domain_verdict::outbox::{MessageChannel, MessageEntry, MessageState, MessagesReport, OutboxReport};
 use domain_verdict::webhook::WebhookType;
 use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -164,10 +164,25 @@ impl OutboxMetrics {
                 "webhooks to be sent, and dead letters",
                 Family::default(),
             ),
-            // the age of the oldest webhook is not a metric
-            oldest_age: Gauge::default(),
+            oldest_age: registry.add_seconds(
+                "webhook_outbox_oldest_age",
+                "age of the oldest queued webhook, updated at least once a minute",
+                Gauge::default(),
+            ),
         };
         Self { mails, webhooks, counts: Arc::default() }
+    }
+
+    /// The dead letters, and since when the oldest other message waits; `None` before the first survey.
+    #[must_use]
+    pub fn report(&self) -> Option<OutboxReport> {
+        let counts = self.counts().clone();
+        let report = |channel: ChannelCounts| MessagesReport {
+            dead: u64::try_from(channel.dead).unwrap_or(0),
+            waiting_since: channel.oldest,
+        };
+        let OutboxCounts { mails, webhooks, is_known, .. } = counts;
+        is_known.then(|| OutboxReport { mails: report(mails), webhooks: report(webhooks) })
     }
 
     fn counts(&self) -> MutexGuard<'_, OutboxCounts> {

@@ -104,7 +104,7 @@ class RunEvent(TypedDict):
 
 
 class CircuitEvent(TypedDict):
-    type: Literal["circuit.opened"]
+    type: Literal["circuit.opened", "circuit.closed"]
     timestamp: str
     data: CircuitEventData
 

@@ -244,7 +244,9 @@ pub fn parse_session_id(
     let max_chars = limits.session_id_chars;
     let invalid = |fault: String| Problem::new(INVALID_SESSION_ID, fault);
     if application.is_some() && text.contains('/') {
-        return Err(invalid("the session id contains '/' (only `A-Z a-z 0-9 _ . : -` allowed)".into()));
+        return Err(invalid("the session id contains '/' (only `A-Z a-z 0-9 _ . : -` allowed); an application names only its own sessions, and an \
+             operator reads others by `oraclectl session` and `oraclectl export`"
+                .into()));
     }
     let id = SessionId::try_from(text).map_err(|error| invalid(error.to_string()))?;
     let chars = id.local().len();

@@ -75,7 +75,7 @@ pub enum ConfiguredSecrets {
 /// `--allow-cleartext` lifts this requirement, except for a certificate, which always requires `https`.
 ///
 /// A pipeline with an endpoint of another origin is rejected. A pipeline whose credential is not configured yet is
-/// registered, but cannot be pulled. Secrets are read at the start.
+/// registered, but cannot be pulled. Secrets are read at the start and at a reload.
 ///
 /// ```toml
 /// [ingestion.credentials.prices]           # api_key: a key in its own header

@@ -266,7 +266,7 @@ pub enum UnexpectedFieldHandling {
 
 /// A judged object of a verdict.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum VerdictLevel {
+pub(crate) enum VerdictLevel {
     /// The verdict itself.
     Root(ProductTier),
     Breakdown,
@@ -276,7 +276,7 @@ pub(super) enum VerdictLevel {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum VerdictMember {
+pub(crate) enum VerdictMember {
     /// A value that the gate judges as a whole.
     Value,
     /// An object with members that the gate judges.
@@ -285,7 +285,7 @@ pub(super) enum VerdictMember {
 
 impl VerdictLevel {
     /// The member with the name `name`, if this level has it.
-    pub(super) fn member(self, name: &str) -> Option<VerdictMember> {
+    pub(crate) fn member(self, name: &str) -> Option<VerdictMember> {
         match (self, name) {
             (Self::Root(_), "verdict" | "summary")
             | (Self::Dimension, "verdict" | "analysis")
@@ -307,7 +307,7 @@ impl VerdictLevel {
 /// Removes the members that `level` does not have from `object`, the text of a judged object. All other bytes stay.
 ///
 /// `object` must be one strict JSON document. A value that is not an object is returned unchanged.
-pub(super) fn strip(level: VerdictLevel, object: &str) -> String {
+pub(crate) fn strip(level: VerdictLevel, object: &str) -> String {
     let mut stripped = String::with_capacity(object.len());
     append_stripped(level, object, &mut stripped);
     stripped

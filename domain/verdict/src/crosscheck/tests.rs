@@ -370,7 +370,7 @@ fn object(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Va
 }
 
 /// Verdicts with faults of every kind and number.
-fn any_verdict() -> BoxedStrategy<Value> {
+pub(crate) fn any_verdict() -> BoxedStrategy<Value> {
     let dimension = || object(vec![("verdict", text().boxed()), ("analysis", text().boxed())]);
     let mut dimensions: Vec<_> = VerdictDimension::ALL.iter().map(|d| (d.into_str(), dimension())).collect();
     dimensions.push(("Mood", dimension()));
@@ -400,7 +400,7 @@ fn any_verdict() -> BoxedStrategy<Value> {
     ])
 }
 
-fn any_tier() -> impl Strategy<Value = ProductTier> {
+pub(crate) fn any_tier() -> impl Strategy<Value = ProductTier> {
     prop_oneof![Just(ProductTier::Quick), Just(ProductTier::Full), Just(ProductTier::Strategy)]
 }
 
@@ -418,7 +418,7 @@ fn reversed(value: &Value) -> String {
 }
 
 /// 1,024 random cases, or the number in `PROPTEST_CASES`.
-fn many_cases() -> ProptestConfig {
+pub(crate) fn many_cases() -> ProptestConfig {
     let cases =
         if std::env::var_os("PROPTEST_CASES").is_some() { ProptestConfig::default().cases } else { 1024 };
     ProptestConfig { cases, ..ProptestConfig::default() }

@@ -1,0 +1,69 @@
+use super::*;
+use crate::crosscheck::judge;
+use crate::label::ProductTier;
+use crate::query::CustomerQuery;
+use domain_base::event::AuditEvent;
+use domain_base::gate_path::GatePath;
+use domain_base::payload::VerdictPayload;
+use domain_base::session_id::SessionId;
+use serde_json::json;
+
+const LANGUAGES: [ExplanationLanguage; 2] = [ExplanationLanguage::English, ExplanationLanguage::German];
+
+/// A line of the log: an entry has its number before its event.
+fn line(event: &AuditEvent) -> String {
+    event.to_json().replacen('{', "{\"seq\":1,", 1)
+}
+
+fn judged(verdict: &Value) -> String {
+    let judgment = judge(ProductTier::Quick, VerdictPayload::raw(&verdict.to_string()));
+    let entry = CrosscheckEntry::of(&judgment, &CustomerQuery::new("Sell honey?".into()), GatePath::Submit);
+    let session: SessionId = "cs_1".parse().expect("valid");
+    line(&AuditEvent::new("2026-11-29T14:03:00Z".parse().expect("a time"), session, TmmCrosscheck(entry)))
+}
+
+#[test]
+fn explanation_has_the_findings_the_score_and_what_would_have_changed_it() {
+    let lines = [judged(&json!({"verdict": "RED", "summary": "No."}))];
+    assert_eq!(
+        explain(&lines, ExplanationLanguage::English),
+        [
+            "29 November 2026, 14:03 UTC: An answer with the label RED was examined for contradictions and gaps, not for whether it is true.",
+            "- Its summary has fewer than 10 characters.",
+            "Its score is 0.9790; at least 0.9740 of 1 is needed. It passed.",
+            "With a summary of at least 10 characters, the score would have been 1.0000.",
+        ]
+    );
+    let german = explain(&lines, ExplanationLanguage::German);
+    assert_eq!(german.len(), 4);
+    assert!(german[2].contains("0,9790"), "{german:?}");
+}
+
+#[test]
+fn explanation_says_what_was_erased_and_shows_foreign_text_on_one_line() {
+    let erased = judged(&json!({"verdict": "RED", "summary": "No."})).replacen(
+        "[\"short_summary\"]",
+        &json!({"sha256": "0".repeat(64)}).to_string(),
+        1,
+    );
+    let released = json!({
+        "seq": 2, "event": "order_released", "timestamp": "2026-11-29T14:05:00Z", "session_id": "cs_1",
+        "reason": "seen\nby me\u{202e}",
+    });
+    for language in LANGUAGES {
+        let sentences = explain(&[erased.clone(), released.to_string()], language);
+        assert_eq!(sentences.len(), 2, "{sentences:?}");
+        assert!(!sentences[1].contains(['\n', '\u{202e}']), "{sentences:?}");
+    }
+}
+
+#[test]
+fn each_flag_and_reason_has_words_of_its_own_in_each_language() {
+    for language in LANGUAGES {
+        let words = Words { language };
+        let texts: Vec<_> = Flag::all().map(|flag| words.finding(&flag)).collect();
+        let distinct: std::collections::BTreeSet<_> = texts.iter().collect();
+        assert_eq!(distinct.len(), texts.len());
+        assert!(texts.iter().all(|text| text.ends_with('.')), "{texts:?}");
+    }
+}
