@@ -231,7 +231,9 @@ impl FactTable {
         let titles = self.paths.iter().map(String::as_str).chain(["valid_from", "valid_until", "record_id"]);
         writer.write_record(titles).map_err(std::io::Error::other)?;
         for record in &self.records {
-            let [from, until] = format_validity(record);
+            let from = record.valid_from.to_string();
+            // empty without an end, as in the CSV of `oraclectl query`
+            let until = record.valid_until.map(|until| until.to_string()).unwrap_or_default();
             let values = self.paths.iter().map(|path| format_value(record, path));
             writer
                 .write_record(values.chain([from, until, record.record_id.clone()]))

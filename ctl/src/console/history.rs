@@ -6,7 +6,7 @@ use super::catalog::read_source;
 use super::chart::{ChartFrame, ChartLine, step_chart};
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, capitalized, card, day, group_digits, table_card, unit_word};
+use super::parts::{Tone, capitalized, card, day, group_digits, second, table_card, unit_word};
 use crate::base::options::encode_segment;
 use axum::extract::{Path, State};
 use domain_ground::id::SourceId;
@@ -144,15 +144,16 @@ fn render_history(axis: &str, history: &ValueHistory, now: Timestamp) -> Markup 
         return card("History", &html! {}, &html! { div.body { p { "No record matches." } } });
     }
     let unit = history.unit.as_deref().map(unit_word).unwrap_or_default();
-    let until = |at: Option<Timestamp>| html! { @if let Some(at) = at { (day(at)) } @else { "open" } };
+    let until = |at: Option<Timestamp>, shown: fn(Timestamp) -> Markup| html! { @if let Some(at) = at { (shown(at)) } @else { "open" } };
     let rows = history.values.iter().rev().map(|known| {
         let value = known.value.as_ref().map(ToString::to_string);
         vec![
             html! { (value.as_deref().map_or_else(|| "no value".to_owned(), group_digits)) },
             day(known.valid_from),
-            until(known.valid_until),
-            day(known.known_from),
-            until(known.known_until),
+            until(known.valid_until, day),
+            // several corrections can be of one day
+            second(known.known_from),
+            until(known.known_until, second),
         ]
     });
     let value_heading = if unit.is_empty() { "#value".to_owned() } else { format!("#value, {unit}") };
@@ -194,6 +195,9 @@ fn lines(values: &[KnownValue], now: Timestamp) -> Vec<ChartLine> {
     let mut changes: Vec<_> = changes.into_iter().rev().collect();
     // before the first of them, nothing was known
     changes.pop();
+    let day_of = |change: &Timestamp| change.strftime("%-d %b %Y").to_string();
+    let days: BTreeSet<_> = changes.iter().map(day_of).collect();
+    let names_time = days.len() < changes.len();
     for change in changes {
         let before = change.checked_sub(SignedDuration::from_nanos(1)).unwrap_or(change);
         let points = points(values, before);
@@ -201,7 +205,8 @@ fn lines(values: &[KnownValue], now: Timestamp) -> Vec<ChartLine> {
             && !points.is_empty()
             && lines.last().is_none_or(|line| line.points != points)
         {
-            let name = format!("before {}", change.strftime("%-d %b %Y"));
+            let time = if names_time { change.strftime(", %H:%M:%S UTC").to_string() } else { String::new() };
+            let name = format!("before {}{time}", day_of(&change));
             lines.push(ChartLine { name, tone: Tone::Neutral, is_dashed: true, points });
         }
     }

@@ -260,6 +260,11 @@ pub(crate) fn day(at: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d")) } }
 }
 
+/// A moment to the second, on a line with other words.
+pub(crate) fn second(at: Timestamp) -> Markup {
+    html! { time.nowrap datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S UTC")) } }
+}
+
 /// A moment to the minute, on a line with other words.
 pub(crate) fn minute(at: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d %H:%M UTC")) } }

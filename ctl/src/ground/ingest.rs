@@ -503,6 +503,7 @@ fn print_run(
                 RunWarning::ColumnsDisappeared { .. } => "lost columns",
                 RunWarning::UnmatchedPath { .. }
                 | RunWarning::UnnamedColumns { .. }
+                | RunWarning::HiddenCharacters { .. }
                 | RunWarning::MixedScripts { .. } => "warning",
             };
             (label, visible_line(&warning.to_string()).into_owned())
@@ -513,8 +514,11 @@ fn print_run(
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", format_total(changes, parts)));
-        if let Some(ReleaseEffect { in_force, withdrawn, changed }) = counts.effect {
-            let effect = format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed");
+        if let Some(ReleaseEffect { in_force, withdrawn, changed, unconfirmed }) = counts.effect {
+            let unconfirmed =
+                if unconfirmed > 0 { format!(", {unconfirmed} not confirmed") } else { String::new() };
+            let effect =
+                format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed{unconfirmed}");
             shown.push(("in force", effect));
         }
         if (run.snapshot || run.replace) && counts.unidentified > 0 {

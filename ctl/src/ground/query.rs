@@ -149,8 +149,15 @@ impl QueryArgs {
                 "oraclectl: texts are compared exactly, also upper and lower case; `'AXIS=~(?i)TEXT'` ignores case",
             );
         }
-        let paths = value_paths(&answer.response.records, &order);
+        let mut paths = value_paths(&answer.response.records, &order);
         if self.csv {
+            if answer.response.records.is_empty() {
+                paths = order;
+            }
+            // the output is for a program
+            for warning in &answer.response.warnings {
+                print_note(&format!("oraclectl: warning: {}", visible_line(warning)));
+            }
             return self.print_csv(out, &answer, &paths);
         }
         show(out, &answer, &paths, &request, OutputStyle::for_stdout())

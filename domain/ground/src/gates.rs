@@ -94,6 +94,11 @@ impl fmt::Display for GateBreach {
                 f,
                 "{withdrawn} of {in_force} records in force would be withdrawn (`max_withdrawn_ratio` is {allowed})"
             ),
+            Self::Unconfirmed { unconfirmed, in_force, allowed } => write!(
+                f,
+                "{unconfirmed} of {in_force} records in force are not in the release, which withdraws none since rejected records have no \
+                 readable identity (`max_withdrawn_ratio` is {allowed})"
+            ),
             Self::MaxChangedRatio { changed, in_force, allowed } => write!(
                 f,
                 "{changed} of {in_force} records in force would change (`max_changed_ratio` is {allowed})"
@@ -143,16 +148,23 @@ impl ReleaseGates {
         effects: &AxisEffects,
         same_payload_as: Option<String>,
     ) -> Vec<GateBreach> {
-        let RunCounts { read, records, rejected, effect, .. } = *counts;
+        let RunCounts { read, records, rejected, unidentified, effect, .. } = *counts;
         let mut breaches = Vec::new();
         if exceeds(rejected, read, &self.max_rejected_ratio) {
             let allowed = self.max_rejected_ratio.clone();
             breaches.push(GateBreach::MaxRejectedRatio { rejected, read, allowed });
         }
-        if let Some(ReleaseEffect { in_force, withdrawn, changed }) = effect {
+        if let Some(ReleaseEffect { in_force, withdrawn, changed, unconfirmed }) = effect {
+            let allowed = || self.max_withdrawn_ratio.clone();
             if exceeds(withdrawn, in_force, &self.max_withdrawn_ratio) {
-                let allowed = self.max_withdrawn_ratio.clone();
-                breaches.push(GateBreach::MaxWithdrawnRatio { withdrawn, in_force, allowed });
+                breaches.push(GateBreach::MaxWithdrawnRatio { withdrawn, in_force, allowed: allowed() });
+            // each record without an identity can be one of those that are missing
+            } else if exceeds(
+                withdrawn + unconfirmed.saturating_sub(unidentified),
+                in_force,
+                &self.max_withdrawn_ratio,
+            ) {
+                breaches.push(GateBreach::Unconfirmed { unconfirmed, in_force, allowed: allowed() });
             }
             if let Some(allowed) = self.max_changed_ratio.clone()
                 && exceeds(changed, in_force, &allowed)
@@ -270,8 +282,12 @@ mod tests {
     use super::*;
 
     fn counts(read: u64, rejected: u64, effect: Option<(u64, u64, u64)>) -> RunCounts {
-        let effect =
-            effect.map(|(in_force, withdrawn, changed)| ReleaseEffect { in_force, withdrawn, changed });
+        let effect = effect.map(|(in_force, withdrawn, changed)| ReleaseEffect {
+            in_force,
+            withdrawn,
+            changed,
+            unconfirmed: 0,
+        });
         RunCounts { read, records: read - rejected, rejected, effect, ..RunCounts::default() }
     }
 

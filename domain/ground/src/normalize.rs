@@ -25,7 +25,7 @@ use crate::value::AxisValue;
 pub use compile::{PipelineDefinitionError, PipelineDefinitionErrors};
 use domain_base::decimal::Decimal;
 use domain_base::raw::SourceValue;
-use domain_base::text_form::{find_mixed_script_word, is_blank, to_nfc};
+use domain_base::text_form::{find_mixed_script_word, is_blank, is_hiding, to_nfc};
 use domain_base::wording::excerpt;
 use jiff::Timestamp;
 use mapping::{CompiledMapping, FoundAxisValue, definitions_of};
@@ -585,6 +585,8 @@ pub struct DefinitionCoverage<'n> {
     filled: Vec<(&'n Axis, u64)>,
     /// The identity axes with words of several scripts, each with the first word and the number of records.
     mixed_scripts: BTreeMap<&'n str, (String, u64)>,
+    /// The same for values with characters that are not seen.
+    hidden: BTreeMap<&'n str, (String, u64)>,
     columns: ColumnNames,
     /// Records that passed normalization.
     accepted: u64,
@@ -614,7 +616,15 @@ impl<'n> DefinitionCoverage<'n> {
             }
             None => unmatched = normalizer.paths(),
         }
-        Ok(Self { unmatched, filled, columns: names, mixed_scripts: BTreeMap::new(), accepted: 0, warnings })
+        Ok(Self {
+            unmatched,
+            filled,
+            columns: names,
+            mixed_scripts: BTreeMap::new(),
+            hidden: BTreeMap::new(),
+            accepted: 0,
+            warnings,
+        })
     }
 
     /// Notes which members `raw` has, and which paths match in it.
@@ -633,23 +643,31 @@ impl<'n> DefinitionCoverage<'n> {
                 content.axes.contains_key(&axis.axis)
             };
             *records += u64::from(has_value);
-            if let (true, Some(AxisValue::Text(text))) = (axis.identity, content.axes.get(&axis.axis))
-                && let Some(word) = find_mixed_script_word(text)
-            {
-                self.mixed_scripts.entry(&axis.axis).or_insert_with(|| (excerpt(word), 0)).1 += 1;
+            if let (true, Some(AxisValue::Text(text))) = (axis.identity, content.axes.get(&axis.axis)) {
+                if let Some(word) = find_mixed_script_word(text) {
+                    self.mixed_scripts.entry(&axis.axis).or_insert_with(|| (excerpt(word), 0)).1 += 1;
+                }
+                if text.trim() != text.as_str() || text.chars().any(is_hiding) {
+                    self.hidden.entry(&axis.axis).or_insert_with(|| (excerpt(text), 0)).1 += 1;
+                }
             }
         }
     }
 
     /// Stores the number of records that filled each axis, the columns, and the warnings of the run.
     pub fn store_in(self, counts: &mut RunCounts) {
-        let Self { unmatched, filled, columns, mixed_scripts, accepted, mut warnings } = self;
+        let Self { unmatched, filled, columns, mixed_scripts, hidden, accepted, mut warnings } = self;
         let unmatched = unmatched.iter().filter(|path_use| !path_use.may_be_unmatched());
         warnings.extend(unmatched.map(DefinitionPath::unmatched));
         let mixed = mixed_scripts.into_iter();
         warnings.extend(mixed.map(|(axis, (word, records))| RunWarning::MixedScripts {
             axis: axis.to_owned(),
             word,
+            records,
+        }));
+        warnings.extend(hidden.into_iter().map(|(axis, (value, records))| RunWarning::HiddenCharacters {
+            axis: axis.to_owned(),
+            value,
             records,
         }));
         let fill = |(axis, records): (&Axis, u64)| (axis.axis.clone(), AxisCoverage::new(records, accepted));

@@ -8,6 +8,7 @@ use crate::axis_effect::AxisEffect;
 use domain_base::decimal::{Decimal, Rounding};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
+use domain_base::service::is_zero;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -186,6 +187,9 @@ pub struct ReleaseEffect {
     pub withdrawn: u64,
     /// Records among them that have other content with it.
     pub changed: u64,
+    /// Records among them that it neither states nor withdraws, because rejected records have no readable identity and could be these.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unconfirmed: u64,
 }
 
 /// A gate that a run has broken.
@@ -206,6 +210,15 @@ pub enum GateBreach {
         /// Records that would be withdrawn.
         withdrawn: u64,
         /// Records in force.
+        in_force: u64,
+        /// The share allowed.
+        allowed: Decimal,
+    },
+    /// Too many records in force are not in the release. It withdraws none of them, because rejected records have no readable identity.
+    Unconfirmed {
+        /// Records in force that it neither states nor withdraws.
+        unconfirmed: u64,
+        /// Records in force before the release.
         in_force: u64,
         /// The share allowed.
         allowed: Decimal,
@@ -378,6 +391,16 @@ pub enum RunWarning {
         /// The number of records.
         records: u64,
     },
+    /// Values of an identity axis have control characters, invisible ones, or white space at an end. They look like other subjects, and
+    /// are subjects of their own.
+    HiddenCharacters {
+        /// The axis.
+        axis: String,
+        /// The start of the first such value.
+        value: String,
+        /// The number of records.
+        records: u64,
+    },
     /// Columns, or members of records, that the previous run of the pipeline did not have.
     ColumnsAppeared {
         /// Their names.
@@ -424,6 +447,11 @@ impl fmt::Display for RunWarning {
                 f,
                 "{records} records have letters of several scripts in one word of `{axis}`, such as `{word}`: they look like other \
                  subjects and are subjects of their own"
+            ),
+            Self::HiddenCharacters { axis, value, records } => write!(
+                f,
+                "{records} records have control characters, invisible ones, or white space at an end of `{axis}`, such as {value:?}: they \
+                 look like other subjects and are subjects of their own"
             ),
             Self::ColumnsAppeared { names, version } => {
                 write!(f, "not in version {version}: {}", format_names(names))

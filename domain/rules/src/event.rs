@@ -1,11 +1,12 @@
 //! The log entry of a rules evaluation: the result of each rule and the digests of the inputs, without text.
 
-use crate::references::{ReliedOn, StatementReference, is_zero};
+use crate::references::{ReliedOn, StatementReference};
 use crate::sourced::{RecordOrigin, SourcedFactOrigin};
 use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation, TextLanguage};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{EntryMembers, Event, EventClass, EventType};
 use domain_base::gate_path::GatePath;
+use domain_base::service::is_zero;
 use domain_ground::version_name::WordlistRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -51,12 +51,6 @@ pub struct StatementReference {
     pub claims_omitted: u64,
 }
 
-/// Whether a count is left out of the JSON.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(crate) const fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
 /// The statements on which an evaluation relied.
 #[derive(Debug, Default)]
 pub(crate) struct ReliedOn {

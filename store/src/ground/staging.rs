@@ -511,6 +511,8 @@ struct EffectAtTime {
     at: Timestamp,
     before: VisibleReleases,
     after: VisibleReleases,
+    /// As `after`, if the identities of all rejected records could be read; `None` if they could.
+    after_readable: Option<VisibleReleases>,
 }
 
 impl<'v> ReleaseEffectGauge<'v> {
@@ -518,10 +520,18 @@ impl<'v> ReleaseEffectGauge<'v> {
         let replaced =
             view.state.run_of_version(&release.version).map(|completed| completed.release.released_at);
         let replaced = replaced.filter(|at| *at != release.released_at);
+        let readable = release.has_unidentified.then(|| {
+            let readable = TimelineRun { has_unidentified: false, ..release.clone() };
+            view.state.releases().into_iter().chain([readable]).collect::<Vec<_>>()
+        });
         let times = [Some(release.released_at), replaced].into_iter().flatten().map(|at| {
             let scope = ReleaseScope { released_by: Some(at), ..ReleaseScope::default() };
-            let before = VisibleReleases::new(&view.state.releases(), scope);
-            EffectAtTime { at, before, after: VisibleReleases::new(releases, scope) }
+            EffectAtTime {
+                at,
+                before: VisibleReleases::new(&view.state.releases(), scope),
+                after: VisibleReleases::new(releases, scope),
+                after_readable: readable.as_ref().map(|releases| VisibleReleases::new(releases, scope)),
+            }
         });
         Self {
             times: times.collect(),
@@ -531,9 +541,15 @@ impl<'v> ReleaseEffectGauge<'v> {
     }
 
     fn count(&mut self, record: &RecordStatements) {
-        let changes: Vec<_> = self.times.iter().filter_map(|time| time.change(record)).collect();
+        let changes: Vec<_> = self.times.iter().filter_map(|time| time.change(record, &time.after)).collect();
+        let is_withdrawn = changes.contains(&RecordEffect::Withdrawn);
         self.effect.in_force += u64::from(!changes.is_empty());
-        self.effect.withdrawn += u64::from(changes.contains(&RecordEffect::Withdrawn));
+        self.effect.withdrawn += u64::from(is_withdrawn);
+        let would_be_withdrawn = self.times.iter().any(|time| {
+            let after = time.after_readable.as_ref();
+            after.is_some_and(|after| time.change(record, after) == Some(RecordEffect::Withdrawn))
+        });
+        self.effect.unconfirmed += u64::from(would_be_withdrawn && !is_withdrawn);
         let is_changed =
             changes.contains(&RecordEffect::Changed) && !changes.contains(&RecordEffect::Withdrawn);
         self.effect.changed += u64::from(is_changed);
@@ -590,8 +606,8 @@ impl EffectAtTime {
         in_force(statement.time.valid_from.unwrap_or(self.at)).or_else(|| in_force(self.at))
     }
 
-    /// The effect on the record; `None` if it is not in force at the time or later.
-    fn change(&self, record: &RecordStatements) -> Option<RecordEffect> {
+    /// The effect of `after` on the record; `None` if it is not in force at the time or later.
+    fn change(&self, record: &RecordStatements, after: &VisibleReleases) -> Option<RecordEffect> {
         let (before, at) = match self.before.valid_at(record.times(), self.at) {
             Some(before) => (before, self.at),
             None => {
@@ -600,7 +616,7 @@ impl EffectAtTime {
                 (next, next.valid_from)
             }
         };
-        Some(match self.after.valid_at(record.times(), at) {
+        Some(match after.valid_at(record.times(), at) {
             None => RecordEffect::Withdrawn,
             Some(after) if after.content != before.content => RecordEffect::Changed,
             Some(_) => RecordEffect::None,

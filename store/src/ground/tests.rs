@@ -134,7 +134,7 @@ fn equal_duplicates_collapse_and_different_ones_are_all_rejected() {
     let run = world.store().runs().unwrap().remove(0);
     let rejects = world.store().rejects(&run, None, 10).unwrap();
     assert_eq!(rejects.iter().map(|reject| reject.position).collect::<Vec<_>>(), [1, 4, 5]);
-    let reason = "3 records have the same key and different values: 1, 4, 5";
+    let reason = "3 records have the same key and different values: 2, 5, 6";
     assert!(rejects.iter().all(|reject| reject.rejection.reason == reason), "{rejects:?}");
     let page = world.store().rejects(&run, Some(1), 1).unwrap();
     assert_eq!(page, rejects[1..2]);

@@ -109,7 +109,8 @@ impl RecordGroup {
         let first = &self.first.statement;
         let run = first.time.run;
         let known = || std::iter::once(first).chain(&self.held);
-        let named: Vec<_> = known().take(NAMED_MAX).map(|member| member.position.to_string()).collect();
+        let named: Vec<_> = known().take(NAMED_MAX).map(|member| (member.position + 1).to_string()).collect();
+        // as the list of rejected records counts them, from 1
         let reason =
             format!("{} records have the same key and different values: {}", self.members, named.join(", "));
         let rejection = RecordRejection::new(RecordRule::DuplicateKey, None, &reason);

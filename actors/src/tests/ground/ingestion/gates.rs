@@ -185,6 +185,22 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
 }
 
 #[test]
+fn truncated_snapshot_with_a_torn_record_is_held() {
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        // the year of the last record is cut off
+        let payload = rows(0..199, "1").replacen("ABW,2098,1", "ABW,20", 1);
+        let whole = ingest_version(&system, &pipeline_id, &payload, "2023-05-04").await;
+        assert_eq!(whole.state, RunState::Completed, "nothing in force is missing: {whole:?}");
+        let payload = rows(0..150, "1").replacen("ABW,2049,1", "ABW,20", 1);
+        let torn = ingest_version(&system, &pipeline_id, &payload, "2023-05-05").await;
+        assert_eq!((torn.state, torn.counts.unidentified), (RunState::Held, 1), "{torn:?}");
+        let allowed = "0.05".parse().expect("a number");
+        assert_eq!(torn.breaches, [GateBreach::Unconfirmed { unconfirmed: 49, in_force: 198, allowed }]);
+    });
+}
+
+#[test]
 fn known_payload_under_a_new_version_is_held() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
