@@ -5,6 +5,7 @@ use crate::registry::RuleCheckType;
 use crate::result::{CandidateSpan, EvidenceFinding, RuleResult, RulesEvaluation};
 use crate::sourced::{FactSource, OriginFacts, SourcedFact, SourcedFactOrigin, VerificationOrigin};
 use domain_base::digest::Sha256Hex;
+use domain_base::service::is_zero;
 use domain_ground::id::{FactTemplateId, SourceId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
