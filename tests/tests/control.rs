@@ -59,6 +59,7 @@ const PATHS: [(&str, &[&str]); 71] = [
     ("/v1/reload", &["POST"]),
     ("/v1/retention", &["GET", "POST"]),
     ("/v1/recalls", &["GET"]),
+    ("/v1/what-if", &["POST"]),
     ("/v1/documents", &["POST"]),
     ("/v1/documents/source", &["GET"]),
     ("/v1/documents/source/do-1", &["GET", "PUT"]),
