@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 /// The policy under which the decisions are made.
-const THEN: &str = "[gate]\nhold = [\"few_tests\"]\nrefuse = [\"empty_analysis:Curvature\"]\n";
+const THEN: &str = "[gate]\nhold = [\"few_tests\"]\nrefuse = [\"empty_analysis:Stability\", \"empty_analysis:Turbulence\"]\n";
 const DIMENSIONS: [&str; 5] = ["Stability", "Turbulence", "Change Rate", "Completion", "Curvature"];
 
 /// The number of decisions by result then and now.

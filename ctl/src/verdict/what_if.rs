@@ -73,7 +73,7 @@ impl WhatIfArgs {
             return Ok(());
         }
         let heading = ["then", "now", "decisions", "percent", "causes"];
-        write!(out, "\n{}", format_table(heading, report.transitions.iter().map(row).collect()))?;
+        writeln!(out, "\n{}", format_table(heading, report.transitions.iter().map(row).collect()))?;
         for transition in &report.transitions {
             for example in &transition.examples {
                 writeln!(out, "{}", describe_example(transition, example))?;
