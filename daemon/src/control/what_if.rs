@@ -13,7 +13,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use domain_base::problem::{FACTS_NOT_HERE, INVALID_REQUEST, SOURCE_DAMAGED};
+use domain_base::problem::INVALID_REQUEST;
 use domain_rules::RuleId;
 use domain_rules::problem::WORDLIST_UNKNOWN;
 use domain_verdict::what_if::{WhatIfLine, WhatIfReport, WhatIfRequest, WhatIfTerms};
@@ -34,7 +34,7 @@ pub(super) fn has_no_time_limit<B>(request: &Request<B>) -> bool {
     request.uri().path() == PATH
 }
 
-problems!(WhatIfProblems: JSON_BODY STORE; INVALID_REQUEST WORDLIST_UNKNOWN SOURCE_DAMAGED FACTS_NOT_HERE);
+problems!(WhatIfProblems: JSON_BODY STORE; INVALID_REQUEST WORDLIST_UNKNOWN);
 
 /// Calculate the decisions of the log again with another policy, other rules or the facts of another day.
 ///
