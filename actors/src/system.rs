@@ -43,6 +43,7 @@ use actors_verdict::outbox_queue::OutboxQueue;
 use actors_verdict::rate_limiter::{CallLimits, RateLimiter};
 use actors_verdict::recall::RecallService;
 use actors_verdict::regen::RegenActor;
+use actors_verdict::what_if::WhatIfService;
 use actors_verification::{VerificationConfig, VerificationMetrics, VerificationService, VerificationUpkeep};
 use domain_base::document::Document;
 use domain_base::service::ActorReport;
@@ -173,6 +174,8 @@ pub struct ActorSystem {
     pub erasure: ErasureService,
     /// The service that finds verdicts whose statements have changed.
     pub recalls: RecallService,
+    /// The service that calculates logged decisions again.
+    pub what_if: WhatIfService,
     pub log: LoggerHandle,
     /// The tables, for reading.
     pub store: Store,
@@ -405,9 +408,12 @@ impl ActorSystem {
 
         let recalls = RecallService::new(store.clone(), log.clone(), clock.clone(), recall_modes);
 
+        let what_if = WhatIfService::new(store.clone(), rules.settings().clone());
+
         Self {
             erasure,
             recalls,
+            what_if,
             crosscheck,
             models: model_ids,
             model_orders,

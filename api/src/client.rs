@@ -123,11 +123,24 @@ impl DaemonClient {
         path: &str,
         body: Bytes,
     ) -> Result<DaemonResponse, ClientError> {
+        DaemonResponse::read_whole(self.open_without_timeout(method, path, body).await?).await
+    }
+
+    /// Sends a request like [`DaemonClient::open`], without a time limit for the start of the answer.
+    ///
+    /// # Errors
+    /// The connection breaks before the answer begins.
+    pub async fn open_without_timeout(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
         let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
         let request = request.header(HOST, HOST_NAME).body(Either::Left(Full::new(body)));
         let request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
         self.sender.ready().await?;
-        DaemonResponse::read_whole(self.sender.send_request(request).await?).await
+        Ok(self.sender.send_request(request).await?)
     }
 
     /// Sends a request and returns the answer as soon as its headers are complete. The body is still to be read.

@@ -28,6 +28,7 @@ mod session;
 mod source;
 mod timeline;
 mod verdict;
+mod what_if;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
@@ -167,6 +168,7 @@ fn router(console: ConsoleState) -> Router {
             .route("/runs/{run_id}", get(run::page))
             .route("/runs/{run_id}/{action}", post(run::act))
             .route("/rules", get(rules::page).post(rules::check))
+            .route("/what-if", get(what_if::page).post(what_if::calculate))
             .route("/log", get(log::page))
             .route("/log/{seq}", get(log::entry))
             .route("/log/{seq}/bundle.json", get(log::bundle));

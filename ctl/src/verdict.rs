@@ -12,6 +12,7 @@ pub(crate) mod recall;
 pub(crate) mod session;
 pub(crate) mod submit;
 pub(crate) mod webhook;
+pub(crate) mod what_if;
 
 use crate::base::error::CtlError;
 use crate::base::options::GlobalOptions;
@@ -36,6 +37,8 @@ pub(crate) enum VerdictVerb {
     Divergence(divergence::DivergenceArgs),
     /// List the delivered verdicts that relied on statements of a source that differ now
     Recall(recall::RecallArgs),
+    /// Show which decisions of the log would change with another policy, other rules or another day's facts
+    WhatIf(what_if::WhatIfArgs),
     /// Show the costs of the models by UTC day, model and tier
     Costs(costs::CostsArgs),
     /// Remove the cached verdict of a session
@@ -62,6 +65,7 @@ impl VerdictVerb {
             Self::Webhook(verb) => block_on(verb.run(options, out)),
             Self::Divergence(verb) => block_on(verb.run(options, out)),
             Self::Recall(verb) => block_on(verb.run(options, out)),
+            Self::WhatIf(verb) => block_on(verb.run(options, out)),
             Self::Costs(verb) => block_on(verb.run(options, out)),
             Self::Purge(verb) => block_on(verb.run(options, out)),
             Self::Session(verb) => block_on(verb.run(options, out)),

@@ -22,6 +22,7 @@ use crate::verdict::config::{
 use crate::verdict::retention::RetentionSection;
 use crate::verification::VerificationSection;
 use domain_upstream::health::OracleHealthConfig;
+use domain_verdict::policy::DeliveryPolicies;
 use domain_verdict::recall::RecallMode;
 use oracled_api::directories::DefaultDirectories;
 use serde::{Deserialize, Serialize};
@@ -292,6 +293,13 @@ impl DaemonConfig {
     /// with its key. If the file cannot be parsed, only its first fault.
     pub fn load(flags: &DaemonFlags) -> Result<Self, ConfigError> {
         config::load(flags, env::vars_os())
+    }
+
+    /// The policies beside the gate.
+    #[must_use]
+    pub fn policies(&self, is_test_mode: bool) -> DeliveryPolicies {
+        let policies = self.gate.to_policies(&self.applications);
+        if is_test_mode { policies.with_test_hold() } else { policies }
     }
 
     /// The names of the `ORACLED_…` variables of this process that are ignored, since they do not look like keys.

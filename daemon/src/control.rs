@@ -4,6 +4,7 @@
 //! No handler regenerates a verdict, changes a constant or approves a verdict.
 
 mod documents;
+mod what_if;
 
 use super::audit::control;
 use crate::config::DaemonConfig;
@@ -93,7 +94,8 @@ fn routes() -> Routes {
         .merge(documents::routes())
         .merge(ground::control::routes())
         .merge(verification::control::routes())
-        .merge(verdict::control::routes());
+        .merge(verdict::control::routes())
+        .routes(routes!(what_if::calculate));
     reject_params(routes)
 }
 
@@ -120,6 +122,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || control::is_backup(request)
         || source::has_no_time_limit(request)
         || erasures::has_no_time_limit(request)
+        || what_if::has_no_time_limit(request)
 }
 
 /// What the daemon was started with.

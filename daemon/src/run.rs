@@ -266,7 +266,7 @@ impl RunningDaemon {
             pages_bytes: config.limits.bodies_bytes,
             mailing: clients.services.notifier_config(&config),
             webhooks: clients.services.webhook_config(&config),
-            policy: policy_config(&config, held_key, flags.test_mode),
+            policy: PolicyConfig { policies: config.policies(flags.test_mode), key: held_key },
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: config.ingestion.to_config(clients.puller.clone(), (turn.clone(), objects)),
@@ -506,11 +506,6 @@ fn start_traces(
 /// The turn of this host at the work that one host of a cluster does at a time.
 fn turn_of(cluster: Option<&ClusterMember>) -> WorkTurn {
     cluster.map_or(WorkTurn::Alone, |member| member.turn.clone())
-}
-
-fn policy_config(config: &DaemonConfig, key: HeldVerdictKey, test_mode: bool) -> PolicyConfig {
-    let policies = config.gate.to_policies(&config.applications);
-    PolicyConfig { policies: if test_mode { policies.with_test_hold() } else { policies }, key }
 }
 
 fn verification_config(config: &DaemonConfig, clients: &ReloadableClients) -> VerificationConfig {

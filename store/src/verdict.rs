@@ -611,17 +611,28 @@ impl Store {
     /// The cached verdict of a session, with its revision. It is judged again when it is read, and its text is compared
     /// with the SHA-256 in its session.
     pub fn verdict(&self, session_id: &SessionId) -> Result<Option<(VerdictDelivery, u64)>, StoreError> {
+        Ok(self.verdict_and_session(session_id)?.0)
+    }
+
+    /// The cached verdict of a session as [`Self::verdict`], and the session, each with its revision.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn verdict_and_session(
+        &self,
+        session_id: &SessionId,
+    ) -> Result<(Option<(VerdictDelivery, u64)>, Option<(SessionRecord, u64)>), StoreError> {
         let name = session_id.as_str();
         let mut bundle = self.bundle(VerdictDelivery::TABLE, name)?;
         let [verdict, session] =
             [VerdictDelivery::TABLE, SessionRecord::TABLE].map(|table| bundle.set(table, None));
         let verdict = self.parse::<VerdictDelivery>(VerdictDelivery::TABLE, name, verdict)?;
         let session = self.parse::<SessionRecord>(SessionRecord::TABLE, name, session)?;
-        let expected_sha256 = session.and_then(|(session, _)| session.cached_sha256);
-        if let (Some((delivery, _)), Some(expected)) = (&verdict, &expected_sha256) {
+        let expected_sha256 = session.as_ref().and_then(|(session, _)| session.cached_sha256.as_ref());
+        if let (Some((delivery, _)), Some(expected)) = (&verdict, expected_sha256) {
             self.compare_text(session_id, delivery, expected)?;
         }
-        Ok(verdict)
+        Ok((verdict, session))
     }
 
     /// The SHA-256 of the cached verdict of a session and its revision, for its removal. The SHA-256 is

@@ -19,7 +19,7 @@ use std::{fs, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 71] = [
+const PATHS: [(&str, &[&str]); 72] = [
     ("/v1/cluster", &["GET"]),
     ("/v1/cluster/hosts/app-2", &["DELETE"]),
     ("/v1/cluster/leave", &["POST"]),
@@ -59,6 +59,7 @@ const PATHS: [(&str, &[&str]); 71] = [
     ("/v1/reload", &["POST"]),
     ("/v1/retention", &["GET", "POST"]),
     ("/v1/recalls", &["GET"]),
+    ("/v1/what-if", &["POST"]),
     ("/v1/documents", &["POST"]),
     ("/v1/documents/source", &["GET"]),
     ("/v1/documents/source/do-1", &["GET", "PUT"]),

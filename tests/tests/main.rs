@@ -116,6 +116,7 @@ mod verification_live;
 mod verification_reviews;
 mod verification_routes;
 mod webhooks;
+mod what_if;
 mod witnesses;
 mod wording;
 mod wordlists;

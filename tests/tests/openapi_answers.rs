@@ -360,6 +360,7 @@ async fn runs(control: &mut Described) {
     control.get("/v1/runs").await;
     assert_eq!(control.get("/v1/recalls?oracle_id=office-a").await.status, 200);
     control.get("/v1/recalls?oracle_id=none").await;
+    assert_eq!(control.post("/v1/what-if", json!({})).await.status, 200);
 }
 
 /// Two runs that withdraw half of the records, so that they are held.

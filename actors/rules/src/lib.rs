@@ -188,22 +188,6 @@ impl RuleService {
         Ok(evaluations)
     }
 
-    /// `check` with the additional rules `required`. Without a check, they are applied without facts.
-    pub fn require_rules(
-        &self,
-        check: Option<&Arc<CandidateCheck>>,
-        required: &[RuleId],
-    ) -> Option<Arc<CandidateCheck>> {
-        if required.is_empty() {
-            return check.cloned();
-        }
-        let own = check.map_or_else(
-            || CandidateCheck { rules: Some(Vec::new()), ..CandidateCheck::default() },
-            |check| CandidateCheck::clone(check),
-        );
-        Some(Arc::new(own.with_added_rules(required, self.settings())))
-    }
-
     /// Examines an approved verdict against a valid check. The caller logs the evaluation with the other
     /// entries of the verdict.
     ///

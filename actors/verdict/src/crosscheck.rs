@@ -329,7 +329,8 @@ impl CrosscheckActor {
         let Submission { session_id, path, generation_trace, check, .. } = submission;
         let policy = self.policies.find(session_id.application(), submission.tier);
         let required = policy.map(|policy| policy.rules.as_slice()).unwrap_or_default();
-        let Some(applied) = self.rules.require_rules(check.as_ref(), required) else {
+        let applied = CandidateCheck::with_required(check.as_ref(), required, self.rules.settings());
+        let Some(applied) = applied else {
             return Ok(Ok((approved, None)));
         };
         match self.examine(approved, &applied, session_id, *path, judged).await {

@@ -16,3 +16,4 @@ pub mod rate_limiter;
 pub mod recall;
 pub mod regen;
 pub mod submission;
+pub mod what_if;

@@ -16,7 +16,7 @@ use domain_verdict::wire::RecallResponse;
 use indexer::{StatementIndexer, session_of};
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
-use search::RecallSearch;
+pub(crate) use search::RecallSearch;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -26,7 +26,7 @@ use strum::VariantArray;
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let form = render_form(&read_sources(&console).await?, &read_wordlists(&console).await?, &fields);
     let body = card("Check a text", &html! {}, &html! { div.body { (form) } });
-    Ok(render_page(&console, Section::Rules, PageHead::titled("Rules"), &body).await)
+    Ok(render_page(&console, Section::Rules, head(None), &body).await)
 }
 
 pub(super) async fn check(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
@@ -45,7 +45,12 @@ pub(super) async fn check(State(console): State<ConsoleState>, fields: Fields) -
             div { (card("Check a text", &html! {}, &html! { div.body { (form) } })) }
         }
     };
-    Ok(render_page(&console, Section::Rules, PageHead { sub, ..PageHead::titled("Rules") }, &body).await)
+    Ok(render_page(&console, Section::Rules, head(sub), &body).await)
+}
+
+fn head(sub: Option<Markup>) -> PageHead {
+    let actions = Some(html! { a.btn href="/what-if" { "What if" } });
+    PageHead { sub, actions, ..PageHead::titled("Rules") }
 }
 
 /// The names of the registered word lists.

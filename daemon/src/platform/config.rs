@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use utoipa::ToSchema;
 
-pub use load::{ignored_variables, load};
+pub use load::{ignored_variables, load, parse};
 
 /// A part of the configuration: a table, or a value of a feature outside of all tables.
 pub trait Section: Any + Debug + Send + Sync {

@@ -290,6 +290,21 @@ impl CandidateCheck {
         self
     }
 
+    /// `check` with the additional rules `required`. Without a check, they are applied without facts.
+    #[must_use]
+    pub fn with_required(
+        check: Option<&Arc<Self>>,
+        required: &[RuleId],
+        settings: &RuleSettings,
+    ) -> Option<Arc<Self>> {
+        if required.is_empty() {
+            return check.cloned();
+        }
+        let own = check
+            .map_or_else(|| Self { rules: Some(Vec::new()), ..Self::default() }, |check| Self::clone(check));
+        Some(Arc::new(own.with_added_rules(required, settings)))
+    }
+
     /// Adds `rules` to those that the check applies.
     #[must_use]
     pub fn with_added_rules(mut self, rules: &[RuleId], settings: &RuleSettings) -> Self {

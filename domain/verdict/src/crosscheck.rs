@@ -115,6 +115,20 @@ pub fn decide_with(
     decision
 }
 
+/// Inspects the stored text of a verdict again. Members that were cut before the text was stored have only their logged flags.
+#[must_use]
+pub(crate) fn inspect_with_cut(
+    tier: ProductTier,
+    verdict: &RawValue,
+    logged: Vec<Flag>,
+) -> CrosscheckInspection {
+    let mut again = inspect(tier, &VerdictPayload::json(verdict));
+    let cut = logged.into_iter().filter(|flag| flag.is_unexpected() && !again.flags.contains(flag));
+    again.flags.extend(cut.collect::<Vec<_>>());
+    again.flags.sort();
+    again
+}
+
 /// Judges `payload` as a verdict of `tier`, as [`judge_with`] with the default for unexpected fields.
 #[must_use]
 pub fn judge(tier: ProductTier, payload: VerdictPayload) -> CrosscheckJudgment {

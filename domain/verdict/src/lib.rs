@@ -29,6 +29,7 @@ pub mod rules_gate;
 pub mod session;
 pub mod tmm;
 pub mod webhook;
+pub mod what_if;
 pub mod wire;
 
 use crate::policy::HeldVerdict;

@@ -96,6 +96,18 @@ pub enum PolicyAction {
     Refuse,
 }
 
+/// The effect of a policy that holds a verdict, by the place of the verdict in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HoldEffect {
+    /// It is held.
+    Hold,
+    /// It is delivered: it was delivered before, or an operator releases it.
+    Deliver,
+    /// It is refused: it would replace the first verdict of its session, and a held order would keep readers from the regeneration of
+    /// that one.
+    Refuse,
+}
+
 /// Why a policy did not deliver a verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PolicyCause {
@@ -200,6 +212,23 @@ impl DeliveryPolicy {
             _ => (PolicyAction::Hold, matching(&self.hold)),
         };
         (!causes.is_empty()).then_some(AppliedPolicy { action, causes })
+    }
+
+    /// The same for a verdict of a session on which a hold has this effect.
+    #[must_use]
+    pub fn decide_in_session(
+        &self,
+        decision: &CrosscheckDecision,
+        effect: HoldEffect,
+    ) -> Option<AppliedPolicy> {
+        let policy = self.decide(decision)?;
+        match (policy.action, effect) {
+            (PolicyAction::Hold, HoldEffect::Deliver) => None,
+            (PolicyAction::Hold, HoldEffect::Refuse) => {
+                Some(AppliedPolicy { action: PolicyAction::Refuse, ..policy })
+            }
+            (PolicyAction::Hold | PolicyAction::Refuse, _) => Some(policy),
+        }
     }
 }
 

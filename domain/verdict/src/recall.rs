@@ -371,15 +371,8 @@ impl EvaluatedVerdict<'_> {
     ) -> (RecallResult, RuleVerdict) {
         let Self { approved, check, entry } = self;
         let texts: BTreeMap<_, _> = texts(&approved).into_iter().collect();
-        let mut facts = Vec::with_capacity(check.facts.len());
-        for (index, fact) in (0..).zip(&check.facts) {
-            match replaced.get(&index) {
-                Some(present) => facts.extend(present.iter().cloned()),
-                None => facts.push(fact.clone()),
-            }
-        }
         let rules = Some(entry.rules.iter().map(|rule| rule.rule).collect());
-        let check = CandidateCheck { facts, facts_from: Vec::new(), rules, ..check.clone() };
+        let check = CandidateCheck { rules, ..with_replaced_facts(check, replaced) };
         let facts = FactSet::compile(&check.facts);
         let evaluation = examine(approved, &check, &facts, &RuleSettings::default()).evaluation;
         let mut gravest = match evaluation.verdict {
@@ -411,6 +404,19 @@ impl EvaluatedVerdict<'_> {
         }
         (gravest, evaluation.verdict)
     }
+}
+
+/// `check` with the facts of `replaced` in place of those with these indexes. The origins of facts are left out.
+#[must_use]
+pub fn with_replaced_facts(check: &CandidateCheck, replaced: &BTreeMap<u32, Vec<String>>) -> CandidateCheck {
+    let mut facts = Vec::with_capacity(check.facts.len());
+    for (index, fact) in (0..).zip(&check.facts) {
+        match replaced.get(&index) {
+            Some(present) => facts.extend(present.iter().cloned()),
+            None => facts.push(fact.clone()),
+        }
+    }
+    CandidateCheck { facts, facts_from: Vec::new(), ..check.clone() }
 }
 
 /// The result of a claim. With other facts, a sentence can be read as several claims.

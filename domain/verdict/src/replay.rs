@@ -5,7 +5,7 @@
 
 use crate::crosscheck::{
     ApprovedVerdict, CrosscheckDecision, CrosscheckInspection, CrosscheckReason, UnexpectedFieldHandling,
-    decide_with, inspect, judge_with,
+    decide_with, inspect_with_cut, judge_with,
 };
 use crate::divergence::{
     DivergenceCheck, LabelComparison, OriginalLabel, RegenVariance, RegenVarianceWindow, VARIANCE_THRESHOLD,
@@ -196,7 +196,7 @@ impl VerdictHistory {
         let mut inspection = CrosscheckInspection::of(evidence, label, flags);
         let text = stored.filter(|stored| stored.has_sha256(&sha256));
         if let Some(text) = text {
-            inspection = inspect_again(entry.read_member("tier")?, text, inspection.flags);
+            inspection = inspect_with_cut(entry.read_member("tier")?, &text.verdict, inspection.flags);
         }
         let missing = match text {
             Some(_) => None,
@@ -295,15 +295,6 @@ fn crosscheck_members(reason: CrosscheckReason, inspection: &CrosscheckInspectio
         "approved": approved, "flags": flags, "crosscheck_reason": crosscheck_reason,
         "v_t": inspection.v_t, "v_r": inspection.v_r, "e_d": inspection.e_d,
     })
-}
-
-/// Inspects the stored text again. Members that were cut before the text was stored have only their logged flags.
-fn inspect_again(tier: ProductTier, text: &StoredVerdict, logged: Vec<Flag>) -> CrosscheckInspection {
-    let mut again = inspect(tier, &VerdictPayload::json(&text.verdict));
-    let cut = logged.into_iter().filter(|flag| flag.is_unexpected() && !again.flags.contains(flag));
-    again.flags.extend(cut.collect::<Vec<_>>());
-    again.flags.sort();
-    again
 }
 
 fn replay_rules(

@@ -5,9 +5,11 @@ use crate::crosscheck::ApprovedVerdict;
 use crate::generation::GenerationSettings;
 use crate::label::{ProductTier, VerdictLabel};
 use crate::order::{ORDERS, Order, OrderState, order_entry};
+use crate::policy::HoldEffect;
 use crate::prompt::VerdictPrompt;
 use crate::query::CustomerQuery;
 use domain_base::digest::Sha256Hex;
+use domain_base::gate_path::GatePath;
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, index_of, not_indexed};
 use domain_base::session_id::SessionId;
 use domain_base::text_form::without_invisible;
@@ -70,6 +72,18 @@ impl OriginalVerdict {
             settings: None,
             reasked: false,
         }
+    }
+}
+
+/// The effect of a policy that holds a verdict with this digest, which arrived on `path` in a session with this first verdict.
+///
+/// The first verdict of a session is never held once it was delivered. Another verdict in its place is refused.
+#[must_use]
+pub fn effect_of_hold(original: Option<&OriginalVerdict>, sha256: &Sha256Hex, path: GatePath) -> HoldEffect {
+    match original {
+        Some(original) if original.verdict_sha256.as_ref() == Some(sha256) => HoldEffect::Deliver,
+        None if path != GatePath::Regen => HoldEffect::Hold,
+        _ => HoldEffect::Refuse,
     }
 }
 

@@ -1,8 +1,8 @@
 //! The benchmarks of the gate: one table from one run, each value next to its floor from the same run.
 //!
 //! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one. `… -- read submit` measures only
-//! the named parts (of crosscheck, rules, read, submit, regen, start, ground, verify and recall). The parts largest and
-//! cluster are measured only if they are named. The compared sides are measured alternately (A B A B …), and the
+//! the named parts (of crosscheck, rules, read, submit, regen, start, ground, verify and recall). The parts largest,
+//! cluster and what-if are measured only if they are named. The compared sides are measured alternately (A B A B …), and the
 //! table shows the median of the rounds. A short load on the machine therefore does not favor one side.
 
 mod bare;
@@ -27,6 +27,7 @@ mod submit;
 mod table;
 mod tree;
 mod verify;
+mod what_if;
 
 use std::path::Path;
 use std::time::Duration;
@@ -97,8 +98,10 @@ impl BenchEffort {
 const LARGEST: &str = "largest";
 /// The part that needs PostgreSQL.
 const CLUSTER: &str = "cluster";
+/// The part that calculates all decisions of a store again.
+const WHAT_IF: &str = "what-if";
 /// The parts that are measured only if they are named.
-const BY_NAME: [&str; 2] = [LARGEST, CLUSTER];
+const BY_NAME: [&str; 3] = [LARGEST, CLUSTER, WHAT_IF];
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -125,7 +128,7 @@ fn main() -> io::Result<()> {
     let is_selected =
         |part: &str| named.is_empty() && !BY_NAME.contains(&part) || named.iter().any(|name| *name == part);
     let mut table = BenchTable::default();
-    let parts: [(&str, MeasureFn); 11] = [
+    let parts: [(&str, MeasureFn); 12] = [
         ("crosscheck", crosscheck::measure),
         ("rules", rules::measure),
         ("read", read::measure),
@@ -137,6 +140,7 @@ fn main() -> io::Result<()> {
         ("ground", ground::measure),
         ("verify", verify::measure),
         ("recall", recall::measure),
+        (WHAT_IF, what_if::measure),
     ];
     for (part, measure) in parts {
         if is_selected(part) {

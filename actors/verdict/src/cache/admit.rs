@@ -26,9 +26,9 @@ use domain_verdict::event::{
 use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::mail::MailKind;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
-use domain_verdict::policy::{AppliedPolicy, DeliveryPolicies, HeldVerdict, PolicyAction};
+use domain_verdict::policy::{AppliedPolicy, DeliveryPolicies, HeldVerdict, HoldEffect, PolicyAction};
 use domain_verdict::prompt::VerdictPrompt;
-use domain_verdict::session::{OriginalVerdict, SessionRecord};
+use domain_verdict::session::{OriginalVerdict, SessionRecord, effect_of_hold};
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::sync::Arc;
@@ -388,26 +388,19 @@ impl PolicyConfig {
 
 impl AdmitVerdict {
     /// The action of the policy on the verdict. `None` delivers it.
-    ///
-    /// The first verdict of a session is never held once it was delivered. Another verdict in its place is refused, because
-    /// a held order would keep readers from the regeneration of the first one.
     pub(super) fn apply_policy(
         &self,
         policies: &DeliveryPolicies,
         session: Option<&SessionRecord>,
     ) -> Option<AppliedPolicy> {
         let AdmitVerdict { submission: Submission { session_id, path, .. }, approved, release, .. } = self;
-        let policy = policies.find(session_id.application(), approved.tier())?.decide(approved.decision())?;
+        let policy = policies.find(session_id.application(), approved.tier())?;
         let original = session.and_then(|session| session.original.as_ref());
-        let is_original =
-            original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
-        match policy.action {
-            PolicyAction::Hold if release.is_some() || is_original => None,
-            PolicyAction::Hold if *path == GatePath::Regen || original.is_some() => {
-                Some(AppliedPolicy { action: PolicyAction::Refuse, ..policy })
-            }
-            PolicyAction::Hold | PolicyAction::Refuse => Some(policy),
-        }
+        let effect = match release {
+            Some(_) => HoldEffect::Deliver,
+            None => effect_of_hold(original, approved.sha256(), *path),
+        };
+        policy.decide_in_session(approved.decision(), effect)
     }
 
     /// The record of a verdict that the policy refused.

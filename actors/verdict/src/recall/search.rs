@@ -26,11 +26,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The number of changes of a run that are read at a time.
 const PAGE_CHANGES: usize = 1000;
 /// A search for verdicts that relied on statements of a source that differ now.
-pub(super) struct RecallSearch<'s> {
+pub(crate) struct RecallSearch<'s> {
     store: &'s Store,
     postings: Postings<'s>,
     view: &'s SourceView,
     now: Timestamp,
+    /// Only releases that were ingested at or before this time.
+    known_at: Option<Timestamp>,
+    /// Whether a present version was found whose content was pruned.
+    found_pruned: bool,
     templates: Vec<ParsedFactTemplate<'s>>,
     /// The visible releases of questions about a time, or about the present, after a number of runs or after all of them.
     visible: BTreeMap<(Option<Timestamp>, Option<u32>), VisibleReleases>,
@@ -43,6 +47,8 @@ impl<'s> RecallSearch<'s> {
     pub(super) fn new(store: &'s Store, view: &'s SourceView, now: Timestamp) -> Self {
         Self {
             now: view.state.present(now),
+            known_at: None,
+            found_pruned: false,
             store,
             postings: store.postings(STATEMENTS),
             view,
@@ -51,6 +57,11 @@ impl<'s> RecallSearch<'s> {
             entries: BTreeSet::new(),
             differing: BTreeSet::new(),
         }
+    }
+
+    /// A search in which the present is the time `at`, as the source was known then.
+    pub(crate) fn as_of(store: &'s Store, view: &'s SourceView, at: Timestamp) -> Self {
+        Self { now: at, known_at: Some(at), ..Self::new(store, view, at) }
     }
 
     const fn oracle_id(&self) -> &'s SourceId {
@@ -149,11 +160,11 @@ impl<'s> RecallSearch<'s> {
 
     /// The releases that a question about a time sees, or has seen after the first `known` runs.
     fn visible(&mut self, point_in_time: Option<Timestamp>, known: Option<u32>) -> &VisibleReleases {
-        let (view, time) = (self.view, point_in_time.unwrap_or(self.now));
+        let (view, time, known_at) = (self.view, point_in_time.unwrap_or(self.now), self.known_at);
         self.visible.entry((point_in_time, known)).or_insert_with(|| {
             let mut releases = view.state.releases();
             releases.retain(|release| known.is_none_or(|known| release.run <= known));
-            VisibleReleases::new(&releases, ReleaseScope { known_at: None, released_by: Some(time) })
+            VisibleReleases::new(&releases, ReleaseScope { known_at, released_by: Some(time) })
         })
     }
 
@@ -213,6 +224,7 @@ impl<'s> RecallSearch<'s> {
             return Ok(None);
         };
         let content = view.content(&found.statement)?;
+        self.found_pruned |= content.is_none();
         Ok(content.map(|content| (found, content)))
     }
 
@@ -379,6 +391,19 @@ impl RecallSearch<'_> {
             }
         }
         Ok(replaced)
+    }
+}
+
+/// The facts of a source as of a time.
+impl RecallSearch<'_> {
+    /// The facts of the source in place of those of `check`, as [`Self::replaced_facts`]; `None` if the content of a version was pruned.
+    pub(crate) fn known_facts(
+        &mut self,
+        check: &CandidateCheck,
+    ) -> Result<Option<BTreeMap<u32, Vec<String>>>, StoreError> {
+        self.found_pruned = false;
+        let replaced = self.replaced_facts(check)?;
+        Ok((!self.found_pruned).then_some(replaced))
     }
 }
 

@@ -37,21 +37,43 @@ pub fn load<C>(
 where
     C: Configuration + Default + Serialize + DeserializeOwned + ToSchema,
 {
+    let file = flags.config_file();
+    let text = file.as_deref().map(read_file).transpose()?.unwrap_or_default();
+    assemble(file.as_deref().unwrap_or(Path::new("")), &text, flags, environment)
+}
+
+/// The configuration in the text of a file, without variables and flags. Errors have `name` in place of the path.
+///
+/// # Errors
+/// As [`load`].
+pub fn parse<C>(name: &str, text: &str) -> Result<C, ConfigError>
+where
+    C: Configuration + Default + Serialize + DeserializeOwned + ToSchema,
+{
+    assemble(Path::new(name), text, &DaemonFlags::default(), [])
+}
+
+fn assemble<C>(
+    path: &Path,
+    text: &str,
+    flags: &DaemonFlags,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<C, ConfigError>
+where
+    C: Configuration + Default + Serialize + DeserializeOwned + ToSchema,
+{
     let schema = json_schema::<C>();
     let mut values = serde_json::to_value(C::default()).map_err(|error| not_understood(error.to_string()))?;
     let known = KnownKeys::new(&schema, &values);
-    let file = flags.config_file();
     let ConfigVariables { keys: variables, mut faults, .. } =
         ConfigVariables::from_environment(environment, &known);
-    let text = file.as_deref().map(read_file).transpose()?.unwrap_or_default();
-    let path = file.as_deref().unwrap_or(Path::new(""));
-    let mut given = read_given(path, &text, &variables)?;
+    let mut given = read_given(path, text, &variables)?;
     let variable_for = |key: &str| variables.keys().find(|name| name.eq_ignore_ascii_case(&variable_of(key)));
     let mut check = ValueCheck {
         known: &known,
         root: &schema,
         file: path,
-        text: &text,
+        text,
         variable_for: &variable_for,
         faults: Vec::new(),
     };
