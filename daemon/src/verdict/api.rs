@@ -3,6 +3,7 @@
 //!
 //! `/v1/sessions/{session_id}` registers a session so that a lost verdict can be regenerated.
 
+mod card;
 pub mod orders;
 pub mod verdicts;
 

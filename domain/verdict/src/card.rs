@@ -179,7 +179,12 @@ impl VerdictCard {
 
     /// Adds the facts of the evaluation among the entries: for each statement of a source on which it relied, the text of the fact
     /// and its raw record, or else the given facts. Texts that are not those of the entry are left out, and so are too many facts.
-    pub fn add_facts(&mut self, given: &[String], find_fact: impl Fn(&str) -> Option<String>, raw_records: &BTreeMap<String, String>) {
+    pub fn add_facts(
+        &mut self,
+        given: &[String],
+        find_fact: impl Fn(&str) -> Option<String>,
+        raw_records: &BTreeMap<String, String>,
+    ) {
         let Some(part) = self.part_mut("facts") else { return };
         let Some(entry) = part.entries.first().map(|entry| entry_of(&entry.line)) else { return };
         let Some(origins) = entry.get("facts_from") else {
@@ -202,7 +207,8 @@ impl VerdictCard {
     /// The records of sources on which the evaluation relied, whose raw records are in the log as digests.
     #[must_use]
     pub fn relied_on(&self) -> Vec<String> {
-        let entry = self.part("facts").and_then(|part| part.entries.first()).map(|entry| entry_of(&entry.line));
+        let entry =
+            self.part("facts").and_then(|part| part.entries.first()).map(|entry| entry_of(&entry.line));
         let origins = entry.as_ref().and_then(|entry| entry.get("facts_from")).unwrap_or(&Value::Null);
         let ids = list(origins, "relied_on").filter_map(|statement| statement.get("record_id")?.as_str());
         ids.map(str::to_owned).collect()
@@ -239,7 +245,8 @@ impl VerdictCard {
             rest = after;
         }
         frame.push_str(rest);
-        let published: BTreeMap<String, Sha256Hex> = serde_json::from_str(FRAMES).map_err(|_| CardError::Frame)?;
+        let published: BTreeMap<String, Sha256Hex> =
+            serde_json::from_str(FRAMES).map_err(|_| CardError::Frame)?;
         let sha256 = Sha256Hex::of(frame.as_bytes());
         if !published.values().any(|known| *known == sha256) {
             return Err(CardError::Frame);
@@ -301,7 +308,8 @@ impl VerdictCard {
     fn check_part(&self, layout: &PartLayout, part: &CardPart) -> Result<(), &'static str> {
         let delivery = self.delivery();
         let is_other = |entry: &Value, name: &str| {
-            let texts = entry.get(name).and_then(Value::as_str).zip(delivery.get(name).and_then(Value::as_str));
+            let texts =
+                entry.get(name).and_then(Value::as_str).zip(delivery.get(name).and_then(Value::as_str));
             texts.is_some_and(|(own, delivered)| own != delivered)
         };
         for entry in &part.entries {
@@ -320,13 +328,17 @@ impl VerdictCard {
             "verdict" => {
                 require(text_at(&first, "event") == DELIVERED, "the entry of the delivery is missing")?;
                 require(part.texts.len() <= 1 && part.more.is_empty(), "a text belongs to no entry")?;
-                let is_delivered = |text: &String| is_digest(&first, "verdict_sha256", &Sha256Hex::of(text.as_bytes()));
+                let is_delivered =
+                    |text: &String| is_digest(&first, "verdict_sha256", &Sha256Hex::of(text.as_bytes()));
                 require(part.texts.iter().all(is_delivered), "the text is not the delivered one")
             }
             "facts" => check_facts(&first, part),
             "divergence" => {
                 let is_needed = text_at(&delivery, "path") == "regen";
-                require(!is_needed || !part.entries.is_empty(), "the comparison with the first verdict is missing")?;
+                require(
+                    !is_needed || !part.entries.is_empty(),
+                    "the comparison with the first verdict is missing",
+                )?;
                 require(has_no_texts, "a text belongs to no entry")
             }
             _ => require(has_no_texts, "a text belongs to no entry"),
@@ -404,7 +416,8 @@ impl CardLayout {
         let value = |(rest, text): (&str, &String)| {
             let is_number = |name: &&str| name.bytes().all(|byte| byte.is_ascii_digit());
             let names = rest.split('.').filter(|name| !is_number(name));
-            let label: Vec<_> = [row.label.as_str()].into_iter().filter(|label| !label.is_empty()).chain(names).collect();
+            let label: Vec<_> =
+                [row.label.as_str()].into_iter().filter(|label| !label.is_empty()).chain(names).collect();
             (label.join(" › "), row.words.get(text).unwrap_or(text).clone())
         };
         found.into_iter().map(value).collect()
@@ -493,7 +506,8 @@ fn is_raw_record(origins: &Value, statement: &Value, raw: &str) -> bool {
 fn check_facts(entry: &Value, part: &CardPart) -> Result<(), &'static str> {
     const OTHER: &str = "the facts are not those of the entry";
     let Some(origins) = entry.get("facts_from").filter(|_| text_at(entry, "event") == EVALUATED) else {
-        let is_own = part.texts.is_empty() || is_digest(entry, "facts_sha256", &FactSet::sha256_of(&part.texts));
+        let is_own =
+            part.texts.is_empty() || is_digest(entry, "facts_sha256", &FactSet::sha256_of(&part.texts));
         return require(is_own && part.more.is_empty(), OTHER);
     };
     let statements: Vec<_> = list(origins, "relied_on").collect();
@@ -501,7 +515,10 @@ fn check_facts(entry: &Value, part: &CardPart) -> Result<(), &'static str> {
     for ((statement, fact), raw) in statements.into_iter().zip(&part.texts).zip(&part.more) {
         let is_fact = fact.is_empty() || is_digest(statement, "fact_sha256", &Sha256Hex::of(fact.as_bytes()));
         require(is_fact, "a fact is not that of the entry")?;
-        require(raw.is_empty() || is_raw_record(origins, statement, raw), "a raw record is not that of the entry")?;
+        require(
+            raw.is_empty() || is_raw_record(origins, statement, raw),
+            "a raw record is not that of the entry",
+        )?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! `/cache/{session_id}` is the same cache under the paths of the service that oracled replaces. Writes pass the gate
 //! like all other verdicts.
 
+use super::card::{is_erased, read_card};
 use super::orders::{self, replayed_response};
 use super::{
     RequestSessionCaller, parse_email, parse_model_query, parse_payload, parse_prompt, parse_query,
@@ -51,8 +52,8 @@ use domain_verdict::problem::{
 use domain_verdict::regen::RegenFailure;
 use domain_verdict::session::{SessionCaller, SessionMismatch, SessionRecord};
 use domain_verdict::wire::{
-    CacheResult, CacheVerdictRequest, CrosscheckRequest, OrderReport, SubmitVerdictRequest, VerdictParams,
-    VerdictProof, VerdictResponse,
+    CacheResult, CacheVerdictRequest, CrosscheckRequest, OrderReport, SubmitVerdictRequest, VerdictPage,
+    VerdictParams, VerdictProof, VerdictResponse,
 };
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -61,7 +62,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
 /// How often a request that waits for the regeneration of another host reads the store.
@@ -186,7 +187,8 @@ problems!(ReadProblems: SESSION STORE MODEL; ENTRY_DROPPED INVALID_REQUEST LOOKU
 /// If the session has an order that is not delivered, the answer is 202 with the order, 422 if it failed, or 409 if it was cancelled. If the verdict is
 /// lost and the session is known, it is regenerated. With `proof=1`, a verdict has the proof of its delivery. `X-Cache` is `HIT` for a stored verdict and `MISS`
 /// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read gets 422, and further ones within
-/// 5 minutes get 429.
+/// 5 minutes get 429. With `card=1`, the answer with a verdict is its card. The card of an erased session has its entries without the
+/// erased values.
 #[utoipa::path(
     get,
     path = "/v1/verdicts/{session_id}",
@@ -196,17 +198,20 @@ problems!(ReadProblems: SESSION STORE MODEL; ENTRY_DROPPED INVALID_REQUEST LOOKU
     params(("session_id" = SessionId, Path), VerdictParams),
     responses(
         ReadProblems,
-        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = VerdictResponse, headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
+        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", content((VerdictResponse = "application/json"), (String = "text/html")), headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
         (status = 202, description = "The session has an open or held order, and its verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."), ("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing while the order is held."))),
     ),
 )]
 pub async fn read_verdict(
     method: Method,
     State(service): State<Arc<DaemonService>>,
-    QueryParams(VerdictParams { proof }): QueryParams<VerdictParams>,
+    QueryParams(VerdictParams { proof, card }): QueryParams<VerdictParams>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
     let found = read_cached_anywhere(&service, &session_id).await?;
+    if found.is_none() && card.is_some() && is_erased(&service, &session_id).await? {
+        return read_card(&service, session_id, None).await;
+    }
     if found.is_none() && method != Method::HEAD {
         look_up_unknown(&service, &session_id).await?;
     }
@@ -240,11 +245,13 @@ pub async fn read_verdict(
             (require_verdict(&service, &session_id, outcome)?, cache_status)
         }
     };
-    let body = match proof {
-        Some(VerdictProof::Included) => add_proof(&service, session_id, &cached).await?,
-        None => cached.body.clone(),
+    let mut response = match (card, proof) {
+        (Some(VerdictPage::Card), _) => read_card(&service, session_id, Some(&cached)).await?,
+        (None, Some(VerdictProof::Included)) => {
+            json_response(StatusCode::OK, add_proof(&service, session_id, &cached).await?)
+        }
+        (None, None) => json_response(StatusCode::OK, cached.body.clone()),
     };
-    let mut response = json_response(StatusCode::OK, body);
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache_status));
     Ok(response)
 }
@@ -488,18 +495,20 @@ fn rejection_problem(
 }
 
 /// The entry of the delivery.
-const DELIVERED: &str = "verdict_cached";
+pub(super) const DELIVERED: &str = "verdict_cached";
 /// The entry of the decision that permitted it.
-const DECIDED: &str = "tmm_crosscheck";
+pub(super) const DECIDED: &str = "tmm_crosscheck";
 
 /// The number of entries in the first read. The last one is nearly always about the delivered text.
 const NEWEST_ENTRIES: usize = 8;
 
 /// The text of a delivered verdict.
 #[derive(Deserialize)]
-struct DeliveredText<'b> {
+pub(super) struct DeliveredText<'b> {
     #[serde(borrow)]
-    verdict: &'b RawValue,
+    pub(super) verdict: &'b RawValue,
+    #[serde(default)]
+    pub(super) evaluation_sha256: Option<Sha256Hex>,
 }
 
 /// The text that an entry is about.
@@ -518,23 +527,28 @@ async fn add_proof(
     let body = cached.body.clone();
     let proved = spawn_blocking(move || {
         let document = serde_json::from_slice(&body);
-        let DeliveredText { verdict } = document.expect("the document of a delivery has its verdict");
+        let DeliveredText { verdict, .. } = document.expect("the document of a delivery has its verdict");
         prove_delivery(&service, &session_id, &Sha256Hex::of(verdict.get().as_bytes()))
     });
-    let failed = |detail: String| Problem::new(INTERNAL_ERROR, detail);
-    let proof = proved.await.map_err(|error| failed(error.to_string()))??;
-    let proof = proof.map_err(|first| match first {
-        1 => failed("the log has no entry of the delivery".to_owned()),
-        first => Problem::entry_dropped("the entry of the delivery", first),
-    })?;
+    let failed = |error: JoinError| Problem::new(INTERNAL_ERROR, error.to_string());
+    let proof = proved.await.map_err(failed)??;
+    let proof = proof.map_err(no_delivery)?;
     let proof = serde_json::to_vec(&proof).expect("a proof is plain data with string keys");
     // the verdict in the document must keep its bytes, so the document is not read again
     let document = cached.body.strip_suffix(b"}").unwrap_or(&cached.body);
     Ok([document, br#","proof":"#, &proof, b"}"].concat().into())
 }
 
+/// The problem of a log without the entry of the delivery, which begins with the entry `first`.
+pub(super) fn no_delivery(first: u64) -> Problem {
+    match first {
+        1 => Problem::new(INTERNAL_ERROR, "the log has no entry of the delivery"),
+        first => Problem::entry_dropped("the entry of the delivery", first),
+    }
+}
+
 /// The entries about the delivery of the text `sha256` to the session, with their proof. The inner error is the first entry of
-/// the log, which lacks that of the delivery. The callers are withheld, since the document goes to customers.
+/// the log, which lacks that of the delivery.
 fn prove_delivery(
     service: &DaemonService,
     session_id: &SessionId,
@@ -545,15 +559,22 @@ fn prove_delivery(
         return store.first_seq().map(Err);
     };
     let decided = last_entry(store, session_id, DECIDED, sha256)?;
-    let SignedCheckpoint { size, note } = service.log_checkpoint(delivered.seq);
+    prove_lines(service, decided.into_iter().chain([delivered]).collect()).map(Ok)
+}
+
+/// The entries with their proof. The callers are withheld, since the document goes to customers.
+pub(super) fn prove_lines(service: &DaemonService, lines: Vec<LogLine>) -> Result<LogBundle, StoreError> {
+    let store = &service.system.store;
+    let last = lines.iter().map(|line| line.seq).max().unwrap_or_default();
+    let SignedCheckpoint { size, note } = service.log_checkpoint(last);
     let mut entries = Vec::new();
-    for line in decided.into_iter().chain([delivered]) {
+    for line in lines {
         if let Some(hashes) = store.prove_entry(line.seq, size)? {
             let line = store.withhold_additions(&line)?;
             entries.push(ProvedEntry { line, proof: LogProof::of(&hashes) });
         }
     }
-    Ok(Ok(LogBundle { checkpoint: note, entries, continuation: None }))
+    Ok(LogBundle { checkpoint: note, entries, continuation: None })
 }
 
 /// The last entry of the session with this event about the text `sha256`.

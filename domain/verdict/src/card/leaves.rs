@@ -69,8 +69,10 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
         } else if first == '"' {
             end_of_text(rest)
         } else {
-            rest.find(|character| MARKS.contains(&character) || SPACE.contains(&character) || character == '"')
-                .unwrap_or(rest.len())
+            rest.find(|character| {
+                MARKS.contains(&character) || SPACE.contains(&character) || character == '"'
+            })
+            .unwrap_or(rest.len())
         };
         let (token, after) = rest.split_at(len);
         rest = after;

@@ -57,14 +57,22 @@ fn card() -> VerdictCard {
 
 /// Whether `oraclectl card verify` would accept the page.
 fn is_accepted(page: &[u8]) -> bool {
-    let Some(card) = str::from_utf8(page).ok().and_then(|page| VerdictCard::read(page).ok()) else { return false };
+    let Some(card) = str::from_utf8(page).ok().and_then(|page| VerdictCard::read(page).ok()) else {
+        return false;
+    };
     let LogBundle { checkpoint, entries, .. } = card.bundle();
     let key: LogKey = LogSigner::new("oracled/test", &[7; 32]).key().clone();
     let Ok(checkpoint) = key.verify(&checkpoint) else { return false };
     let is_in = |entry: &ProvedEntry| {
         let (leaf, proof) = (leaf_of(&entry.line).ok()?, entry.proof.read()?);
         let seq = entry_of(&entry.line).get("seq")?.as_u64()?;
-        Some(is_included(leaf_hash(leaf.as_bytes()), seq.checked_sub(1)?, checkpoint.size, &proof, &checkpoint.root))
+        Some(is_included(
+            leaf_hash(leaf.as_bytes()),
+            seq.checked_sub(1)?,
+            checkpoint.size,
+            &proof,
+            &checkpoint.root,
+        ))
     };
     card.check_texts().is_ok() && entries.iter().all(|entry| is_in(entry) == Some(true))
 }
@@ -110,7 +118,11 @@ fn texts_of_another_entry_are_left_out_and_refused() {
     other.part_mut("facts").expect("a part").texts.clear();
     other.add_facts(&["Ice sinks.".to_owned()], |_| None, &BTreeMap::new());
     assert!(other.part("facts").expect("a part").texts.is_empty());
-    for (part, text) in [("verdict", TEXT.replace("sound", "solid")), ("facts", "Ice sinks.".to_owned()), ("origin", "x".to_owned())] {
+    for (part, text) in [
+        ("verdict", TEXT.replace("sound", "solid")),
+        ("facts", "Ice sinks.".to_owned()),
+        ("origin", "x".to_owned()),
+    ] {
         let mut changed = card();
         changed.part_mut(part).expect("a part").texts = vec![text];
         let fault = changed.check_texts().expect_err("it is refused");
@@ -171,7 +183,8 @@ fn json() -> impl Strategy<Value = Value> {
         let name = r#"[a-c"\\{}\[\],: ]{0,3}"#;
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map(name, inner, 0..4).prop_map(|map| Value::Object(map.into_iter().collect())),
+            prop::collection::btree_map(name, inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
         ]
     })
 }
@@ -180,7 +193,10 @@ fn collect(path: String, value: &Value, leaves: &mut Vec<JsonLeaf>) {
     match value {
         Value::Null => {}
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(index, item)| collect(format!("{path}.{index}"), item, leaves));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, item)| collect(format!("{path}.{index}"), item, leaves));
         }
         Value::Object(members) => {
             members.iter().for_each(|(name, item)| collect(format!("{path}.{name}"), item, leaves));
