@@ -2,13 +2,12 @@
 
 use domain_verdict::card::{CHECKS, FRAMES};
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use hyper::Method;
 use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{coherent_answer, purge_verdict, read_verdict, request_verdict};
 use oracled_tests::ground::{approve, ingest, office_documents, register_all, started_run, wait_for_run};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::witness::{ScriptedWitness, witness_key};
-use oracled_tests::{DaemonWorld, GOOD, call, document, eventually, get, post, problem, submission};
+use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, post, problem, submission};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -86,7 +85,7 @@ async fn card_shows_the_facts_down_to_the_raw_record_and_nothing_of_operators() 
         ("Question (first 80 characters)", "Is &lt;script&gt;alert(1)&lt;/script&gt; \\u{202e}big?"),
         ("Source", SOURCE),
         ("Release", "2020-01-01"),
-        ("Fact", "The population of Aruba in 2015 was 101001."),
+        ("Fact", "The population of Aruba in 2015 was 101,001"),
         ("Raw record", RAW),
         ("Divergence", "not compared: this verdict has replaced no other one"),
     ] {
@@ -166,7 +165,6 @@ async fn card_of_an_erased_session_names_the_erased_values_and_verifies() {
     // a new session under the id has its own verdict
     assert_eq!(post(routes, "/v1/verdicts/facts", &submission(GOOD)).await.status, 201);
     assert!(read_card(routes, "facts").await.contains("<dt>Text › summary</dt>"));
-    assert_eq!(call(routes, Method::HEAD, "/v1/verdicts/facts?card=1", None).await.status, 200);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 
 mod card;
 pub mod orders;
+mod proof;
 pub mod verdicts;
 
 use crate::platform::api::request::{JsonBody, PathSessionId};

@@ -1,6 +1,6 @@
 //! The card of a delivered verdict: `GET /v1/verdicts/{session_id}?card=1`.
 
-use super::verdicts::{DECIDED, DELIVERED, DeliveredText, no_delivery, prove_lines};
+use super::proof::{DECIDED, DELIVERED, DeliveredText, no_delivery, prove_lines};
 use crate::audit::checkpoints::CheckpointsSection;
 use crate::ground::api::read_raw_text;
 use crate::platform::problem::Problem;
@@ -133,7 +133,7 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
     };
     let is_same_text = |entry: &EntryOfCard| entry.verdict_sha256 == delivered.verdict_sha256;
     let decided = last(DECIDED, &is_same_text);
-    // of an erased verdict, the last evaluation after its crosscheck
+    // the evaluation of an erased verdict is the last one after its crosscheck
     let evaluated = last(RulesEvaluated::NAME, &|entry| match verdict {
         Some(verdict) => {
             verdict.evaluation_sha256.is_some() && entry.evaluation_sha256 == verdict.evaluation_sha256
