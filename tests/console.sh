@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# drive the console in a real browser: needs chromium, and npm with its registry; SHOTS=FOLDER writes screenshots
+# drive the console and verdict cards in a real browser: needs chromium, and npm with its registry; SHOTS=FOLDER writes screenshots
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [[ -z $chromium ]] || ! command -v npm >/dev/null; then
-    echo "skipped: the console in a browser (chromium or npm is not here)"
+    echo "skipped: the console and cards in a browser (chromium or npm is not here)"
     exit 0
 fi
 folder=$(mktemp -d)
@@ -13,4 +13,4 @@ trap 'rm -rf "$folder"' EXIT
 cp tests/console/* "$folder"
 (cd "$folder" && npm ci --no-audit --no-fund)
 CHROMIUM=$chromium ORACLED_CONSOLE_WALK=$folder CONSOLE_SHOTS=${SHOTS:+$(realpath "$SHOTS")} \
-    cargo test --workspace --locked --test integration -- console::browser_walks --ignored --nocapture
+    cargo test --workspace --locked --test integration -- browser_walks --ignored --test-threads=1 --nocapture

@@ -4,7 +4,7 @@ pub(crate) mod backup;
 mod export_log;
 pub(crate) mod log;
 pub(crate) mod restore;
-mod verification;
+pub(crate) mod verification;
 mod verify_directory;
 pub(crate) mod verify_log;
 

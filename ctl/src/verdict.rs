@@ -1,5 +1,6 @@
 //! Verbs for verdicts and sessions.
 
+pub(crate) mod card;
 pub(crate) mod costs;
 pub(crate) mod divergence;
 pub(crate) mod erasure;
@@ -28,6 +29,7 @@ pub(crate) enum VerdictVerb {
     /// Register a session so that a lost verdict can be regenerated
     Register(session::RegisterArgs),
     Verdict(submit::VerdictArgs),
+    Card(card::CardArgs),
     Orders(orders::OrdersArgs),
     Order(orders::OrderArgs),
     Outbox(outbox::OutboxArgs),
@@ -58,6 +60,7 @@ impl VerdictVerb {
             Self::Submit(verb) => block_on(verb.run(options, out)),
             Self::Register(verb) => block_on(verb.run(options, out)),
             Self::Verdict(verb) => block_on(verb.run(options, out)),
+            Self::Card(verb) => block_on(verb.run(options, out)),
             Self::Orders(verb) => block_on(verb.run(options, out)),
             Self::Order(verb) => block_on(verb.run(options, out)),
             Self::Outbox(verb) => block_on(verb.run(options, out)),

@@ -11,6 +11,7 @@ mod bad_input;
 mod batches;
 mod bounds;
 mod cache;
+mod card;
 mod changed_files;
 mod circuit;
 mod cluster;

@@ -95,7 +95,7 @@ impl Described {
         assert!(schema.is_object(), "{name}: {media_type} is not described");
         let values = match media_type {
             "application/x-ndjson" => lines(&answer.body),
-            "application/openmetrics-text" | "text/plain" => {
+            "application/openmetrics-text" | "text/plain" | "text/html" => {
                 vec![json!(String::from_utf8_lossy(&answer.body))]
             }
             "application/octet-stream" | "application/x-tar" => vec![json!(answer.body.to_vec())],
@@ -220,6 +220,7 @@ async fn verdicts(routes: &mut Described) {
     assert_eq!(at(&routes.post("/v1/verdicts/cs_1", submitted).await, "/replayed"), true);
     routes.post("/v1/verdicts/cs_1", json!({"tier": "full", "query": "?", "raw": VERDICT})).await;
     assert_eq!(routes.get("/v1/verdicts/cs_1").await.status, 200);
+    assert_eq!(routes.get("/v1/verdicts/cs_1?card=1").await.status, 200);
     assert_eq!(routes.get("/v1/verdicts/cs_none").await.status, 404);
     assert_eq!(routes.post("/v1/verdicts/cs_2", submission("{}")).await.status, 422);
     let with_facts =

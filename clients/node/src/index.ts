@@ -1,3 +1,4 @@
+export * from "./card.js";
 export * from "./client.js";
 export { ConnectionError, OracledError, ProblemError, RejectedError, ResponseError, TemporaryError, TimeoutError } from "./errors.js";
 export type { BatchResult, QueryResult, VerifyResult } from "./batch.js";

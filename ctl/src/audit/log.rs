@@ -314,11 +314,7 @@ async fn prove_lines(
         note = read_checkpoint(daemon, false).await?;
         size = keys.verify(&note).map_err(unreadable)?.size;
     }
-    let mut entries = Vec::new();
-    for (line, seq) in lines.into_iter().zip(seqs) {
-        let proof: LogProof = get(daemon, &format!("/v1/log/proof?seq={seq}&size={size}")).await?.json()?;
-        entries.push(ProvedEntry { line, proof });
-    }
+    let entries = prove_at(daemon, lines, size).await?;
     let mut continuation = None;
     if let Some(earlier) = &earlier {
         let path = format!("/v1/log/continuation?old_size={}&size={size}", earlier.size);
@@ -328,6 +324,21 @@ async fn prove_lines(
     let bundle = LogBundle { checkpoint: note, entries, continuation };
     verify(&bundle, &keys, earlier.as_ref())?;
     Ok(bundle)
+}
+
+/// The entries with these lines, with their proofs for the log of the first `size` entries.
+pub(crate) async fn prove_at(
+    daemon: &mut DaemonClient,
+    lines: Vec<String>,
+    size: u64,
+) -> Result<Vec<ProvedEntry>, CtlError> {
+    let mut entries = Vec::new();
+    for line in lines {
+        let EntryNumber { seq } = serde_json::from_str(&line).map_err(unreadable)?;
+        let proof: LogProof = get(daemon, &format!("/v1/log/proof?seq={seq}&size={size}")).await?.json()?;
+        entries.push(ProvedEntry { line, proof });
+    }
+    Ok(entries)
 }
 
 /// The checkpoint in a file. An earlier key may have signed it; `oraclectl verify-log` verifies its signature.
@@ -354,7 +365,7 @@ impl ProvedEntries {
     }
 }
 
-async fn read_lines(daemon: &mut DaemonClient, query: &str) -> Result<Vec<String>, CtlError> {
+pub(crate) async fn read_lines(daemon: &mut DaemonClient, query: &str) -> Result<Vec<String>, CtlError> {
     let response = daemon.open(Method::GET, &format!("/v1/log?{query}"), None).await?;
     let mut response = response_lines(response).await?;
     let mut lines = Vec::new();

@@ -153,7 +153,7 @@ impl VerifiedDocument {
 }
 
 /// Verifies a bundle. Returns its checkpoint.
-pub(super) fn verify(
+pub(crate) fn verify(
     bundle: &LogBundle,
     keys: &LogKeys,
     earlier: Option<&Checkpoint>,
@@ -367,7 +367,7 @@ fn shorten_value(value: &Value) -> String {
 }
 
 /// The public keys of one log, which has a new key after a rotation.
-pub(super) struct LogKeys(Vec<LogKey>);
+pub(crate) struct LogKeys(Vec<LogKey>);
 
 impl LogKeys {
     pub(super) fn one(key: LogKey) -> Self {
@@ -375,7 +375,7 @@ impl LogKeys {
     }
 
     /// The keys in these arguments. Each is a key, or a file with a key.
-    pub(super) fn read(arguments: &[String]) -> Result<Self, CtlError> {
+    pub(crate) fn read(arguments: &[String]) -> Result<Self, CtlError> {
         let keys = arguments.iter().map(|argument| read_key(argument)).collect::<Result<Vec<LogKey>, _>>()?;
         if let [first, rest @ ..] = keys.as_slice()
             && let Some(other) = rest.iter().find(|key| key.name != first.name)
@@ -388,7 +388,7 @@ impl LogKeys {
     }
 
     /// Whether one of the keys has this text.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.0.iter().any(|one| one.to_string() == key)
     }
 
@@ -417,23 +417,23 @@ impl LogKeys {
 }
 
 /// The public keys of witnesses that must have cosigned a checkpoint.
-pub(super) struct WitnessKeys(Vec<WitnessKey>);
+pub(crate) struct WitnessKeys(Vec<WitnessKey>);
 
 /// A witness that has cosigned a checkpoint.
 #[derive(Serialize)]
-pub(super) struct CosigningWitness {
-    pub(super) name: String,
-    pub(super) at: Timestamp,
+pub(crate) struct CosigningWitness {
+    pub(crate) name: String,
+    pub(crate) at: Timestamp,
 }
 
 impl WitnessKeys {
     /// The keys in these arguments. Each is a key, or a file with a key.
-    pub(super) fn read(arguments: &[String]) -> Result<Self, CtlError> {
+    pub(crate) fn read(arguments: &[String]) -> Result<Self, CtlError> {
         Ok(Self(arguments.iter().map(|argument| read_key(argument)).collect::<Result<_, _>>()?))
     }
 
     /// Verifies that each of the witnesses has cosigned the checkpoint in `note`.
-    pub(super) fn verify(&self, note: &str) -> Result<Vec<CosigningWitness>, CtlError> {
+    pub(crate) fn verify(&self, note: &str) -> Result<Vec<CosigningWitness>, CtlError> {
         let verify = |key: &WitnessKey| match key.verify(note) {
             Ok(cosignature) => Ok(CosigningWitness { name: key.name.clone(), at: cosignature.at }),
             Err(error) => Err(refused(format!("witness {}: {error}", key.name))),
@@ -453,7 +453,7 @@ fn read_key<K: FromStr<Err: Error>>(argument: &str) -> Result<K, CtlError> {
 }
 
 /// The error about a log that is not the expected one.
-pub(super) fn refused(message: String) -> CtlError {
+pub(crate) fn refused(message: String) -> CtlError {
     CtlError::Verb { message, exit_code: 1, was_printed: false }
 }
 

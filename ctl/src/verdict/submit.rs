@@ -100,7 +100,7 @@ struct DeliveredVerdict {
 }
 
 /// Prints a delivered verdict, or the order of a verdict that is not delivered yet.
-fn show_delivered(
+pub(super) fn show_delivered(
     answer: &DaemonResponse,
     options: &GlobalOptions,
     out: &mut dyn Write,

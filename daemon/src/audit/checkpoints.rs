@@ -394,6 +394,12 @@ impl Section for CheckpointsSection {
 }
 
 impl CheckpointsSection {
+    /// The keys of the witnesses that have cosigned the checkpoint in `note`.
+    pub(crate) fn cosigning_keys(&self, note: &str) -> Vec<String> {
+        let keys = self.witnesses.values().filter_map(|witness| witness.to_key().ok());
+        keys.filter(|key| key.verify(note).is_ok()).map(|key| key.to_string()).collect()
+    }
+
     /// The witnesses; `None` if one cannot be used. No connection is opened yet.
     pub(crate) fn create_witnesses(&self, setup: &mut ClientSetup<'_>) -> Option<Witnesses> {
         let (allow_local, allow_cleartext) = (&setup.network.allow_local, setup.network.allow_cleartext);

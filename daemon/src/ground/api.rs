@@ -181,7 +181,10 @@ pub async fn read_recorded_provenance(
 }
 
 /// The text of the raw record; `None` if it was pruned or not kept.
-fn read_raw_text(store: &Store, provenance: &ProvenanceRecord) -> Result<Option<String>, StoreError> {
+pub(crate) fn read_raw_text(
+    store: &Store,
+    provenance: &ProvenanceRecord,
+) -> Result<Option<String>, StoreError> {
     if provenance.pruned {
         return Ok(None);
     }

@@ -3,7 +3,9 @@
 //!
 //! `/v1/sessions/{session_id}` registers a session so that a lost verdict can be regenerated.
 
+mod card;
 pub mod orders;
+mod proof;
 pub mod verdicts;
 
 use crate::platform::api::request::{JsonBody, PathSessionId};

@@ -1,5 +1,6 @@
 //! Verdicts: the crosscheck, sessions, delivery, regeneration, divergence and mail.
 
+pub mod card;
 pub mod cost;
 pub mod counterfactual;
 pub mod crosscheck;

@@ -211,6 +211,18 @@ pub struct VerdictParams {
     /// Adds the proof of the delivery.
     #[param(inline)]
     pub proof: Option<VerdictProof>,
+    /// Returns the verdict as its card: an HTML page with its entries of the log and their proof, which verifies itself in a
+    /// browser.
+    #[param(inline)]
+    pub card: Option<VerdictPage>,
+}
+
+/// Whether a verdict is returned as its card.
+#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
+pub enum VerdictPage {
+    /// It is.
+    #[serde(rename = "1")]
+    Card,
 }
 
 /// Whether a verdict has its proof.

@@ -8,6 +8,7 @@ from oracled._async_client import AsyncClient
 from oracled._client import Client
 from oracled._wire import CallOptions
 from oracled.answers import Answer, Delivered, Held, Ordered
+from oracled.card import CardError, VerifiedCard, verify_card
 from oracled.errors import (
     DaemonConnectionError,
     DaemonTimeoutError,
@@ -23,6 +24,7 @@ __all__ = [
     "Answer",
     "AsyncClient",
     "CallOptions",
+    "CardError",
     "Client",
     "DaemonConnectionError",
     "DaemonTimeoutError",
@@ -34,8 +36,10 @@ __all__ = [
     "RejectedError",
     "ResponseError",
     "TemporaryError",
+    "VerifiedCard",
     "VerifiedWebhook",
     "WebhookError",
     "WebhookEvent",
+    "verify_card",
     "verify_webhook",
 ]

@@ -4,7 +4,9 @@
 //! `/cache/{session_id}` is the same cache under the paths of the service that oracled replaces. Writes pass the gate
 //! like all other verdicts.
 
+use super::card::{is_erased, read_card};
 use super::orders::{self, replayed_response};
+use super::proof::add_proof;
 use super::{
     RequestSessionCaller, parse_email, parse_model_query, parse_payload, parse_prompt, parse_query,
     parse_tier, take_check,
@@ -22,7 +24,6 @@ use crate::verdict::config::models::{FurtherModels, ModelSection, longest_deadli
 use crate::verdict::{MODEL, OWNER, SUBMISSION};
 use crate::verification::VERIFY;
 use actors_platform::clock::stopwatch;
-use actors_upstream::web::witness::SignedCheckpoint;
 use actors_verdict::cache::ReadVerdict;
 use actors_verdict::crosscheck::{DeliverVerdict, JudgeVerdict};
 use actors_verdict::generation::{GenerationError, GenerationResult};
@@ -32,10 +33,7 @@ use actors_verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use axum::extract::State;
 use axum::response::Response;
 use axum::{Extension, Json};
-use bytes::Bytes;
 use domain_audit::problem::ENTRY_DROPPED;
-use domain_audit::wire::{LogBundle, LogProof, ProvedEntry};
-use domain_base::digest::Sha256Hex;
 use domain_base::gate_path::GatePath;
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemCode};
 use domain_base::session_id::{ApplicationName, SessionId};
@@ -51,17 +49,13 @@ use domain_verdict::problem::{
 use domain_verdict::regen::RegenFailure;
 use domain_verdict::session::{SessionCaller, SessionMismatch, SessionRecord};
 use domain_verdict::wire::{
-    CacheResult, CacheVerdictRequest, CrosscheckRequest, OrderReport, SubmitVerdictRequest, VerdictParams,
-    VerdictProof, VerdictResponse,
+    CacheResult, CacheVerdictRequest, CrosscheckRequest, OrderReport, SubmitVerdictRequest, VerdictPage,
+    VerdictParams, VerdictProof, VerdictResponse,
 };
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
-use oracled_store::{LogLine, LogQuery, Store, StoreError};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// How often a request that waits for the regeneration of another host reads the store.
@@ -186,7 +180,8 @@ problems!(ReadProblems: SESSION STORE MODEL; ENTRY_DROPPED INVALID_REQUEST LOOKU
 /// If the session has an order that is not delivered, the answer is 202 with the order, 422 if it failed, or 409 if it was cancelled. If the verdict is
 /// lost and the session is known, it is regenerated. With `proof=1`, a verdict has the proof of its delivery. `X-Cache` is `HIT` for a stored verdict and `MISS`
 /// for a regenerated one. If the crosscheck or the rules reject the regenerated verdict, this read gets 422, and further ones within
-/// 5 minutes get 429.
+/// 5 minutes get 429. With `card=1`, the answer with a verdict is its card. The card of an erased session has its entries without the
+/// erased values.
 #[utoipa::path(
     get,
     path = "/v1/verdicts/{session_id}",
@@ -196,17 +191,20 @@ problems!(ReadProblems: SESSION STORE MODEL; ENTRY_DROPPED INVALID_REQUEST LOOKU
     params(("session_id" = SessionId, Path), VerdictParams),
     responses(
         ReadProblems,
-        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", body = VerdictResponse, headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
+        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", content((VerdictResponse = "application/json"), (String = "text/html")), headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
         (status = 202, description = "The session has an open or held order, and its verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."), ("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing while the order is held."))),
     ),
 )]
 pub async fn read_verdict(
     method: Method,
     State(service): State<Arc<DaemonService>>,
-    QueryParams(VerdictParams { proof }): QueryParams<VerdictParams>,
+    QueryParams(VerdictParams { proof, card }): QueryParams<VerdictParams>,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Response, Problem> {
     let found = read_cached_anywhere(&service, &session_id).await?;
+    if found.is_none() && card.is_some() && is_erased(&service, &session_id).await? {
+        return read_card(&service, session_id, None).await;
+    }
     if found.is_none() && method != Method::HEAD {
         look_up_unknown(&service, &session_id).await?;
     }
@@ -240,11 +238,13 @@ pub async fn read_verdict(
             (require_verdict(&service, &session_id, outcome)?, cache_status)
         }
     };
-    let body = match proof {
-        Some(VerdictProof::Included) => add_proof(&service, session_id, &cached).await?,
-        None => cached.body.clone(),
+    let mut response = match (card, proof) {
+        (Some(VerdictPage::Card), _) => read_card(&service, session_id, Some(&cached)).await?,
+        (None, Some(VerdictProof::Included)) => {
+            json_response(StatusCode::OK, add_proof(&service, session_id, &cached).await?)
+        }
+        (None, None) => json_response(StatusCode::OK, cached.body.clone()),
     };
-    let mut response = json_response(StatusCode::OK, body);
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache_status));
     Ok(response)
 }
@@ -485,102 +485,6 @@ fn rejection_problem(
     let contact = contact.cloned();
     problem.document.add(&VerdictProblem { contact, ..VerdictProblem::default() });
     problem
-}
-
-/// The entry of the delivery.
-const DELIVERED: &str = "verdict_cached";
-/// The entry of the decision that permitted it.
-const DECIDED: &str = "tmm_crosscheck";
-
-/// The number of entries in the first read. The last one is nearly always about the delivered text.
-const NEWEST_ENTRIES: usize = 8;
-
-/// The text of a delivered verdict.
-#[derive(Deserialize)]
-struct DeliveredText<'b> {
-    #[serde(borrow)]
-    verdict: &'b RawValue,
-}
-
-/// The text that an entry is about.
-#[derive(Deserialize)]
-struct JudgedText {
-    verdict_sha256: Sha256Hex,
-}
-
-/// The document of a delivered verdict with the proof of its delivery.
-async fn add_proof(
-    service: &Arc<DaemonService>,
-    session_id: SessionId,
-    cached: &CachedVerdict,
-) -> Result<Bytes, Problem> {
-    let service = Arc::clone(service);
-    let body = cached.body.clone();
-    let proved = spawn_blocking(move || {
-        let document = serde_json::from_slice(&body);
-        let DeliveredText { verdict } = document.expect("the document of a delivery has its verdict");
-        prove_delivery(&service, &session_id, &Sha256Hex::of(verdict.get().as_bytes()))
-    });
-    let failed = |detail: String| Problem::new(INTERNAL_ERROR, detail);
-    let proof = proved.await.map_err(|error| failed(error.to_string()))??;
-    let proof = proof.map_err(|first| match first {
-        1 => failed("the log has no entry of the delivery".to_owned()),
-        first => Problem::entry_dropped("the entry of the delivery", first),
-    })?;
-    let proof = serde_json::to_vec(&proof).expect("a proof is plain data with string keys");
-    // the verdict in the document must keep its bytes, so the document is not read again
-    let document = cached.body.strip_suffix(b"}").unwrap_or(&cached.body);
-    Ok([document, br#","proof":"#, &proof, b"}"].concat().into())
-}
-
-/// The entries about the delivery of the text `sha256` to the session, with their proof. The inner error is the first entry of
-/// the log, which lacks that of the delivery. The callers are withheld, since the document goes to customers.
-fn prove_delivery(
-    service: &DaemonService,
-    session_id: &SessionId,
-    sha256: &Sha256Hex,
-) -> Result<Result<LogBundle, u64>, StoreError> {
-    let store = &service.system.store;
-    let Some(delivered) = last_entry(store, session_id, DELIVERED, sha256)? else {
-        return store.first_seq().map(Err);
-    };
-    let decided = last_entry(store, session_id, DECIDED, sha256)?;
-    let SignedCheckpoint { size, note } = service.log_checkpoint(delivered.seq);
-    let mut entries = Vec::new();
-    for line in decided.into_iter().chain([delivered]) {
-        if let Some(hashes) = store.prove_entry(line.seq, size)? {
-            let line = store.withhold_additions(&line)?;
-            entries.push(ProvedEntry { line, proof: LogProof::of(&hashes) });
-        }
-    }
-    Ok(Ok(LogBundle { checkpoint: note, entries, continuation: None }))
-}
-
-/// The last entry of the session with this event about the text `sha256`.
-fn last_entry(
-    store: &Store,
-    session_id: &SessionId,
-    event: &str,
-    sha256: &Sha256Hex,
-) -> Result<Option<LogLine>, StoreError> {
-    let query = LogQuery {
-        session: Some(session_id.clone()),
-        event: Some(event.to_owned()),
-        newest: true,
-        ..LogQuery::default()
-    };
-    let is_about = |line: &LogLine| {
-        serde_json::from_str(&line.json).is_ok_and(|text: JudgedText| text.verdict_sha256 == *sha256)
-    };
-    for limit in [NEWEST_ENTRIES, usize::MAX] {
-        let lines = store.log(&LogQuery { limit, ..query.clone() })?;
-        let is_whole = lines.len() < limit;
-        let found = lines.into_iter().rfind(is_about);
-        if found.is_some() || is_whole {
-            return Ok(found);
-        }
-    }
-    Ok(None)
 }
 
 problems!(WriteProblems: JSON_BODY SUBMISSION STORE OWNER; SESSION_MISMATCH ORDER_CANCELLED CROSSCHECK_REJECTED RULES_REJECTED POLICY_REJECTED HELD_VERDICT_UNREADABLE);

@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import http from "node:http";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { CardError, OracledClient, verifyCard } from "oracled-client";
+import { GOOD, PACKAGE, QUERY, ROOT, TestDaemon } from "./daemon.js";
+
+let daemon: TestDaemon;
+before(async () => (daemon = await TestDaemon.start("")));
+after(() => daemon.stop());
+
+function readCard(session: string): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const path = `/v1/verdicts/${session}?card=1`;
+    const request = http.get({ socketPath: daemon.socketPath, path, agent: false }, (response) => {
+      const pieces: Buffer[] = [];
+      response.on("data", (piece: Buffer) => pieces.push(piece));
+      response.on("end", () => resolve(Buffer.concat(pieces)));
+    });
+    request.on("error", reject);
+  });
+}
+
+/** The key in a card. A customer has it from another source. */
+function keyOf(card: Buffer): string {
+  return /<dt>Log key<\/dt><dd>([^<]+)</.exec(card.toString())?.[1] ?? "";
+}
+
+async function expectEachChangeIsDetected(card: Buffer, changes: number): Promise<void> {
+  const key = keyOf(card);
+  let seed = 53;
+  const random = (below: number): number => (seed = (seed * 48271) % 0x7fffffff) % below;
+  for (let number = 0; number < changes; number += 1) {
+    const [changed, at] = [Buffer.from(card), random(card.length)];
+    changed[at] = (changed[at] ?? 0) ^ (1 << random(8));
+    await assert.rejects(verifyCard(changed, key), CardError, `byte ${at} is ${changed[at]}`);
+  }
+}
+
+test("card_of_the_daemon_is_verified_only_unchanged_and_with_its_key", async () => {
+  const oracled = new OracledClient({ socketPath: daemon.socketPath });
+  const facts = ["Ice floats.", "A <b>sound</b> & simple plan."];
+  const rules = ["RULE-PREC-004"] as const;
+  const raw = '{"verdict":"GREEN","summary":"A <b>sound</b> & simple plan.","extra":[1.50,null,"\\u202e\\ud83d\\ude00"]}';
+  await oracled.submitVerdict("card", { tier: "quick", query: QUERY, raw, facts, rules: [...rules] });
+  await oracled.submitVerdict("plain", { tier: "quick", query: QUERY, raw: GOOD });
+  oracled.close();
+  const [card, plain] = [await readCard("card"), await readCard("plain")];
+  const verified = await verifyCard(card, ["another", keyOf(card)]);
+  assert.equal(verified.sessionId, "card");
+  assert.deepEqual(JSON.parse(verified.verdict ?? "").summary, "A <b>sound</b> & simple plan.");
+  assert.deepEqual(verified.cosigned, []);
+  assert.equal((await verifyCard(plain.toString(), keyOf(card))).verdict, GOOD);
+  const other = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
+  await assert.rejects(verifyCard(card, other), /not the expected one/);
+  await assert.rejects(verifyCard(card, keyOf(card), { witnesses: [other] }), /has not cosigned/);
+  await expectEachChangeIsDetected(card, 500);
+});
+
+test("stored_card_of_the_first_version_is_verified_and_each_change_is_detected", async () => {
+  const card = await readFile(join(ROOT, "tests/stored/card-1.html"));
+  const verified = await verifyCard(card, keyOf(card));
+  assert.equal(verified.sessionId, "facts");
+  await expectEachChangeIsDetected(card, 1_000);
+});
+
+test("checks_are_those_of_the_page", async () => {
+  const own = await readFile(join(PACKAGE, "src/card_checks.js"), "utf8");
+  assert.equal(own, await readFile(join(ROOT, "domain/verdict/src/card/checks.js"), "utf8"));
+});

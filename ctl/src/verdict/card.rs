@@ -1,0 +1,174 @@
+//! `oraclectl card`.
+
+use super::submit::show_delivered;
+use crate::audit::log::{prove_at, read_lines};
+use crate::audit::verification::{CosigningWitness, LogKeys, WitnessKeys, refused, verify};
+use crate::base::error::CtlError;
+use crate::base::input::read_text;
+use crate::base::options::{GlobalOptions, encode_segment, id_parser};
+use crate::base::output::{Output, format_pairs, print_json};
+use crate::base::program::examples;
+use domain_audit::checkpoint::Checkpoint;
+use domain_base::event::Event;
+use domain_verdict::card::VerdictCard;
+use domain_verdict::event::{OrderReleased, OrderStopped};
+use hyper::{Method, StatusCode};
+use oracled_api::client::DaemonClient;
+use serde::{Deserialize, Serialize};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Print the card of a delivered verdict: an HTML page that verifies itself in a browser
+///
+/// The card has the verdict, its decision, its facts with their raw records, its model and prompt, and its entries of the log with
+/// their proof. A lost verdict is regenerated. The card of an erased session has its entries without the erased values.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = examples(&["oraclectl card cs_1 > verdict.html", "oraclectl card verify verdict.html --key log-key"]))]
+pub(crate) struct CardArgs {
+    /// Session id; shop/cs_1 for a session of the application `shop`
+    #[arg(required = true, value_parser = id_parser())]
+    session_id: Option<String>,
+    /// Add what only operators see: the callers, and who stopped or released the order. Do not hand out this card
+    #[arg(long)]
+    internal: bool,
+    #[command(subcommand)]
+    verb: Option<CardVerb>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum CardVerb {
+    /// Verify a card without a daemon; any changed byte of the file is detected
+    #[command(after_help = examples(&["oraclectl card verify verdict.html --key log-key"]))]
+    Verify(VerifyCardArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct VerifyCardArgs {
+    /// The card; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// A public key of the log, or a file with it, from a source that you trust; repeat it if the log got a new key. Without it,
+    /// the card is only consistent with the key that it names
+    #[arg(long = "key", value_name = "KEY")]
+    keys: Vec<String>,
+    /// A public key of a witness that must have cosigned the checkpoint, or a file with it; repeat it for each witness
+    #[arg(long = "witness", value_name = "KEY")]
+    witnesses: Vec<String>,
+}
+
+/// The verification of a card.
+#[derive(Serialize)]
+struct CardReport {
+    /// The session; null if its id was erased.
+    session_id: Option<String>,
+    /// The key of the log.
+    log_key: String,
+    /// Whether it is a key of `--key`.
+    is_expected_key: bool,
+    /// The number of entries of the log.
+    size: u64,
+    /// The witnesses that have cosigned the checkpoint.
+    cosigned: Vec<CosigningWitness>,
+}
+
+impl CardArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
+        if let Some(CardVerb::Verify(args)) = &self.verb {
+            return args.run(options.json, out);
+        }
+        // clap requires the id
+        let session_id = encode_segment(self.session_id.as_deref().unwrap_or_default());
+        let path = format!("/v1/verdicts/{session_id}?card=1");
+        let answer = options.call_routes(Method::GET, &path, None).await?;
+        if answer.status != StatusCode::OK {
+            return show_delivered(&answer, options, out);
+        }
+        let mut page = String::from_utf8_lossy(&answer.body).into_owned();
+        if self.internal {
+            page = add_internal(options, &session_id, &page).await?.render();
+        }
+        Ok(out.exact().write_all(page.as_bytes())?)
+    }
+}
+
+/// The card with the callers of its entries, and with the entries of operators.
+async fn add_internal(
+    options: &GlobalOptions,
+    session_id: &str,
+    page: &str,
+) -> Result<VerdictCard, CtlError> {
+    let card = VerdictCard::read(page).map_err(|error| refused(error.to_string()))?;
+    let bundle = card.bundle();
+    let Checkpoint { size, .. } =
+        Checkpoint::read_unverified(&bundle.checkpoint).map_err(|error| refused(error.to_string()))?;
+    let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
+    let mut lines = Vec::new();
+    for entry in &bundle.entries {
+        let after = number_of(&entry.line).saturating_sub(1);
+        lines.extend(read_lines(&mut daemon, &format!("after={after}&limit=1")).await?);
+    }
+    for event in [OrderStopped::NAME, OrderReleased::NAME] {
+        let query = format!("session={session_id}&event={event}&after=0");
+        lines.extend(read_lines(&mut daemon, &query).await?);
+    }
+    lines.retain(|line| number_of(line) <= size);
+    Ok(card.with_entries(prove_at(&mut daemon, lines, size).await?))
+}
+
+/// The number of an entry.
+fn number_of(line: &str) -> u64 {
+    #[derive(Deserialize)]
+    struct EntryNumber {
+        seq: u64,
+    }
+    serde_json::from_str(line).map(|EntryNumber { seq }| seq).unwrap_or_default()
+}
+
+impl VerifyCardArgs {
+    fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+        let changed = |error: domain_verdict::card::CardError| refused(error.to_string());
+        let card = VerdictCard::read(&read_text(&self.file)?).map_err(changed)?;
+        card.check_texts().map_err(changed)?;
+        let (key, witnesses) = card.keys();
+        let own = key.unwrap_or_default().to_owned();
+        let expected =
+            LogKeys::read(if self.keys.is_empty() { std::slice::from_ref(&own) } else { &self.keys })?;
+        if !expected.has(&own) {
+            return Err(refused(format!("the card is of the log key {own}, which is not one of --key")));
+        }
+        let bundle = card.bundle();
+        let Checkpoint { size, .. } = verify(&bundle, &expected, None)?;
+        let mut cosigned = WitnessKeys::read(&self.witnesses)?.verify(&bundle.checkpoint)?;
+        let further = WitnessKeys::read(witnesses)?.verify(&bundle.checkpoint)?;
+        cosigned.extend(further.into_iter().filter(|_| self.witnesses.is_empty()));
+        let report = CardReport {
+            session_id: card.session_id(),
+            log_key: own,
+            is_expected_key: !self.keys.is_empty(),
+            size,
+            cosigned,
+        };
+        if is_json { print_json(out, &report) } else { report.print(out) }
+    }
+}
+
+impl CardReport {
+    fn print(&self, out: &mut dyn Write) -> Result<(), CtlError> {
+        let session = self.session_id.clone().unwrap_or_else(|| "erased".to_owned());
+        let mut rows = vec![("session", session), ("log key", self.log_key.clone())];
+        rows.push(("log", format!("{} entries", self.size)));
+        rows.extend(
+            self.cosigned
+                .iter()
+                .map(|witness| ("cosigned", format!("by {} at {}", witness.name, witness.at))),
+        );
+        let consistent = if self.is_expected_key {
+            "all bytes of the card are consistent with the log key"
+        } else {
+            "all bytes of the card are consistent with this log key; compare it with the one you were given"
+        };
+        rows.push(("verified", consistent.to_owned()));
+        Ok(write!(out, "{}", format_pairs(&rows))?)
+    }
+}
