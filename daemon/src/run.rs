@@ -510,7 +510,9 @@ fn turn_of(cluster: Option<&ClusterMember>) -> WorkTurn {
 
 fn policy_config(config: &DaemonConfig, key: HeldVerdictKey, test_mode: bool) -> PolicyConfig {
     let policies = config.gate.to_policies(&config.applications);
-    PolicyConfig { policies: if test_mode { policies.with_test_hold() } else { policies }, key }
+    let policies = if test_mode { policies.with_test_hold() } else { policies };
+    let opinions = config.orders.to_opinion_plans(&config.applications);
+    PolicyConfig { policies, opinions, key }
 }
 
 fn verification_config(config: &DaemonConfig, clients: &ReloadableClients) -> VerificationConfig {
