@@ -40,8 +40,9 @@ use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::label::ProductTier;
 use domain_verdict::mail::{MailSendFailure, OutboxMail};
 use domain_verdict::mail_template::MailContent;
+use domain_verdict::opinion::OpinionPlan;
 use domain_verdict::order::OrderPolicy;
-use domain_verdict::policy::DeliveryPolicies;
+use domain_verdict::policy::{DeliveryPolicies, PerTier};
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::session::SessionCaller;
@@ -105,6 +106,7 @@ pub(crate) struct TestServices {
     pub(crate) prompt_template: Option<TemplateName>,
     pub(crate) budgets: CostBudgets,
     pub(crate) policies: DeliveryPolicies,
+    pub(crate) opinions: PerTier<Option<OpinionPlan>>,
     /// If `None`, unknown sessions are not looked up.
     pub(crate) lookup: Option<LookupClient>,
     /// If `None`, a mail service is configured that panics when a mail is sent.
@@ -207,7 +209,11 @@ pub(crate) fn start(
             ))),
             max_age: SignedDuration::from_hours(72),
         },
-        policy: PolicyConfig { policies: outside.policies, key: HeldVerdictKey::in_state_dir(dir) },
+        policy: PolicyConfig {
+            policies: outside.policies,
+            opinions: outside.opinions,
+            key: HeldVerdictKey::in_state_dir(dir),
+        },
         unexpected_fields: UnexpectedFieldHandling::default(),
         rules: RulesConfig { settings: RuleSettings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(&time),

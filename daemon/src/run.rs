@@ -266,7 +266,11 @@ impl RunningDaemon {
             pages_bytes: config.limits.bodies_bytes,
             mailing: clients.services.notifier_config(&config),
             webhooks: clients.services.webhook_config(&config),
-            policy: PolicyConfig { policies: config.policies(flags.test_mode), key: held_key },
+            policy: PolicyConfig {
+                policies: config.policies(flags.test_mode),
+                opinions: config.orders.to_opinion_plans(&config.applications),
+                key: held_key,
+            },
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: config.ingestion.to_config(clients.puller.clone(), (turn.clone(), objects)),

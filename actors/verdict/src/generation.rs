@@ -118,6 +118,7 @@ impl SubmissionOutcome {
             Self::RejectedByRules { .. } => GenerationOutcome::RefusedByRules,
             Self::RejectedByPolicy { .. } => GenerationOutcome::RefusedByPolicy,
             Self::Held => GenerationOutcome::Held,
+            Self::Opinion => GenerationOutcome::Opinion,
             Self::Cancelled => GenerationOutcome::Cancelled,
             Self::Mismatch(_) => GenerationOutcome::SessionMismatch,
         }
@@ -315,8 +316,13 @@ impl ConfiguredModels {
     }
 
     /// The models for first verdicts of `application`, in the order in which they are tried.
-    fn order_of(&self, application: &ApplicationName) -> &[Arc<ConfiguredModel>] {
+    pub(crate) fn order_of(&self, application: &ApplicationName) -> &[Arc<ConfiguredModel>] {
         self.own_orders.get(application).unwrap_or(&self.order)
+    }
+
+    /// The model with this name among the oracles.
+    pub(crate) fn find(&self, oracle_id: &UpstreamId) -> Option<&Arc<ConfiguredModel>> {
+        self.order.iter().chain(&self.others).find(|model| model.oracle_id() == oracle_id)
     }
 
     /// The ids of the models for first verdicts, of all applications and of those with an order of their own.

@@ -136,6 +136,8 @@ pub enum SubmissionOutcome {
     },
     /// The policy holds this verdict, or held an earlier one of the session.
     Held,
+    /// The verdict passed, and its order waits for the opinions of other models, or was stopped because they differ.
+    Opinion,
     /// The application cancelled the order of the session. No part of the verdict is stored.
     Cancelled,
 }

@@ -585,7 +585,7 @@ export interface components {
          * @description The outcome of a request for a verdict by the model.
          * @enum {string}
          */
-        GenerationOutcome: "delivered" | "regenerated" | "replayed" | "rejected" | "refused_by_rules" | "refused_by_policy" | "held" | "session_mismatch" | "session_unknown" | "delivered_already" | "no_model" | "prompt_unavailable" | "held_key_unusable" | "rate_limited" | "model_busy" | "budget_used_up" | "circuit_open" | "quota_wait" | "request_refused" | "model_unavailable" | "model_timeout" | "prompt_blocked" | "stopped_early" | "declined" | "empty_answer" | "unreadable_answer" | "storage_failed" | "cancelled" | "interrupted" | "failed";
+        GenerationOutcome: "delivered" | "regenerated" | "replayed" | "rejected" | "refused_by_rules" | "refused_by_policy" | "held" | "opinion" | "session_mismatch" | "session_unknown" | "delivered_already" | "no_model" | "prompt_unavailable" | "held_key_unusable" | "rate_limited" | "model_busy" | "budget_used_up" | "circuit_open" | "quota_wait" | "request_refused" | "model_unavailable" | "model_timeout" | "prompt_blocked" | "stopped_early" | "declined" | "empty_answer" | "unreadable_answer" | "storage_failed" | "cancelled" | "interrupted" | "failed";
         /** @description Generation settings. A setting that the model does not take is missing, and is not sent. */
         GenerationSettings: {
             /**
@@ -766,6 +766,49 @@ export interface components {
             /** @description The name of the operator at that time; absent if the system had none. */
             user_name?: string | null;
         };
+        /** @description How often a model gave a label. */
+        OpinionShare: {
+            /**
+             * Format: int32
+             * @description The number of opinions of the model.
+             */
+            of: number;
+            /**
+             * Format: int32
+             * @description The number of opinions of the model with the label.
+             */
+            opinions: number;
+            /** @description The model. */
+            oracle_id: components["schemas"]["UpstreamId"];
+            /**
+             * Format: double
+             * @description The upper limit of the interval.
+             */
+            share_max: number;
+            /**
+             * Format: double
+             * @description The lower limit of the 95 % Clopper-Pearson interval of the label's share in all answers of the model.
+             */
+            share_min: number;
+            /** @description The label. */
+            verdict_label: components["schemas"]["VerdictLabel"];
+        };
+        /** @description The labels of the opinions on a verdict. */
+        OpinionTally: {
+            /**
+             * Format: int32
+             * @description The number of opinions that must have the same label.
+             */
+            agree: number;
+            agreed_label?: components["schemas"]["VerdictLabel"] | null;
+            /**
+             * Format: int32
+             * @description The number of opinions that were to be requested at most.
+             */
+            count: number;
+            /** @description The labels by model. */
+            shares: components["schemas"]["OpinionShare"][];
+        };
         /**
          * @description The status of an oracle.
          * @enum {string}
@@ -922,7 +965,7 @@ export interface components {
             failures_in_a_row: number;
             /**
              * Format: int32
-             * @description The number of rejected answers since it was accepted, or retried by an operator.
+             * @description The number of rejected answers since it was accepted, was retried by an operator, or got its last opinion.
              */
             generations: number;
             /**
@@ -931,7 +974,7 @@ export interface components {
              *     operator.
              */
             interruptions?: number;
-            /** @description The models that had their last attempt, because the order is older than `orders.max_age_s`. */
+            /** @description The models that had their last attempt, because the order is older than `orders.max_age_s`. Each opinion empties the list. */
             last_asked?: components["schemas"]["UpstreamId"][];
             /** @description The last attempts, up to 10, the latest one last. */
             last_attempts: components["schemas"]["OrderAttempt"][];
@@ -945,6 +988,7 @@ export interface components {
              */
             next_attempt_at?: string | null;
             operator_action?: components["schemas"]["OperatorAction"] | null;
+            opinions?: components["schemas"]["OpinionTally"] | null;
             /**
              * Format: date-time
              * @description When it was accepted.
@@ -975,7 +1019,7 @@ export interface components {
          * @description Why an order was stopped without a verdict.
          * @enum {string}
          */
-        OrderStopCause: "generations_used_up" | "expired" | "interrupted" | "operator" | "policy";
+        OrderStopCause: "generations_used_up" | "expired" | "interrupted" | "operator" | "policy" | "no_agreement";
         /** @description Why an order that is due is not attempted. */
         OrderWait: {
             /** @description The cause, such as `budget_used_up`, `model_busy`, `circuit_open` or `prompt_unavailable`. */
@@ -1960,6 +2004,8 @@ export type OntologyId = components['schemas']['OntologyId'];
 export type OntologyRef = components['schemas']['OntologyRef'];
 export type OpenApiDocument = components['schemas']['OpenApiDocument'];
 export type OperatorAction = components['schemas']['OperatorAction'];
+export type OpinionShare = components['schemas']['OpinionShare'];
+export type OpinionTally = components['schemas']['OpinionTally'];
 export type OracleHealthLevel = components['schemas']['OracleHealthLevel'];
 export type OracleHealthStatus = components['schemas']['OracleHealthStatus'];
 export type OracleQuery = components['schemas']['OracleQuery'];

@@ -16,7 +16,7 @@ use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::format_user;
 use crate::verdict::erasure::describe_erased;
-use crate::verdict::orders::{change, order_path};
+use crate::verdict::orders::{SHARE_COLUMNS, change, order_path, share_row};
 use crate::verification::review::read_review;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
@@ -26,6 +26,7 @@ use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
 use domain_verdict::mail::MailState;
+use domain_verdict::opinion::OpinionTally;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
@@ -441,11 +442,18 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         rows.push(("operator", html! { (action.into_str()) " by " (by) ", " (moment(*at)) ": " (reason) }));
     }
     let attempts: Vec<_> = order.last_attempts.iter().map(attempt_row).collect();
+    let shares = order.opinions.iter().flat_map(|opinions| &opinions.shares);
+    let shares: Vec<_> = shares.map(|share| share_row(share).map(|cell| html! { (cell) }).to_vec()).collect();
+    if let Some(OpinionTally { count, agree, agreed_label, .. }) = &order.opinions {
+        let agreed = agreed_label.map_or("no label is agreed yet", |label| label.into_str());
+        rows.push(("opinions", html! { (agree) " of " (count) " must agree: " (agreed) }));
+    }
     let body = html! {
         div.body { (pairs(rows)) }
         @if !attempts.is_empty() {
             (table("Attempts", &["attempt", "started", "model", "outcome", "cost", "error"], &attempts))
         }
+        @if !shares.is_empty() { (table("Opinions", &SHARE_COLUMNS, &shares)) }
     };
     card("Order", &order_badge(order.state), &body)
 }

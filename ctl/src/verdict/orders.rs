@@ -13,6 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::text_form::visible_json;
+use domain_verdict::opinion::{OpinionShare, OpinionTally};
 use domain_verdict::order::{
     OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderStopCause, OrderWait,
 };
@@ -367,7 +368,28 @@ pub(super) fn format_order(
         ));
         text.push('\n');
     }
+    if let Some(opinions) = &order.opinions {
+        let agreed = opinions.agreed_label.map_or("none", |label| label.into_str());
+        let OpinionTally { count, agree, shares, .. } = opinions;
+        text.push_str(&format!("\nopinions: {agree} of {count} must agree; agreed label: {agreed}\n"));
+        let rows = shares.iter().map(share_row).collect();
+        text.push_str(&format_table(SHARE_COLUMNS, rows));
+        text.push('\n');
+    }
     text
+}
+
+/// The columns of [`share_row`].
+pub(crate) const SHARE_COLUMNS: [&str; 4] = ["model", "label", "opinions", "95 % interval of its share"];
+
+/// How often a model gave a label.
+pub(crate) fn share_row(share: &OpinionShare) -> [String; 4] {
+    [
+        share.oracle_id.to_string(),
+        share.verdict_label.to_string(),
+        format!("{} of {}", share.opinions, share.of),
+        format!("{:.2} to {:.2} %", share.share_min * 100.0, share.share_max * 100.0),
+    ]
 }
 
 fn attempt_row(attempt: &OrderAttempt) -> [String; 7] {

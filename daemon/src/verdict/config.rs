@@ -4,6 +4,7 @@ pub mod applications;
 pub mod lookup;
 pub mod mail;
 pub mod models;
+pub mod opinions;
 
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error, without_files};
 use actors_platform::per_application::PerApplication;
@@ -22,6 +23,7 @@ use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
 use domain_verdict::recall::RecallMode;
 use jiff::SignedDuration;
+use opinions::{OpinionsSection, is_unset};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -155,9 +157,13 @@ pub struct OrdersSection {
     /// Maximum number of open orders. Further ones get 503 `model_busy`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub queue_max: usize,
-    /// Effect of `orders.max_age_s` and `orders.generations_max` on an order: `fail`, or `hold` until an operator retries or
-    /// fails it.
+    /// Effect of `orders.max_age_s`, `orders.generations_max` and different opinions on an order: `fail`, or `hold` until an operator
+    /// retries or fails it.
     pub at_limit: OrderLimitAction,
+    /// The [opinions](../delivery.md#several-opinions) that decide on a verdict: `count`, `agree` and `models`, and the tables `quick`,
+    /// `full` and `strategy` with the same keys.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub opinions: OpinionsSection,
 }
 
 impl Default for OrdersSection {
@@ -168,6 +174,7 @@ impl Default for OrdersSection {
             further_temperatures: vec![0.4, 0.8],
             queue_max: 10_000,
             at_limit: OrderLimitAction::default(),
+            opinions: OpinionsSection::default(),
         }
     }
 }
@@ -181,10 +188,10 @@ impl Section for OrdersSection {
         without_files(self)
     }
 
-    fn check(&self, _: &dyn Configuration) -> Vec<ConfigError> {
+    fn check(&self, all: &dyn Configuration) -> Vec<ConfigError> {
         let other = self.further_temperatures.iter().find(|temperature| !(0.0..=2.0).contains(*temperature));
         let fault = |other| not_allowed_error("orders.further_temperatures", other, "numbers from 0 to 2");
-        other.map(fault).into_iter().collect()
+        other.map(fault).into_iter().chain(self.check_opinions(all)).collect()
     }
 }
 

@@ -34,6 +34,7 @@ use domain_verdict::label::{ProductTier, VerdictLabel};
 use domain_verdict::legal_hold::{LegalHoldPlaced, LegalHoldReleased};
 use domain_verdict::lookup::{LookupEntry, LookupOutcome};
 use domain_verdict::mail::{MailId, MailKind};
+use domain_verdict::opinion::{OpenOpinion, OpinionPlan, OpinionTally, OrderOpinion};
 use domain_verdict::order::{OrderState, OrderStopCause};
 use domain_verdict::outbox::{MessageEntry, MessageKind, MessageState};
 use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
@@ -392,6 +393,14 @@ fn recall_events(session_id: &SessionId, timestamp: Timestamp) -> [AuditEvent; 2
     [AuditEvent::new(timestamp, session_id.clone(), recalled), AuditEvent::new(timestamp, None, ended)]
 }
 
+fn sample_tally() -> OpinionTally {
+    let [gemini, backup] = ["gemini", "backup"].map(|id| id.parse().expect("an id"));
+    let plan =
+        OpinionPlan { count: 3, agree: 2, models: vec![backup, gemini.clone()], holds_disagreed: false };
+    let opinion = OpenOpinion { oracle_id: gemini, verdict_label: VerdictLabel::Green, answer: None };
+    plan.tally([&opinion])
+}
+
 /// One event of each kind about orders.
 fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
     let generation = sample_generation();
@@ -407,6 +416,13 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
                 rules: vec![RejectingRule { rule: RuleId::Prec004, claims: vec![1, 2] }],
             }),
             next_attempt_at: Some(timestamp),
+        },
+        OrderOpinion {
+            attempt: 1,
+            oracle_id: "gemini".parse().expect("an id"),
+            verdict_label: VerdictLabel::Green,
+            verdict_sha256: Sha256Hex::of(b""),
+            tally: sample_tally(),
         },
         OrderStopped {
             state: OrderState::Failed,

@@ -9,7 +9,8 @@ use crate::interaction::OracleInteractionLog;
 use crate::label::{ProductTier, VerdictLabel};
 use crate::legal_hold::{LegalHoldPlaced, LegalHoldReleased};
 use crate::lookup::LookupEntry;
-use crate::order::{OrderState, OrderStopCause};
+use crate::opinion::OrderOpinion;
+use crate::order::{Order, OrderState, OrderStopCause};
 use crate::outbox::{MessageEntry, MessageId};
 use crate::policy::AppliedPolicy;
 use crate::query::CustomerQuery;
@@ -441,7 +442,7 @@ impl Event for OrderAttemptFailed {
     }
 }
 
-/// A limit, the policy or an operator stopped an order. It is held or failed.
+/// A limit, the policy, an operator or different opinions of the models stopped an order. It is held or failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OrderStopped {
     /// The new state: `held` or `failed`.
@@ -450,13 +451,22 @@ pub struct OrderStopped {
     pub cause: OrderStopCause,
     /// The number of attempts.
     pub attempts: u32,
-    /// The operator's reason; null if a limit or the policy stopped the order.
+    /// The operator's reason; null if no operator stopped the order.
     pub reason: Option<String>,
-    /// The name of the operator; absent if the system had none, or if a limit or the policy stopped the order.
+    /// The name of the operator; absent if the system had none, or if no operator stopped the order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_name: Option<String>,
-    /// The operator's process; null if a limit or the policy stopped the order.
+    /// The operator's process; null if no operator stopped the order.
     pub peer: Option<PeerCredentials>,
+}
+
+impl OrderStopped {
+    /// The entry of an order that a limit, the policy or the opinions of the models stopped.
+    #[must_use]
+    pub const fn without_operator(order: &Order, cause: OrderStopCause) -> Self {
+        let Order { state, attempts, .. } = *order;
+        Self { state, cause, attempts, reason: None, user_name: None, peer: None }
+    }
 }
 
 impl Event for OrderStopped {
@@ -880,6 +890,7 @@ pub const EVENTS: &[&EventType] = &[
     OrderPlaced::TYPE,
     OrderAttempted::TYPE,
     OrderAttemptFailed::TYPE,
+    OrderOpinion::TYPE,
     OrderStopped::TYPE,
     OrderRetried::TYPE,
     OrderReleased::TYPE,

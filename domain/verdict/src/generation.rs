@@ -174,6 +174,8 @@ pub enum GenerationOutcome {
     RefusedByPolicy,
     /// The policy holds the verdict for an operator.
     Held,
+    /// The verdict passed, and is one of several opinions of which none was delivered by this attempt.
+    Opinion,
     /// The session has another tier or query.
     SessionMismatch,
     /// The session is not known.

@@ -16,6 +16,7 @@ pub mod legal_hold;
 pub mod lookup;
 pub mod mail;
 pub mod mail_template;
+pub mod opinion;
 pub mod order;
 pub mod outbox;
 pub mod policy;

@@ -3,6 +3,7 @@
 
 use crate::cost::ModelCost;
 use crate::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
+use crate::opinion::{OpenOpinion, OpinionPlan, OpinionTally};
 use crate::policy::{PolicyCause, join_causes};
 use crate::rejection::AnswerRejection;
 use domain_base::caller::TraceContext;
@@ -97,6 +98,8 @@ pub enum OrderStopCause {
     Operator,
     /// The policy holds its verdict.
     Policy,
+    /// Too few opinions of the models have the same label (`orders.opinions`).
+    NoAgreement,
 }
 
 /// A change that an operator makes to an order.
@@ -234,7 +237,7 @@ pub struct Order {
     pub attempt_deadline: Option<Timestamp>,
     /// The number of attempts.
     pub attempts: u32,
-    /// The number of rejected answers since it was accepted, or retried by an operator.
+    /// The number of rejected answers since it was accepted, was retried by an operator, or got its last opinion.
     pub generations: u32,
     /// The number of other failures in a row.
     pub failures_in_a_row: u32,
@@ -245,7 +248,7 @@ pub struct Order {
     /// The models that are not asked for it before these times.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub model_pauses: BTreeMap<UpstreamId, Timestamp>,
-    /// The models that had their last attempt, because the order is older than `orders.max_age_s`.
+    /// The models that had their last attempt, because the order is older than `orders.max_age_s`. Each opinion empties the list.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub last_asked: Vec<UpstreamId>,
     /// Why it was stopped; null unless it is held or failed.
@@ -257,6 +260,10 @@ pub struct Order {
     /// The last change by an operator. It is not shown to the application.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operator_action: Option<OperatorAction>,
+    /// The labels of the opinions of several models on its verdict; absent if it needs only one. They are not shown to the
+    /// application.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub opinions: Option<OpinionTally>,
     /// The last attempts, up to 10, the latest one last.
     pub last_attempts: Vec<OrderAttempt>,
     /// The trace of the request that placed it, which its attempts continue; absent if it had none. It is not shown.
@@ -268,6 +275,10 @@ pub struct Order {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(ignore)]
     pub open_rejection: Option<OpenRejection>,
+    /// The opinions on its verdict, in their order. They are removed when the order is not open any longer, and never shown.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[schema(ignore)]
+    pub open_opinions: Vec<OpenOpinion>,
 }
 
 impl Order {
@@ -290,9 +301,11 @@ impl Order {
             stop_cause: None,
             policy_causes: Vec::new(),
             operator_action: None,
+            opinions: None,
             last_attempts: Vec::new(),
             trace: None,
             open_rejection: None,
+            open_opinions: Vec::new(),
         }
     }
 
@@ -369,17 +382,17 @@ impl Order {
             BACKOFF.extended(pause, retry_after)
         };
         if self.generations >= policy.generations_max {
-            return self.stopped(OrderStopCause::GenerationsUsedUp, policy, now);
+            return self.stopped(OrderStopCause::GenerationsUsedUp, policy.holds_stopped, now);
         }
         if self.interruptions >= INTERRUPTIONS_MAX {
-            return self.stopped(OrderStopCause::Interrupted, policy, now);
+            return self.stopped(OrderStopCause::Interrupted, policy.holds_stopped, now);
         }
         if is_last {
             let is_left = models.iter().any(|model| !self.last_asked.contains(model));
             return if is_left {
                 Self { next_attempt_at: Some(now), ..self.enter(OrderState::Queued, now) }
             } else {
-                self.stopped(OrderStopCause::Expired, policy, now)
+                self.stopped(OrderStopCause::Expired, policy.holds_stopped, now)
             };
         }
         let paused_until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
@@ -397,6 +410,45 @@ impl Order {
         Self { next_attempt_at: Some(due.min(last_due)), ..self.enter(OrderState::Queued, now) }
     }
 
+    /// The order with another opinion, whose attempt is still in progress.
+    #[must_use]
+    pub fn with_opinion(mut self, opinion: OpenOpinion, tally: OpinionTally) -> Self {
+        self.open_opinions.push(opinion);
+        Self { opinions: Some(tally), ..self }
+    }
+
+    /// The order after an attempt that brought an opinion but no decision: queued for the next opinion, which has the limits of a
+    /// first one.
+    #[must_use]
+    pub fn opinion_given(
+        mut self,
+        (usage, cost): (Option<ModelTokenUsage>, Option<ModelCost>),
+        now: Timestamp,
+    ) -> Self {
+        self.end_attempt(GenerationOutcome::Opinion, usage, cost, now);
+        Self {
+            generations: 0,
+            failures_in_a_row: 0,
+            last_asked: Vec::new(),
+            // the first prompt is sent again
+            open_rejection: None,
+            next_attempt_at: Some(now),
+            ..self.enter(OrderState::Queued, now)
+        }
+    }
+
+    /// The order after the attempt whose opinion made an agreement impossible.
+    #[must_use]
+    pub fn opinions_differ(
+        mut self,
+        (usage, cost): (Option<ModelTokenUsage>, Option<ModelCost>),
+        plan: &OpinionPlan,
+        now: Timestamp,
+    ) -> Self {
+        self.end_attempt(GenerationOutcome::Opinion, usage, cost, now);
+        self.stopped(OrderStopCause::NoAgreement, plan.holds_disagreed, now)
+    }
+
     /// Until when `model` is not asked for the order; `None` if it may be asked at `now`.
     #[must_use]
     pub fn paused_until(&self, model: &UpstreamId, now: Timestamp) -> Option<Timestamp> {
@@ -410,10 +462,10 @@ impl Order {
         now.duration_since(self.tried_since) >= policy.max_age
     }
 
-    /// The order after it reached a limit.
+    /// The order after it was stopped for `cause`: held, or failed.
     #[must_use]
-    pub fn stopped(self, cause: OrderStopCause, policy: &OrderPolicy, now: Timestamp) -> Self {
-        let state = if policy.holds_stopped { OrderState::Held } else { OrderState::Failed };
+    pub fn stopped(self, cause: OrderStopCause, is_held: bool, now: Timestamp) -> Self {
+        let state = if is_held { OrderState::Held } else { OrderState::Failed };
         Self { stop_cause: Some(cause), ..self.enter(state, now) }
     }
 
@@ -482,8 +534,10 @@ impl Order {
                 model_pauses: BTreeMap::new(),
                 last_asked: Vec::new(),
                 next_attempt_at: Some(at),
-                // the first prompt is sent again
+                // the first prompt is sent again, and all opinions are requested again
                 open_rejection: None,
+                open_opinions: Vec::new(),
+                opinions: None,
                 ..self.enter(OrderState::Queued, at)
             },
             OrderAction::Release => self.enter(OrderState::Delivered, at),
@@ -504,6 +558,7 @@ impl Order {
                 self.operator_action.as_ref().map(|action| action.reason.clone())
             }
             Some(OrderStopCause::Policy) => Some(join_causes(&self.policy_causes)),
+            Some(OrderStopCause::NoAgreement) => self.opinions.as_ref().map(OpinionTally::describe),
             Some(
                 OrderStopCause::Expired | OrderStopCause::GenerationsUsedUp | OrderStopCause::Interrupted,
             ) => last_error,
@@ -544,6 +599,7 @@ impl Order {
     fn enter(self, state: OrderState, now: Timestamp) -> Self {
         let (next_attempt_at, stop_cause, policy_causes) = (None, None, Vec::new());
         let open_rejection = self.open_rejection.filter(|_| state.is_open());
+        let open_opinions = if state.is_open() { self.open_opinions } else { Vec::new() };
         // pauses of before the clock was set back
         let model_pauses = if now < self.changed_at { BTreeMap::new() } else { self.model_pauses };
         Self {
@@ -555,6 +611,7 @@ impl Order {
             stop_cause,
             policy_causes,
             open_rejection,
+            open_opinions,
             ..self
         }
     }

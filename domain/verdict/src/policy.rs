@@ -232,13 +232,24 @@ impl DeliveryPolicy {
     }
 }
 
-/// The policies of all tiers and applications.
+/// A value for each tier and application.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct DeliveryPolicies {
-    /// Those of applications without policies of their own.
-    pub common: BTreeMap<ProductTier, DeliveryPolicy>,
-    pub applications: BTreeMap<(ApplicationName, ProductTier), DeliveryPolicy>,
+pub struct PerTier<T> {
+    /// The values for applications without values of their own.
+    pub common: BTreeMap<ProductTier, T>,
+    pub applications: BTreeMap<(ApplicationName, ProductTier), T>,
 }
+
+impl<T> PerTier<T> {
+    /// The value for verdicts of `tier` in `application`.
+    #[must_use]
+    pub fn find(&self, application: ApplicationName, tier: ProductTier) -> Option<&T> {
+        self.applications.get(&(application, tier)).or_else(|| self.common.get(&tier))
+    }
+}
+
+/// The policies of all tiers and applications.
+pub type DeliveryPolicies = PerTier<DeliveryPolicy>;
 
 impl DeliveryPolicies {
     /// The same, and the verdicts that the model of the test mode makes to be held are held.
@@ -248,12 +259,6 @@ impl DeliveryPolicies {
             policy.hold.push(FlagSelector::of_test_hold());
         }
         self
-    }
-
-    /// The policy for verdicts of `tier` in `application`.
-    #[must_use]
-    pub fn find(&self, application: ApplicationName, tier: ProductTier) -> Option<&DeliveryPolicy> {
-        self.applications.get(&(application, tier)).or_else(|| self.common.get(&tier))
     }
 }
 

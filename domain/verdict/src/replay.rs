@@ -15,6 +15,7 @@ use crate::event::{
 };
 use crate::flag::Flag;
 use crate::label::{ProductTier, VerdictLabel};
+use crate::opinion::{OpinionTally, OrderOpinion};
 use crate::policy::PolicyCause;
 use crate::rules_gate::examine;
 use crate::session::SessionRecord;
@@ -41,6 +42,7 @@ const REPLAYED: &[&str] = &[
     TmmCrosscheck::NAME,
     RulesEvaluated::NAME,
     PolicyApplied::NAME,
+    OrderOpinion::NAME,
     VerdictCached::NAME,
     RegenDivergenceCheck::NAME,
     InfrastructureVariance::NAME,
@@ -99,6 +101,7 @@ impl DecisionReplay {
             TmmCrosscheck::NAME => self.verdicts.crosscheck(entry, stored),
             RulesEvaluated::NAME => replay_rules(entry, stored),
             PolicyApplied::NAME => self.verdicts.policy(entry),
+            OrderOpinion::NAME => replay_opinion(entry),
             VerdictCached::NAME => self.verdicts.cached(entry, stored),
             RegenDivergenceCheck::NAME => self.verdicts.divergence(entry, stored),
             InfrastructureVariance::NAME => self.verdicts.variance(entry),
@@ -295,6 +298,19 @@ fn crosscheck_members(reason: CrosscheckReason, inspection: &CrosscheckInspectio
         "approved": approved, "flags": flags, "crosscheck_reason": crosscheck_reason,
         "v_t": inspection.v_t, "v_r": inspection.v_r, "e_d": inspection.e_d,
     })
+}
+
+/// Computes the agreement and the intervals again from the numbers of the labels.
+fn replay_opinion(entry: &LoggedDecision<'_>) -> Result<ReplayOutcome, ReplayStop> {
+    let tally = OpinionTally {
+        count: entry.read_member("count")?,
+        agree: entry.read_member("agree")?,
+        agreed_label: None,
+        shares: entry.read_member("shares")?,
+    };
+    let again = OpinionTally::of(tally.count, tally.agree, &tally.numbers());
+    let differences = entry.compare(&json!({ "agreed_label": again.agreed_label, "shares": again.shares }));
+    Ok(ReplayOutcome::of(differences, None))
 }
 
 fn replay_rules(

@@ -623,14 +623,15 @@ impl OrderReport {
     #[must_use]
     pub fn of(session: SessionRecord) -> Option<Self> {
         let SessionRecord { session_id, tier, order, .. } = session;
-        let order = Order { open_rejection: None, attempt_deadline: None, trace: None, ..order? };
+        let (open_rejection, open_opinions) = (None, Vec::new());
+        let order = Order { open_rejection, open_opinions, attempt_deadline: None, trace: None, ..order? };
         Some(Self { session_id, tier, order, waiting_for: None })
     }
 
-    /// The report for the application of the session, without the operator.
+    /// The report for the application of the session, without the operator and the opinions of several models.
     #[must_use]
     pub fn into_local(self) -> Self {
-        let order = Order { operator_action: None, ..self.order };
+        let order = Order { operator_action: None, opinions: None, ..self.order };
         Self { session_id: self.session_id.into_local(), order, ..self }
     }
 

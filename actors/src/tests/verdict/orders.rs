@@ -2,6 +2,7 @@ mod budget;
 mod cancel;
 mod clock;
 mod fallbacks;
+mod opinions;
 mod policy;
 mod reask;
 

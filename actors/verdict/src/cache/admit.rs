@@ -1,5 +1,8 @@
 //! Storing an approved verdict: one commit for the verdict, its session, its log entries and the mail that it causes.
 
+mod opinion;
+
+use self::opinion::TakenOpinion;
 use super::find::{find_session, mail_queued_event, queue_mail};
 use super::{
     FindSessionOutcome, VerdictCache, VerdictCacheError, address_change_event, attempt_end, deliver_order,
@@ -16,7 +19,7 @@ use actors_platform::clock::Clock;
 use domain_base::caller::DecidingUser;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
-use domain_base::session_id::SessionId;
+use domain_base::session_id::{ApplicationName, SessionId};
 use domain_verdict::crosscheck::ApprovedVerdict;
 use domain_verdict::delivery::{RegenNotes, VerdictDelivery};
 use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, NoteLanguage, RegeneratedVerdict};
@@ -24,9 +27,13 @@ use domain_verdict::event::{
     OrderPlaced, OrderReleased, OrderStopped, PolicyApplied, RegenDivergenceCheck, VerdictCached,
 };
 use domain_verdict::generation::GenerationOutcome;
+use domain_verdict::label::ProductTier;
 use domain_verdict::mail::MailKind;
+use domain_verdict::opinion::OpinionPlan;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderState, OrderStopCause};
-use domain_verdict::policy::{AppliedPolicy, DeliveryPolicies, HeldVerdict, HoldEffect, PolicyAction};
+use domain_verdict::policy::{
+    AppliedPolicy, DeliveryPolicies, HeldVerdict, HoldEffect, PerTier, PolicyAction,
+};
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::session::{OriginalVerdict, SessionRecord, effect_of_hold};
 use jiff::Timestamp;
@@ -49,6 +56,9 @@ struct AdmissionEffects {
     /// The action of the policy, unless it delivered the verdict.
     policy: Option<PolicyAction>,
 }
+
+/// The outcome of an admission, and its effects.
+type AdmissionDecision = (SubmissionOutcome, AdmissionEffects);
 
 impl AdmitVerdict {
     /// The outcome for a session in which the verdict cannot be stored. `None` if it can be.
@@ -105,7 +115,8 @@ struct Admission {
 }
 
 impl Admission {
-    async fn admit(self, admit: AdmitVerdict) -> Result<SubmissionOutcome, VerdictCacheError> {
+    async fn admit(self, mut admit: AdmitVerdict) -> Result<SubmissionOutcome, VerdictCacheError> {
+        let opinion = self.take_opinion(&mut admit).await?;
         let Submission { session_id, path, .. } = &admit.submission;
         let sealed = admit.seal(&self.policy, &self.store, self.clock.now()).await?;
         let look = || {
@@ -119,7 +130,7 @@ impl Admission {
         let mut lookup = is_new.then_some((FindSessionOutcome::Nothing(None), None));
         let admitted = self.log.decide_and_commit(|| {
             let (there, session) = lookup.take().map_or_else(look, Ok)?;
-            self.decide(&admit, there, session.as_ref(), sealed.as_deref())
+            self.decide(&admit, opinion.as_ref(), there, session.as_ref(), sealed.as_deref())
         });
         let ((admission, effects), _) = admitted.await?;
         if let Some(action) = effects.policy {
@@ -137,16 +148,30 @@ impl Admission {
     fn decide(
         &self,
         admit: &AdmitVerdict,
+        opinion: Option<&TakenOpinion>,
         there: FindSessionOutcome,
         session: Option<&(SessionRecord, u64)>,
         sealed: Option<&str>,
-    ) -> Result<CommitDecision<(SubmissionOutcome, AdmissionEffects)>, VerdictCacheError> {
-        let (store, now) = (&self.store, self.clock.now());
-        if let Some(obstacle) = admit.find_obstacle(there, session, store)? {
+    ) -> Result<CommitDecision<AdmissionDecision>, VerdictCacheError> {
+        if let Some(obstacle) = admit.find_obstacle(there, session, &self.store)? {
             let trace = admit.submission.generation_trace.as_ref();
             let record = GenerationTrace::record(trace, admit.judged.clone());
             return Ok(CommitDecision::Change((obstacle, AdmissionEffects::default()), record));
         }
+        match (opinion, session) {
+            (Some(opinion), Some(session)) => self.decide_with_opinion(admit, opinion, session, sealed),
+            _ => self.decide_delivery(admit, session, sealed),
+        }
+    }
+
+    /// Delivers the verdict, unless the policy holds or refuses it.
+    fn decide_delivery(
+        &self,
+        admit: &AdmitVerdict,
+        session: Option<&(SessionRecord, u64)>,
+        sealed: Option<&str>,
+    ) -> Result<CommitDecision<AdmissionDecision>, VerdictCacheError> {
+        let (store, now) = (&self.store, self.clock.now());
         let known = session.map(|(session, _)| session);
         if let Some(policy) = admit.apply_policy(&self.policy.policies, known) {
             let mut effects = AdmissionEffects { policy: Some(policy.action), ..AdmissionEffects::default() };
@@ -376,10 +401,21 @@ impl Handler<AdmitVerdict> for VerdictCache {
 #[derive(Debug, Clone)]
 pub struct PolicyConfig {
     pub policies: DeliveryPolicies,
+    /// The tiers and applications whose orders need several opinions.
+    pub opinions: PerTier<Option<OpinionPlan>>,
     pub key: HeldVerdictKey,
 }
 
 impl PolicyConfig {
+    /// The opinions that decide on verdicts of `tier` in `application`; `None` if one answer does.
+    pub(crate) fn opinion_plan(
+        &self,
+        application: ApplicationName,
+        tier: ProductTier,
+    ) -> Option<&OpinionPlan> {
+        self.opinions.find(application, tier)?.as_ref()
+    }
+
     /// Whether a missing key may be created: a new key could not decrypt the verdicts that are held already.
     pub(crate) fn may_create_key(store: &Store) -> Result<bool, StoreError> {
         Ok(!store.has_held_verdicts()?)
@@ -434,14 +470,7 @@ impl AdmitVerdict {
         let order = base.order.clone().unwrap_or_else(|| Order::placed(now));
         let end = attempt_end(*path, GenerationOutcome::Held, trace);
         let order = order.held_by_policy(policy.causes.clone(), end, now);
-        let stopped = OrderStopped {
-            state: order.state,
-            cause: OrderStopCause::Policy,
-            attempts: order.attempts,
-            reason: None,
-            user_name: None,
-            peer: None,
-        };
+        let stopped = OrderStopped::without_operator(&order, OrderStopCause::Policy);
         let session = SessionRecord {
             customer_email: customer_email.clone().or(base.customer_email),
             check: check.clone().or(base.check),
@@ -485,14 +514,24 @@ impl AdmitVerdict {
     /// The encrypted verdict, if the policy may hold it.
     pub(super) async fn seal(
         &self,
-        PolicyConfig { policies, key }: &PolicyConfig,
+        config: &PolicyConfig,
         store: &Store,
         now: Timestamp,
     ) -> Result<Option<String>, VerdictCacheError> {
-        let policy = self.apply_policy(policies, None);
+        let policy = self.apply_policy(&config.policies, None);
         if policy.is_none_or(|policy| policy.action != PolicyAction::Hold) {
             return Ok(None);
         }
+        self.seal_delivery(&config.key, store, now).await.map(Some)
+    }
+
+    /// The delivery document of the verdict, encrypted.
+    async fn seal_delivery(
+        &self,
+        key: &HeldVerdictKey,
+        store: &Store,
+        now: Timestamp,
+    ) -> Result<String, VerdictCacheError> {
         let Submission { session_id, query, .. } = &self.submission;
         let delivery = VerdictDelivery {
             session_id: session_id.clone(),
@@ -504,7 +543,7 @@ impl AdmitVerdict {
         };
         let text = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
         let may_create = PolicyConfig::may_create_key(store)?;
-        Ok(Some(key.seal(session_id, text, may_create).await?))
+        Ok(key.seal(session_id, text, may_create).await?)
     }
 }
 

@@ -198,16 +198,17 @@ impl GenerationRunner {
         end
     }
 
-    /// The permits of a call for a first verdict by the first model of the application's order that may be called now. `order`
-    /// is not asked of models that failed for it a short time ago.
+    /// The permits of a call for a first verdict by the first one of `models` that may be called now. `order` is not asked of
+    /// models that failed for it a short time ago.
     pub(crate) async fn request_first_call(
         &self,
+        models: &[Arc<ConfiguredModel>],
         application: &ApplicationName,
         order: Option<&Order>,
     ) -> Result<FirstCallPermits, FirstCallDenial> {
         let now = order.map_or_else(|| self.clock.now(), |order| self.clock.now_since(order.changed_at));
         let (mut soonest, mut own_wait) = (SoonestDenial::default(), None);
-        for model in self.models.order_of(application) {
+        for model in models {
             if let Some(until) = order.and_then(|order| order.paused_until(model.oracle_id(), now)) {
                 let wait = until.duration_since(now).unsigned_abs();
                 own_wait = Some(own_wait.map_or(wait, |own: Duration| own.min(wait)));
@@ -228,15 +229,15 @@ impl GenerationRunner {
         })
     }
 
-    /// The permits of the last attempt of `order` with one of the models that had none. A model that may be called anyway comes
+    /// The permits of the last attempt of `order` with one of `models` that had none. A model that may be called anyway comes
     /// first. If there is none, the attempt overrides requested waits and open circuits, but no limit of calls. The order waits
     /// while a call of a model that rejected the caller is in progress.
     pub(crate) async fn request_last_call(
         &self,
+        models: &[Arc<ConfiguredModel>],
         application: &ApplicationName,
         order: &Order,
     ) -> Result<FirstCallPermits, FirstCallDenial> {
-        let models = self.models.order_of(application);
         let left: Vec<_> =
             models.iter().filter(|model| !order.last_asked.contains(model.oracle_id())).collect();
         let mut limited = SoonestDenial::default();
@@ -303,11 +304,6 @@ impl GenerationRunner {
             }
         }
         Err(soonest.0.map_or(GenerationError::NoModel, |(_, error)| error))
-    }
-
-    /// The names of the models for first verdicts of `application`.
-    pub(crate) fn first_models(&self, application: &ApplicationName) -> Vec<UpstreamId> {
-        self.models.order_of(application).iter().map(|model| model.oracle_id().clone()).collect()
     }
 
     /// Checks that a model is configured.

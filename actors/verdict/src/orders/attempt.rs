@@ -3,7 +3,9 @@
 
 use super::{OrderWork, OrdersActor, due_of};
 use crate::cache::{FindSession, FindSessionOutcome, PolicyConfig, VerdictCacheError, remove_held_verdict};
-use crate::generation::{FirstCallDenial, FirstCallPermits, GenerationEnd, GenerationError, PromptError};
+use crate::generation::{
+    ConfiguredModel, FirstCallDenial, FirstCallPermits, GenerationEnd, GenerationError, PromptError,
+};
 use crate::rate_limiter::CallLimitError;
 use crate::submission::{Submission, SubmissionOutcome};
 use actix::Addr;
@@ -29,6 +31,7 @@ use domain_verdict::rejection::{AnswerRejection, RejectedClaim};
 use domain_verdict::session::SessionRecord;
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When to try again after an error that is not the model's, such as a full disk.
@@ -161,20 +164,24 @@ impl OrderWork {
         let session_id = &claim.id.clone();
         let application = session_id.application();
         let prompt = self.prepare(session_id, tier, &query, &order).await?;
+        let models = self.models_for(session_id, tier, Some(&order));
         let permits = if is_last {
-            self.runner.request_last_call(&application, &order).await
+            self.runner.request_last_call(&models, &application, &order).await
         } else {
-            self.runner.request_first_call(&application, Some(&order)).await
+            self.runner.request_first_call(&models, &application, Some(&order)).await
         };
         let permits = match permits {
             Ok(permits) => permits.with_temperature(self.config.temperature_of(&order)),
+            // other orders of the application may be at the turn of another model
+            Err(FirstCallDenial::Application(error @ GenerationError::NotPermitted { .. }))
+                if self.needs_opinions(session_id, tier) =>
+            {
+                let wait = wait_of(&error);
+                return Ok(self.delayed_by(session_id, Some(&error), wait));
+            }
             Err(FirstCallDenial::Application(error)) => return Ok(self.blocked_by(session_id, &error)),
             Err(FirstCallDenial::Order { error, wait }) => {
-                if let Some(error) = error {
-                    self.waits.set_of_order(session_id.clone(), self.wait_for(&error));
-                }
-                let (now, wait) = (self.clock().now(), to_signed(wait).min(ERROR_PAUSE));
-                return Ok(WorkOutcome::Due(now.saturating_add(wait).unwrap_or(now)));
+                return Ok(self.delayed_by(session_id, error.as_ref(), to_signed(wait)));
             }
             Err(FirstCallDenial::Final(denied)) => {
                 let denied = denied.map(|(model, error)| (model.start_of_last_attempt(&prompt), error));
@@ -185,6 +192,26 @@ impl OrderWork {
             self.start(session, prompt, (permits, claim), me);
         }
         Ok(WorkOutcome::Left)
+    }
+
+    /// Whether several opinions decide on the verdict of an order.
+    pub(super) fn needs_opinions(&self, session_id: &SessionId, tier: ProductTier) -> bool {
+        self.gate.opinion_plan(session_id.application(), tier).is_some()
+    }
+
+    /// The models that may be asked for an order: those of its application, or the one whose opinion on its verdict is next.
+    pub(super) fn models_for(
+        &self,
+        session_id: &SessionId,
+        tier: ProductTier,
+        order: Option<&Order>,
+    ) -> Vec<Arc<ConfiguredModel>> {
+        let (application, models) = (session_id.application(), &self.runner.models);
+        let Some(plan) = self.gate.opinion_plan(application.clone(), tier) else {
+            return models.order_of(&application).to_vec();
+        };
+        let next = plan.next_model(order.map_or(0, |order| order.open_opinions.len()));
+        next.and_then(|next| models.find(next)).cloned().into_iter().collect()
     }
 
     /// The prompt of an attempt, if the daemon has all that an attempt needs.
@@ -233,15 +260,15 @@ impl OrderWork {
         })
     }
 
-    /// Checks the key of held verdicts if the policy may hold the verdict: without the key, an answer that the model was
-    /// paid for could not be stored.
+    /// Checks the key of held verdicts if the verdict may be held, or wait for the opinions of other models: without the key, an
+    /// answer that the model was paid for could not be stored.
     pub(super) async fn check_held_key(
         &self,
         session_id: &SessionId,
         tier: ProductTier,
     ) -> Result<(), GenerationError> {
         let policy = self.gate.policies.find(session_id.application(), tier);
-        if policy.is_some_and(|policy| !policy.hold.is_empty()) {
+        if self.needs_opinions(session_id, tier) || policy.is_some_and(|policy| !policy.hold.is_empty()) {
             let may_create = PolicyConfig::may_create_key(self.store())?;
             self.gate.key.check(may_create).await.map_err(VerdictCacheError::from)?;
         }
@@ -252,6 +279,20 @@ impl OrderWork {
     fn blocked_by(&self, session_id: &SessionId, error: &GenerationError) -> WorkOutcome {
         self.waits.set_of_application(session_id.application(), self.wait_for(error));
         WorkOutcome::Blocked
+    }
+
+    /// Only this order cannot be attempted before `wait` is over.
+    fn delayed_by(
+        &self,
+        session_id: &SessionId,
+        error: Option<&GenerationError>,
+        wait: SignedDuration,
+    ) -> WorkOutcome {
+        if let Some(error) = error {
+            self.waits.set_of_order(session_id.clone(), self.wait_for(error));
+        }
+        let now = self.clock().now();
+        WorkOutcome::Due(now.saturating_add(wait.min(ERROR_PAUSE)).unwrap_or(now))
     }
 
     /// The wait of an order that `error` stops.
@@ -370,7 +411,10 @@ impl OrderWork {
         let rejection = self.rejection_of(&submission, &end.result).await;
         let (cause, retry_after) = match &end.result {
             Ok(
-                SubmissionOutcome::Stored(_) | SubmissionOutcome::Regenerated(..) | SubmissionOutcome::Held,
+                SubmissionOutcome::Stored(_)
+                | SubmissionOutcome::Regenerated(..)
+                | SubmissionOutcome::Held
+                | SubmissionOutcome::Opinion,
             ) => {
                 return self.published(&session_id);
             }
@@ -449,11 +493,13 @@ impl OrderWork {
         session_id: &SessionId,
         failure: &OrderAttemptFailure,
     ) -> Result<Option<Order>, GenerationError> {
-        let Some((SessionRecord { order: Some(order), .. }, _)) = self.store().session(session_id)? else {
+        let Some((SessionRecord { order: Some(order), tier, .. }, _)) = self.store().session(session_id)?
+        else {
             return Ok(None);
         };
         let policy = self.policy(session_id, &order, self.clock().now());
-        let models = self.runner.first_models(&session_id.application());
+        let models = self.models_for(session_id, tier, Some(&order));
+        let models: Vec<_> = models.iter().map(|model| model.oracle_id().clone()).collect();
         let changed = self.change_order(session_id, |session, order, now| {
             if order.state == OrderState::Cancelled {
                 let order = order.cancelled_call_ended(failure.usage, failure.cost.clone())?;
@@ -488,7 +534,7 @@ impl OrderWork {
         let changed = self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Queued).then(|| {
                 let Some((start, error)) = &denied else {
-                    let order = order.stopped(OrderStopCause::Expired, &policy, now);
+                    let order = order.stopped(OrderStopCause::Expired, policy.holds_stopped, now);
                     let event = stopped_event(session_id, &order, OrderStopCause::Expired, now);
                     return (SessionRecord { order: Some(order), ..session }, vec![event]);
                 };
@@ -584,7 +630,5 @@ fn fail_order(
 
 /// The entry of an order that a limit stopped.
 fn stopped_event(session_id: &SessionId, order: &Order, cause: OrderStopCause, now: Timestamp) -> AuditEvent {
-    let Order { state, attempts, .. } = *order;
-    let stopped = OrderStopped { state, cause, attempts, reason: None, user_name: None, peer: None };
-    AuditEvent::new(now, session_id.clone(), stopped)
+    AuditEvent::new(now, session_id.clone(), OrderStopped::without_operator(order, cause))
 }

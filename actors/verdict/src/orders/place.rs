@@ -103,14 +103,18 @@ impl OrderWork {
         // an order that may not start is queued, and says why when its turn comes
         let may_start = may_start && self.check_held_key(&session_id, submission.tier).await.is_ok();
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
+        let (application, models) =
+            (session_id.application(), self.models_for(&session_id, submission.tier, None));
         let permits = match claim {
-            Some(claim) => match self.runner.request_first_call(&session_id.application(), None).await {
+            Some(claim) => match self.runner.request_first_call(&models, &application, None).await {
                 Ok(permits) => Some((permits, claim)),
-                Err(FirstCallDenial::Application(error)) => {
-                    self.waits.set_of_application(session_id.application(), self.wait_for(&error));
+                Err(FirstCallDenial::Application(error))
+                    if !self.needs_opinions(&session_id, submission.tier) =>
+                {
+                    self.waits.set_of_application(application, self.wait_for(&error));
                     None
                 }
-                Err(FirstCallDenial::Order { .. } | FirstCallDenial::Final(_)) => None,
+                Err(_) => None,
             },
             None => None,
         };

@@ -561,7 +561,7 @@ Flag: TypeAlias = str
 """A cause found in a verdict: its name and, after a colon, the dimension or the field."""
 
 
-GenerationOutcome: TypeAlias = Literal["delivered", "regenerated", "replayed", "rejected", "refused_by_rules", "refused_by_policy", "held", "session_mismatch", "session_unknown", "delivered_already", "no_model", "prompt_unavailable", "held_key_unusable", "rate_limited", "model_busy", "budget_used_up", "circuit_open", "quota_wait", "request_refused", "model_unavailable", "model_timeout", "prompt_blocked", "stopped_early", "declined", "empty_answer", "unreadable_answer", "storage_failed", "cancelled", "interrupted", "failed"]
+GenerationOutcome: TypeAlias = Literal["delivered", "regenerated", "replayed", "rejected", "refused_by_rules", "refused_by_policy", "held", "opinion", "session_mismatch", "session_unknown", "delivered_already", "no_model", "prompt_unavailable", "held_key_unusable", "rate_limited", "model_busy", "budget_used_up", "circuit_open", "quota_wait", "request_refused", "model_unavailable", "model_timeout", "prompt_blocked", "stopped_early", "declined", "empty_answer", "unreadable_answer", "storage_failed", "cancelled", "interrupted", "failed"]
 """The outcome of a request for a verdict by the model."""
 
 
@@ -715,6 +715,36 @@ class OperatorAction(TypedDict):
     """The name of the operator at that time; absent if the system had none."""
 
 
+class OpinionShare(TypedDict):
+    """How often a model gave a label."""
+
+    of: int
+    """The number of opinions of the model."""
+    opinions: int
+    """The number of opinions of the model with the label."""
+    oracle_id: UpstreamId
+    """The model."""
+    share_max: float
+    """The upper limit of the interval."""
+    share_min: float
+    """The lower limit of the 95 % Clopper-Pearson interval of the label's share in all answers of the model."""
+    verdict_label: VerdictLabel
+    """The label."""
+
+
+class OpinionTally(TypedDict):
+    """The labels of the opinions on a verdict."""
+
+    agree: int
+    """The number of opinions that must have the same label."""
+    agreed_label: NotRequired[VerdictLabel | None]
+    """The label that enough opinions have; null as long as none has."""
+    count: int
+    """The number of opinions that were to be requested at most."""
+    shares: list[OpinionShare]
+    """The labels by model."""
+
+
 OracleHealthLevel: TypeAlias = Literal["healthy", "degraded", "unhealthy", "circuit_open", "refusing"]
 """The status of an oracle."""
 
@@ -832,12 +862,13 @@ class OrderReport(TypedDict):
     failures_in_a_row: int
     """The number of other failures in a row."""
     generations: int
-    """The number of rejected answers since it was accepted, or retried by an operator."""
+    """The number of rejected answers since it was accepted, was retried by an operator, or got its last opinion."""
     interruptions: NotRequired[int]
     """The number of attempts that a stop of the daemon or an internal error cut off, since it was accepted, or retried
     by an operator."""
     last_asked: NotRequired[list[UpstreamId]]
-    """The models that had their last attempt, because the order is older than `orders.max_age_s`."""
+    """The models that had their last attempt, because the order is older than `orders.max_age_s`. Each opinion empties
+    the list."""
     last_attempts: list[OrderAttempt]
     """The last attempts, up to 10, the latest one last."""
     model_pauses: NotRequired[dict[str, str]]
@@ -846,6 +877,9 @@ class OrderReport(TypedDict):
     """When its next attempt is due; null unless it is queued."""
     operator_action: NotRequired[OperatorAction | None]
     """The last change by an operator. It is not shown to the application."""
+    opinions: NotRequired[OpinionTally | None]
+    """The labels of the opinions of several models on its verdict; absent if it needs only one. They are not shown to
+    the application."""
     placed_at: str
     """When it was accepted."""
     policy_causes: NotRequired[list[PolicyCause]]
@@ -868,7 +902,7 @@ OrderState: TypeAlias = Literal["queued", "generating", "held", "delivered", "fa
 """The state of an order."""
 
 
-OrderStopCause: TypeAlias = Literal["generations_used_up", "expired", "interrupted", "operator", "policy"]
+OrderStopCause: TypeAlias = Literal["generations_used_up", "expired", "interrupted", "operator", "policy", "no_agreement"]
 """Why an order was stopped without a verdict."""
 
 

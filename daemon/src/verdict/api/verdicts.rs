@@ -385,7 +385,7 @@ fn require_verdict(
             Err(policy_problem(service, session_id, (decision, causes), retry_after))
         }
         SubmissionOutcome::Cancelled => Err(Problem::order_cancelled(session_id)),
-        SubmissionOutcome::Checked(_) | SubmissionOutcome::Held => {
+        SubmissionOutcome::Checked(_) | SubmissionOutcome::Held | SubmissionOutcome::Opinion => {
             Err(Problem::new(INTERNAL_ERROR, "a delivery ended without a verdict"))
         }
     }

@@ -1,6 +1,7 @@
 //! The configuration of applications.
 
 use super::mail::{MailSection, MailTransport, check_heading};
+use super::opinions::{OpinionsSection, is_unset};
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error, without_files};
 use crate::platform::service::{ApplicationProcesses, Applications};
 use actors_platform::per_application::PerApplication;
@@ -70,6 +71,10 @@ pub struct ApplicationSection {
     pub in_flight: Option<usize>,
     /// What is done about delivered verdicts of the application that relied on statements that differ now, in place of `recall`.
     pub recall: Option<RecallMode>,
+    /// The [opinions](../delivery.md#several-opinions) that decide on verdicts of the application, in place of `orders.opinions`. Keys
+    /// that are not set have the values there.
+    #[serde(skip_serializing_if = "is_unset")]
+    pub opinions: OpinionsSection,
     /// The [policy](../delivery.md#policy-beside-the-gate) for verdicts of the application: `hold`, `refuse`,
     /// `coherence_min` and `rules`, and the tables `quick`, `full` and `strategy` with the same keys.
     #[serde(skip_serializing_if = "ApplicationGateSection::is_empty")]

@@ -545,7 +545,7 @@ fn check_budget(all: &dyn Configuration) -> Result<(), ConfigError> {
 }
 
 /// Checks that the list in `key` has different names of `models`.
-fn check_names(key: &str, names: &[String], models: &[&str]) -> Result<(), ConfigError> {
+pub(super) fn check_names(key: &str, names: &[String], models: &[&str]) -> Result<(), ConfigError> {
     let mut seen = BTreeSet::new();
     if names.iter().all(|name| models.contains(&name.as_str()) && seen.insert(name)) {
         return Ok(());

@@ -247,8 +247,7 @@ fn order_whose_verdict_the_policy_holds_ends_its_attempt_and_waits() {
         order.clone().delivered((GenerationOutcome::Delivered, None, None), at(4)),
     ];
     assert!(stop_causes.iter().all(|order| order.stop_cause.is_none() && order.policy_causes.is_empty()));
-    let at_limit =
-        order.stopped(OrderStopCause::Expired, &OrderPolicy { holds_stopped: true, ..POLICY }, at(4));
+    let at_limit = order.stopped(OrderStopCause::Expired, true, at(4));
     assert!(!at_limit.is_held_by_policy());
 }
 
@@ -259,7 +258,7 @@ fn order_says_why_it_is_not_delivered() {
     let ended = failed.clone().changed_by_operator(change(OrderAction::Fail, 2));
     assert_eq!((ended.stop_cause, ended.changed_at), (Some(OrderStopCause::Operator), at(2)));
     assert_eq!(ended.reason().as_deref(), Some("operator: refunded"));
-    let expired = Order::placed(at(0)).stopped(OrderStopCause::Expired, &POLICY, at(9));
+    let expired = Order::placed(at(0)).stopped(OrderStopCause::Expired, false, at(9));
     assert_eq!(expired.reason().as_deref(), Some("expired"));
     let delivered = failed.delivered((GenerationOutcome::Delivered, None, None), at(3));
     let released = delivered.changed_by_operator(change(OrderAction::Release, 3));

@@ -10,6 +10,7 @@ use crate::event::{
 use crate::flag::Flag;
 use crate::generation::GenerationSettings;
 use crate::label::{ProductTier, VerdictLabel};
+use crate::opinion::{OpenOpinion, OpinionPlan, OrderOpinion};
 use crate::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use crate::prompt::VerdictPrompt;
 use crate::query::CustomerQuery;
@@ -25,6 +26,7 @@ use domain_base::session_id::SessionId;
 use domain_ground::source::OracleTier::Primary;
 use domain_rules::event::{RulesEntry, RulesEvaluated};
 use domain_rules::{CandidateCheck, FactSet, RuleSettings};
+use domain_upstream::upstream_id::UpstreamId;
 use domain_verification::event::{
     ReviewEntry, ReviewOpened, SourceAsked, SourceCallEntry, VerificationDecided, VerificationEntry,
 };
@@ -375,4 +377,30 @@ fn other_entries_are_not_decisions_and_other_texts_are_errors() {
     let empty = empty.expect("an entry").expect("a decision");
     let replayed = DecisionReplay::new(true).add(&empty, None);
     assert!(matches!(replayed[0].outcome, ReplayOutcome::Different(_)), "{replayed:?}");
+}
+
+#[test]
+fn agreement_and_intervals_follow_from_the_numbers_of_labels() {
+    let oracle_id: UpstreamId = "gemini".parse().expect("an id");
+    let plan = OpinionPlan { count: 3, agree: 2, models: vec![oracle_id.clone()], holds_disagreed: false };
+    let verdict_label = VerdictLabel::Green;
+    let opinion = OpenOpinion { oracle_id: oracle_id.clone(), verdict_label, answer: None };
+    let tally = plan.tally([&opinion, &opinion]);
+    let verdict_sha256 = Sha256Hex::of(b"verdict");
+    let mut log = TestLog::default();
+    let entry = OrderOpinion { attempt: 2, oracle_id, verdict_label, verdict_sha256, tally };
+    log.add(Some(session_id()), entry.into());
+    assert_eq!(log.outcomes(), [("order_opinion", ReplayOutcome::Reproduced)]);
+    for (from, to, member) in [
+        (r#""agreed_label":"GREEN""#, r#""agreed_label":"RED""#, "agreed_label"),
+        (r#""agree":2"#, r#""agree":3"#, "agreed_label"),
+        (r#""share_min":0.1581"#, r#""share_min":0.2"#, "shares[0].share_min"),
+    ] {
+        let line = log.lines[0].replace(from, to);
+        assert_ne!(line, log.lines[0], "{from}");
+        let changed = TestLog { lines: vec![line], stored: None };
+        let outcome = changed.outcomes().remove(0).1;
+        let ReplayOutcome::Different(differences) = outcome else { panic!("{to}: {outcome:?}") };
+        assert_eq!(differences[0].member, member);
+    }
 }

@@ -34,7 +34,7 @@ fn with_two_models<F: Future<Output = ()>>(
     with_services(time, outside, |world| test(world, first, backup));
 }
 
-async fn open_circuit(world: &TestSystem, oracle_id: UpstreamId) {
+pub(super) async fn open_circuit(world: &TestSystem, oracle_id: UpstreamId) {
     for _ in 0..3 {
         let permit = world.system.oracle_health.ask(RequestCallPermit(oracle_id.clone())).await;
         let lease = permit.expect("the actor answers").expect("the circuit is closed");

@@ -1,0 +1,166 @@
+//! Several opinions on the verdict of an order. Each approved answer of an attempt is one. If the opinions agree, the first answer with the
+//! agreed label is delivered as if it were the only one.
+
+use super::{Admission, AdmissionDecision, AdmissionEffects};
+use crate::cache::{AdmitVerdict, VerdictCacheError};
+use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
+use actors_audit::logger::CommitError;
+use actors_audit::logger::handle::CommitDecision;
+use domain_base::event::AuditEvent;
+use domain_base::gate_path::GatePath;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::event::OrderStopped;
+use domain_verdict::opinion::{OpenOpinion, OpinionDecision, OpinionPlan, OrderOpinion, SealedAnswer};
+use domain_verdict::order::{Order, OrderState};
+use domain_verdict::policy::PolicyAction;
+use domain_verdict::session::SessionRecord;
+use jiff::Timestamp;
+use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite};
+
+/// An approved answer as an opinion on the verdict of its order.
+pub(super) struct TakenOpinion {
+    /// The order before.
+    before: Order,
+    /// The order with the opinion.
+    order: Order,
+    decision: OpinionDecision,
+    plan: OpinionPlan,
+    entry: OrderOpinion,
+}
+
+impl Admission {
+    /// The opinion that the answer is; `None` if the answer decides alone, or the policy refuses it. If the opinions agree, `admit` has the
+    /// first answer with the agreed label afterwards.
+    pub(super) async fn take_opinion(
+        &self,
+        admit: &mut AdmitVerdict,
+    ) -> Result<Option<TakenOpinion>, VerdictCacheError> {
+        let (session_id, label) = (admit.submission.session_id.clone(), admit.approved.label());
+        let plan = self.policy.opinion_plan(session_id.application(), admit.approved.tier());
+        let Some(plan) = plan.filter(|_| is_of_attempt(admit)) else { return Ok(None) };
+        let Some((session, _)) = self.store.session(&session_id)? else { return Ok(None) };
+        let applied = admit.apply_policy(&self.policy.policies, Some(&session));
+        if applied.is_some_and(|policy| policy.action == PolicyAction::Refuse) {
+            return Ok(None);
+        }
+        let order = session.order.filter(|order| order.state == OrderState::Generating);
+        let asked = order.as_ref().and_then(|order| order.last_attempts.last()?.oracle_id.clone());
+        let Some((before, oracle_id)) = order.zip(asked) else { return Ok(None) };
+        let first = before.open_opinions.iter().find(|opinion| opinion.verdict_label == label);
+        let mut opinion = OpenOpinion { oracle_id: oracle_id.clone(), verdict_label: label, answer: None };
+        let tally = plan.tally(before.open_opinions.iter().chain([&opinion]));
+        let decision = tally.decision();
+        let entry = OrderOpinion {
+            attempt: before.attempts,
+            oracle_id,
+            verdict_label: label,
+            verdict_sha256: admit.approved.sha256().clone(),
+            tally: tally.clone(),
+        };
+        match (decision, first) {
+            (OpinionDecision::Open, None) => opinion.answer = self.sealed_answer(admit).await?,
+            (OpinionDecision::Agreed(_), Some(first)) => self.take_first_answer(admit, first).await,
+            _ => {}
+        }
+        let order = before.clone().with_opinion(opinion, tally);
+        Ok(Some(TakenOpinion { before, order, decision, plan: plan.clone(), entry }))
+    }
+
+    /// The answer, encrypted until the opinions agree.
+    async fn sealed_answer(&self, admit: &AdmitVerdict) -> Result<Option<SealedAnswer>, VerdictCacheError> {
+        let Some(trace) = &admit.submission.generation_trace else { return Ok(None) };
+        let sealed = admit.seal_delivery(&self.policy.key, &self.store, self.clock.now()).await?;
+        Ok(Some(SealedAnswer { generation: trace.generation.clone(), sealed }))
+    }
+
+    /// Replaces the answer by the `first` one with its label. It stays if the first one cannot be decrypted, or was not checked against
+    /// the facts that the session has now.
+    async fn take_first_answer(&self, admit: &mut AdmitVerdict, first: &OpenOpinion) {
+        let Submission { session_id, check, generation_trace, .. } = &mut admit.submission;
+        let (Some(answer), Some(trace)) = (&first.answer, generation_trace) else { return };
+        let delivery = match self.policy.key.open(session_id, &answer.sealed).await {
+            // deserialization judges the verdict again; the error of the parser may quote it
+            Ok(text) => serde_json::from_slice::<VerdictDelivery>(&text)
+                .map_err(|_| "the decrypted text is no verdict that the crosscheck approves".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        match delivery {
+            Ok(delivery) if check.is_some() && delivery.evaluation_sha256.is_none() => {}
+            Ok(VerdictDelivery { approved, evaluation_sha256, .. }) => {
+                trace.generation = answer.generation.clone();
+                (admit.approved, admit.evaluation_sha256) = (approved, evaluation_sha256);
+            }
+            Err(error) => {
+                tracing::warn!(%session_id, error, "could not read the first answer with the agreed label; delivering the last one");
+            }
+        }
+    }
+
+    /// Queues the order for the next opinion, stops it, or delivers the answer on which the opinions agree.
+    pub(super) fn decide_with_opinion(
+        &self,
+        admit: &AdmitVerdict,
+        opinion: &TakenOpinion,
+        (session, revision): &(SessionRecord, u64),
+        sealed: Option<&str>,
+    ) -> Result<CommitDecision<AdmissionDecision>, VerdictCacheError> {
+        let session_id = &session.session_id;
+        // only this attempt changes the opinions
+        if session.order.as_ref() != Some(&opinion.before) {
+            return Err(CommitError::Stale(RowName::of::<SessionRecord>(session_id)).into());
+        }
+        let entry = AuditEvent::new(self.clock.now(), session_id.clone(), opinion.entry.clone());
+        if let OpinionDecision::Agreed(_) = opinion.decision {
+            let session = SessionRecord { order: Some(opinion.order.clone()), ..session.clone() };
+            let mut decided = self.decide_delivery(admit, Some(&(session, *revision)), sealed)?;
+            if let CommitDecision::Change((outcome, _), record) = &mut decided
+                && !matches!(outcome, SubmissionOutcome::RejectedByPolicy { .. })
+            {
+                // after the entries of the call and the gate
+                let trace = admit.submission.generation_trace.as_ref();
+                let place = GenerationTrace::entries(trace).count() + admit.judged.len();
+                record.events.insert(place.min(record.events.len()), entry);
+            }
+            return Ok(decided);
+        }
+        let now = self.clock.now();
+        let (record, order) = opinion.record(admit, (session, *revision), entry, now);
+        let effects = AdmissionEffects { order_end: Some(order), policy: None };
+        Ok(CommitDecision::Change((SubmissionOutcome::Opinion, effects), record))
+    }
+}
+
+impl TakenOpinion {
+    /// The record of an opinion that delivers nothing, and the order after it.
+    fn record(
+        &self,
+        admit: &AdmitVerdict,
+        (session, revision): (&SessionRecord, u64),
+        entry: AuditEvent,
+        now: Timestamp,
+    ) -> (JournalRecord, Order) {
+        let (session_id, trace) = (&session.session_id, admit.submission.generation_trace.as_ref());
+        let used = (GenerationTrace::usage(trace), GenerationTrace::cost(trace));
+        let order = self.order.clone();
+        let order = match self.decision {
+            OpinionDecision::Disagreed => order.opinions_differ(used, &self.plan, now),
+            OpinionDecision::Open | OpinionDecision::Agreed(_) => order.opinion_given(used, now),
+        };
+        let stopped = order.stop_cause.map(|cause| OrderStopped::without_operator(&order, cause));
+        let stopped = stopped.map(|stopped| AuditEvent::new(now, session_id.clone(), stopped));
+        let mut record =
+            GenerationTrace::record(trace, admit.judged.iter().cloned().chain([entry]).chain(stopped));
+        record.expect = vec![
+            RowExpectation::new::<VerdictDelivery>(session_id, None),
+            RowExpectation::new::<SessionRecord>(session_id, Some(revision)),
+        ];
+        let session = SessionRecord { order: Some(order.clone()), ..session.clone() };
+        record.writes = vec![RowWrite::put::<SessionRecord>(&session)];
+        (record, order)
+    }
+}
+
+/// Whether the verdict is the answer of an attempt of an order.
+fn is_of_attempt(AdmitVerdict { submission, release, .. }: &AdmitVerdict) -> bool {
+    submission.path == GatePath::Generate && release.is_none()
+}
