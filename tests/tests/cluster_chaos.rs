@@ -498,18 +498,22 @@ fn check_mails(log: &str, mailbox: &ModelServer, ordered: &[String]) {
     }
     let entries: Vec<Value> = oracled_tests::lines(log.as_bytes());
     let of = |event| {
-        let entries = entries.iter().filter(move |entry| entry["event"] == event);
-        let ids: Vec<_> = entries.map(|entry| entry["message_id"].as_str().expect("an id")).collect();
-        let distinct: BTreeSet<_> = ids.iter().copied().collect();
-        assert_eq!(distinct.len(), ids.len(), "each id has one {event}: {ids:?}");
-        distinct
+        let mut times: BTreeMap<_, usize> = BTreeMap::new();
+        for entry in entries.iter().filter(|entry| entry["event"] == event) {
+            *times.entry(entry["message_id"].as_str().expect("an id")).or_default() += 1;
+        }
+        times
     };
     let (queued, sent) = (of("message_queued"), of("message_sent"));
+    assert!(queued.values().all(|times| *times == 1), "each id is queued once: {queued:?}");
     let of_orders: BTreeSet<_> = ordered.iter().map(|session| format!("verdict:{session}")).collect();
     // an order without an answer can have been accepted, too
-    assert!(of_orders.iter().all(|id| queued.contains(id.as_str())), "one mail for each order");
-    assert!(sent.is_subset(&received.keys().copied().collect()), "what is logged as sent was received");
-    assert!(received.keys().all(|id| queued.contains(id)), "no other mail was received");
+    assert!(of_orders.iter().all(|id| queued.contains_key(id.as_str())), "one mail for each order");
+    // a host that stopped while it sent a mail logs its attempt although another host has sent the mail meanwhile
+    let was_received =
+        |(id, times): (&&str, &usize)| received.get(id).is_some_and(|received| times <= received);
+    assert!(sent.iter().all(was_received), "what is logged as sent was received: {sent:?}");
+    assert!(received.keys().all(|id| queued.contains_key(id)), "no other mail was received");
     let again: usize = received.values().map(|times| times - 1).sum();
     println!(
         "{} mails, {} logged as sent; {again} were sent again with their id",
