@@ -18,12 +18,14 @@ use domain_upstream::health::OracleHealthConfig;
 use domain_verdict::cost::CostBudgets;
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::label::ProductTier;
+use domain_verdict::opinion::{OPINIONS_MAX, OpinionPlan};
 use domain_verdict::order::OrderPolicy;
-use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector};
+use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector, PerTier};
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
 use domain_verdict::recall::RecallMode;
 use jiff::SignedDuration;
-use opinions::{OpinionsSection, is_unset};
+use models::{check_names, model_entries};
+use opinions::{OpinionsSection, is_unset, resolve_for};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -225,6 +227,64 @@ impl OrdersSection {
             further_temperatures: self.further_temperatures.clone(),
         }
     }
+}
+
+impl OrdersSection {
+    /// The opinions for all tiers and applications.
+    #[must_use]
+    pub fn to_opinion_plans(&self, applications: &ApplicationSections) -> PerTier<Option<OpinionPlan>> {
+        let holds_disagreed = self.at_limit == OrderLimitAction::Hold;
+        let plan = |own: Option<&OpinionsSection>, tier| {
+            let (count, agree, models) = resolve_for(&self.opinions, own, tier);
+            let models = models.iter().filter_map(|name| name.parse().ok()).collect();
+            (count > 1).then_some(OpinionPlan { count, agree, models, holds_disagreed })
+        };
+        let of_application = |(name, section): (&ApplicationName, &ApplicationSection)| {
+            ProductTier::ALL.map(|tier| ((name.clone(), tier), plan(Some(&section.opinions), tier)))
+        };
+        PerTier {
+            common: ProductTier::ALL.into_iter().map(|tier| (tier, plan(None, tier))).collect(),
+            applications: applications.iter().flat_map(of_application).collect(),
+        }
+    }
+
+    /// The first fault of the opinions, which depend on the models.
+    fn check_opinions(&self, all: &dyn Configuration) -> Option<ConfigError> {
+        let entries = model_entries(all);
+        let known: Vec<_> = entries.iter().map(|entry| entry.oracle_id.as_str()).collect();
+        let applications: &ApplicationSections = all.section();
+        let own = applications
+            .iter()
+            .map(|(name, own)| (format!("applications.{name}.opinions"), Some(&own.opinions)));
+        let tables = [("orders.opinions".to_owned(), None)].into_iter().chain(own);
+        let mut cases =
+            tables.flat_map(|(table, own)| ProductTier::ALL.map(|tier| (table.clone(), own, tier)));
+        cases.find_map(|(table, own, tier)| {
+            let (count, agree, models) = resolve_for(&self.opinions, own, tier);
+            check_opinion_values(&table, (count, agree), &models, &known).err()
+        })
+    }
+}
+
+fn check_opinion_values(
+    table: &str,
+    (count, agree): (u32, u32),
+    models: &[String],
+    known: &[&str],
+) -> Result<(), ConfigError> {
+    if !(1..=OPINIONS_MAX).contains(&count) {
+        return Err(not_allowed_error(format!("{table}.count"), count, format!("1 to {OPINIONS_MAX}")));
+    }
+    let least = count / 2 + 1;
+    if !(least..=count).contains(&agree) {
+        let allowed = format!("{least} to {count}: more than half of `count`, which is {count}");
+        return Err(not_allowed_error(format!("{table}.agree"), agree, allowed));
+    }
+    if count > 1 && models.is_empty() {
+        let allowed = "at least one model, because `count` is more than 1";
+        return Err(not_allowed_error(format!("{table}.models"), "an empty list", allowed));
+    }
+    check_names(&format!("{table}.models"), models, known)
 }
 
 /// The costs of the models, as computed from their prices.

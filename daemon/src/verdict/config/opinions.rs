@@ -1,13 +1,6 @@
 //! The opinions that decide on the verdicts of orders.
 
-use super::applications::{ApplicationSection, ApplicationSections};
-use super::models::{check_names, model_entries};
-use super::{OrderLimitAction, OrdersSection};
-use crate::platform::config::{ConfigError, Configuration, not_allowed_error};
-use domain_base::session_id::ApplicationName;
 use domain_verdict::label::ProductTier;
-use domain_verdict::opinion::{OPINIONS_MAX, OpinionPlan};
-use domain_verdict::policy::PerTier;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -78,76 +71,21 @@ fn resolve(tables: &[&TierOpinionsSection]) -> (u32, u32, Vec<String>) {
 }
 
 /// The values for a tier of all applications, or of one of them.
-fn resolve_for(
+pub(super) fn resolve_for(
     common: &OpinionsSection,
-    own: Option<&ApplicationSection>,
+    own: Option<&OpinionsSection>,
     tier: ProductTier,
 ) -> (u32, u32, Vec<String>) {
     let all = common.common();
-    let Some(own) = own.map(|section| &section.opinions) else { return resolve(&[common.of(tier), &all]) };
+    let Some(own) = own else { return resolve(&[common.of(tier), &all]) };
     resolve(&[own.of(tier), &own.common(), common.of(tier), &all])
-}
-
-impl OrdersSection {
-    /// The opinions for all tiers and applications.
-    #[must_use]
-    pub fn to_opinion_plans(&self, applications: &ApplicationSections) -> PerTier<Option<OpinionPlan>> {
-        let holds_disagreed = self.at_limit == OrderLimitAction::Hold;
-        let plan = |own: Option<&ApplicationSection>, tier| {
-            let (count, agree, models) = resolve_for(&self.opinions, own, tier);
-            let models = models.iter().filter_map(|name| name.parse().ok()).collect();
-            (count > 1).then_some(OpinionPlan { count, agree, models, holds_disagreed })
-        };
-        let of_application = |(name, section): (&ApplicationName, &ApplicationSection)| {
-            ProductTier::ALL.map(|tier| ((name.clone(), tier), plan(Some(section), tier)))
-        };
-        PerTier {
-            common: ProductTier::ALL.into_iter().map(|tier| (tier, plan(None, tier))).collect(),
-            applications: applications.iter().flat_map(of_application).collect(),
-        }
-    }
-
-    /// The first fault of the opinions, which depend on the models.
-    pub(super) fn check_opinions(&self, all: &dyn Configuration) -> Option<ConfigError> {
-        let entries = model_entries(all);
-        let known: Vec<_> = entries.iter().map(|entry| entry.oracle_id.as_str()).collect();
-        let applications: &ApplicationSections = all.section();
-        let own = applications.iter().map(|(name, own)| (format!("applications.{name}.opinions"), Some(own)));
-        let tables = [("orders.opinions".to_owned(), None)].into_iter().chain(own);
-        let mut cases =
-            tables.flat_map(|(table, own)| ProductTier::ALL.map(|tier| (table.clone(), own, tier)));
-        cases.find_map(|(table, own, tier)| {
-            let (count, agree, models) = resolve_for(&self.opinions, own, tier);
-            check_values(&table, (count, agree), &models, &known).err()
-        })
-    }
-}
-
-fn check_values(
-    table: &str,
-    (count, agree): (u32, u32),
-    models: &[String],
-    known: &[&str],
-) -> Result<(), ConfigError> {
-    if !(1..=OPINIONS_MAX).contains(&count) {
-        return Err(not_allowed_error(format!("{table}.count"), count, format!("1 to {OPINIONS_MAX}")));
-    }
-    let least = count / 2 + 1;
-    if !(least..=count).contains(&agree) {
-        let allowed = format!("{least} to {count}: more than half of `count`, which is {count}");
-        return Err(not_allowed_error(format!("{table}.agree"), agree, allowed));
-    }
-    if count > 1 && models.is_empty() {
-        let allowed = "at least one model, because `count` is more than 1";
-        return Err(not_allowed_error(format!("{table}.models"), "an empty list", allowed));
-    }
-    check_names(&format!("{table}.models"), models, known)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::DaemonConfig;
+    use crate::platform::config::ConfigError;
     use serde_json::{Value, json};
 
     fn config(orders: Value, applications: Value) -> DaemonConfig {
