@@ -169,7 +169,7 @@ async fn divergence_is_reported_to_the_application_and_open_circuit_to_operators
     let told = operators.requests();
     let told =
         told.iter().map(|request| (request.body["type"].clone(), request.body["data"]["oracle_id"].clone()));
-    let told: std::collections::BTreeSet<_> = told.map(|told| format!("{told:?}")).collect();
+    let told: BTreeSet<_> = told.map(|told| format!("{told:?}")).collect();
     let expected =
         ["circuit.closed", "circuit.opened"].map(|name| format!("{:?}", (json!(name), json!("gemini"))));
     assert_eq!(told, expected.into());

@@ -818,7 +818,8 @@ export interface components {
         OracleHealthStatus: {
             /**
              * Format: date-time
-             * @description The time at which its circuit was opened, if it is open or half open, or since which it rejects every call.
+             * @description The time at which its circuit was opened first, if it is open or half open, or since which it rejects every call. It stays while
+             *     the calls that are let through fail.
              */
             circuit_opened_at?: string | null;
             /**

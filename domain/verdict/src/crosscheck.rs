@@ -13,7 +13,6 @@ use crate::label::{ProductTier, VerdictLabel};
 use crate::tmm::{OMEGA, coherence};
 use domain_base::digest::Sha256Hex;
 use domain_base::payload::VerdictPayload;
-#[cfg(test)]
 pub(crate) use mapping::strip;
 pub use mapping::{CrosscheckInspection, inspect};
 use serde::{Deserialize, Serialize};
@@ -150,8 +149,7 @@ pub fn judge_with(
         return CrosscheckJudgment { tier, inspection, decision, sha256, outcome: Err(RejectedVerdict(())) };
     };
     let strips = has_unexpected && unexpected == UnexpectedFieldHandling::Strip;
-    let text =
-        if strips { mapping::strip(VerdictLevel::Root(tier), payload.text()) } else { payload.into_text() };
+    let text = if strips { strip(VerdictLevel::Root(tier), payload.text()) } else { payload.into_text() };
     let sha256 = Sha256Hex::of(text.as_bytes());
     let verdict = RawValue::from_string(text).expect("the inspection has read the same text");
     let approved =

@@ -753,7 +753,8 @@ class OracleHealthStatus(TypedDict):
     """The health of an oracle."""
 
     circuit_opened_at: NotRequired[str | None]
-    """The time at which its circuit was opened, if it is open or half open, or since which it rejects every call."""
+    """The time at which its circuit was opened first, if it is open or half open, or since which it rejects every call.
+    It stays while the calls that are let through fail."""
     consecutive_failures: int
     """The number of consecutive failures."""
     held_open: bool

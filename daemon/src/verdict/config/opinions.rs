@@ -62,10 +62,16 @@ impl OpinionsSection {
     }
 }
 
-/// The values of `tables`, the most specific one first.
+/// The values of `tables`, the most specific one first. `agree` belongs to a number of opinions: that of a more general table than the
+/// number does not count.
 fn resolve(tables: &[&TierOpinionsSection]) -> (u32, u32, Vec<String>) {
-    let count = tables.iter().find_map(|table| table.count).unwrap_or(1);
-    let agree = tables.iter().find_map(|table| table.agree).unwrap_or(count / 2 + 1);
+    let mut agree = None;
+    let number = |table: &&TierOpinionsSection| {
+        agree = agree.or(table.agree);
+        table.count
+    };
+    let count = tables.iter().find_map(number).unwrap_or(1);
+    let agree = agree.unwrap_or(count / 2 + 1);
     let models = tables.iter().find_map(|table| table.models.clone()).unwrap_or_default();
     (count, agree, models)
 }
