@@ -501,6 +501,14 @@ impl ActorSystem {
         Ok(self.budgets.of_day(&self.store.costs_of_day(day_of(now))?, now))
     }
 
+    /// The budgets that are used up, one text for each. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The costs cannot be read.
+    pub fn used_up_budgets(&self) -> Result<Vec<String>, StoreError> {
+        Ok(self.daily_budgets()?.iter().filter_map(DailyBudget::describe_used_up).collect())
+    }
+
     /// Waits until a guardian or the logger gives up, and returns the reason. The process must end then.
     pub async fn abandoned(&self) -> EndReason {
         let mut abandoned = self.abandoned.clone();

@@ -12,7 +12,6 @@ use crate::base::program::block_on;
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum VerificationVerb {
     Verify(verify::VerifyArgs),
-    Explain(explain::ExplainArgs),
     Review(review::ReviewArgs),
 }
 
@@ -20,7 +19,6 @@ impl VerificationVerb {
     pub(crate) fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         match self {
             Self::Verify(verb) => block_on(verb.run(options, out)),
-            Self::Explain(verb) => block_on(verb.run(options, out)),
             Self::Review(verb) => block_on(verb.run(options, out)),
         }
     }

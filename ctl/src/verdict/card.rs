@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// their proof. A lost verdict is regenerated. The card of an erased session has its entries without the erased values.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(after_help = examples(&["oraclectl card cs_1 > verdict.html", "oraclectl card verify verdict.html --key log-key"]))]
+#[command(after_help = examples(&["oraclectl card cs_1", "oraclectl card verify verdict.html --key log-key"]))]
 pub(crate) struct CardArgs {
     /// Session id; shop/cs_1 for a session of the application `shop`
     #[arg(required = true, value_parser = id_parser())]

@@ -1,23 +1,46 @@
-//! `oraclectl explain --language`.
+//! `oraclectl explain`.
 
 use crate::audit::log::read_all_lines;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::print_json;
+use crate::base::program::examples;
+use crate::verification::explain::explain_decision;
 use domain_verdict::explanation::{ExplanationLanguage, explain};
 use oracled_api::client::DaemonClient;
 use serde_json::json;
 use std::io::Write;
 
+/// Show a logged decision with its inputs, and reproduce it; or explain the decision on a verdict in plain words
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples(&["oraclectl explain v-0660d63c8093cc-02f36bb2b4", "oraclectl explain cs_1 --language de"]))]
+pub(crate) struct ExplainArgs {
+    /// The execution id in the decision's envelope; with --language, a session id
+    #[arg(value_parser = id_parser())]
+    id: String,
+    /// Explain the decision on the verdict of a session to the person concerned, in this language
+    #[arg(long)]
+    language: Option<LanguageArg>,
+}
+
 /// The language of an explanation.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-pub(crate) enum LanguageArg {
+enum LanguageArg {
     En,
     De,
 }
 
+impl ExplainArgs {
+    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        match self.language {
+            Some(language) => explain_session(&self.id, language, options, out).await,
+            None => explain_decision(&self.id, options, out).await,
+        }
+    }
+}
+
 /// Explains the decision on the verdict of a session, from the log entries about it.
-pub(crate) async fn explain_session(
+async fn explain_session(
     session_id: &str,
     language: LanguageArg,
     options: &GlobalOptions,

@@ -1,11 +1,9 @@
-//! `oraclectl explain`.
+//! `oraclectl explain` of a decision over several sources.
 
 use super::verify;
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, id_parser};
+use crate::base::options::{GlobalOptions, encode_segment};
 use crate::base::output::{OutputStyle, format_pairs, format_table, format_user, print_json};
-use crate::base::program::examples;
-use crate::verdict::explanation::{LanguageArg, explain_session};
 use domain_ground::id::SourceId;
 use domain_verification::replay::ErasedVerification;
 use domain_verification::wire::{ExplainResponse, ExplainedDecision};
@@ -13,45 +11,33 @@ use domain_verification::{DecisionInputs, DecisionStage, EnvelopeKind, OracleCal
 use hyper::Method;
 use std::io::Write;
 
-/// Show a logged decision with its inputs, and reproduce it; or explain the decision on a verdict in plain words
-#[derive(Debug, clap::Args)]
-#[command(after_help = examples(&["oraclectl explain v-0660d63c8093cc-02f36bb2b4", "oraclectl explain cs_1 --language de"]))]
-pub(crate) struct ExplainArgs {
-    /// The execution id in the decision's envelope; with --language, a session id
-    #[arg(value_parser = id_parser())]
-    id: String,
-    /// Explain the decision on the verdict of a session to the person concerned, in this language
-    #[arg(long)]
-    language: Option<LanguageArg>,
-}
-
-impl ExplainArgs {
-    pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        if let Some(language) = self.language {
-            return explain_session(&self.id, language, options, out).await;
-        }
-        let path = format!("/v1/executions/{}", encode_segment(&self.id));
-        let explained: ExplainResponse = options.call_control(Method::GET, &path, None).await?.json()?;
-        if options.json {
-            print_json(out, &explained)?;
-        } else {
-            for (index, decision) in explained.decisions.iter().enumerate() {
-                if index > 0 {
-                    writeln!(out)?;
-                }
-                show_decision(out, decision)?;
+/// Shows a logged decision with its inputs, and reproduces it.
+pub(crate) async fn explain_decision(
+    execution_id: &str,
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let path = format!("/v1/executions/{}", encode_segment(execution_id));
+    let explained: ExplainResponse = options.call_control(Method::GET, &path, None).await?.json()?;
+    if options.json {
+        print_json(out, &explained)?;
+    } else {
+        for (index, decision) in explained.decisions.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
             }
-            for (index, erased) in explained.erased.iter().enumerate() {
-                if index + explained.decisions.len() > 0 {
-                    writeln!(out)?;
-                }
-                show_erased(out, erased)?;
-            }
+            show_decision(out, decision)?;
         }
-        let is_reproduced =
-            explained.decisions.iter().all(|decision| decision.reproduced && is_reproduced_here(decision));
-        is_reproduced.then_some(()).ok_or(CtlError::NotReproduced)
+        for (index, erased) in explained.erased.iter().enumerate() {
+            if index + explained.decisions.len() > 0 {
+                writeln!(out)?;
+            }
+            show_erased(out, erased)?;
+        }
     }
+    let is_reproduced =
+        explained.decisions.iter().all(|decision| decision.reproduced && is_reproduced_here(decision));
+    is_reproduced.then_some(()).ok_or(CtlError::NotReproduced)
 }
 
 /// Whether this program makes the same decision from the inputs. The check does not rely on the daemon's result.

@@ -21,7 +21,6 @@ use domain_base::session_id::ApplicationName;
 use domain_base::wording::format_count;
 use domain_upstream::health::OracleHealthStatus;
 use domain_upstream::upstream_id::UpstreamId;
-use domain_verdict::cost::DailyBudget;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -470,7 +469,7 @@ impl DaemonService {
         let orders = self.system.model_orders.iter();
         let models = orders.filter_map(|(name, models)| models_unavailable(name.as_ref(), models, &statuses));
         let system = self.system.clone();
-        let budgets = run_blocking(move || system.daily_budgets()).await.unwrap_or_else(|problem| {
+        let budgets = run_blocking(move || system.used_up_budgets()).await.unwrap_or_else(|problem| {
             tracing::warn!(?problem, "could not read the daily budgets");
             Vec::new()
         });
@@ -483,7 +482,6 @@ impl DaemonService {
         });
         let held = self.system.check_held_key().await.err();
         let held = held.map(|error| format!("held_verdicts_unreadable: {error}"));
-        let budgets = budgets.iter().filter_map(budget_used_up);
         models.chain(budgets).chain(mail).chain(erased).chain(held).collect()
     }
 
@@ -508,13 +506,6 @@ impl DaemonService {
             .map(without_state_dir)
             .collect()
     }
-}
-
-/// That a daily budget is used up; `None` if it is not.
-fn budget_used_up(budget: &DailyBudget) -> Option<String> {
-    let until = budget.resets_at?;
-    let of = budget.application.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
-    Some(format!("budget_used_up: orders{of} wait until {until:.0}"))
 }
 
 /// That mail cannot be sent; `None` if the upstream system is another one, or takes calls.

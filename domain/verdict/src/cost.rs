@@ -259,6 +259,14 @@ pub struct DailyBudget {
 }
 
 impl DailyBudget {
+    /// That it is used up, for operators; `None` if it is not.
+    #[must_use]
+    pub fn describe_used_up(&self) -> Option<String> {
+        let until = self.resets_at?;
+        let of = self.application.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+        Some(format!("budget_used_up: orders{of} wait until {until:.0}"))
+    }
+
     /// Whether it is used up, and calls for `application` count toward it.
     #[must_use]
     pub fn stops(&self, application: Option<&ApplicationName>) -> bool {

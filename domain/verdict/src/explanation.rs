@@ -12,9 +12,9 @@ use crate::policy::PolicyCause;
 use crate::recall::VerdictRecalled;
 use crate::tmm::OMEGA;
 use domain_base::event::{EntryMembers, Event, LoggedEvent};
+use domain_base::moment::Moment;
 use domain_base::text_form::visible_line;
 use domain_rules::event::RulesEvaluated;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ impl Words {
 
     fn time(self, entry: EntryMembers<'_>) -> String {
         let text = entry.text("timestamp");
-        let Ok(at) = text.parse::<Timestamp>() else { return text };
+        let Ok(Moment(at)) = text.parse() else { return text };
         let format = self.pick("%-d %B %Y, %H:%M UTC", "%-d.%-m.%Y, %H:%M Uhr (UTC)");
         at.to_zoned(TimeZone::UTC).strftime(format).to_string()
     }
