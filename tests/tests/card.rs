@@ -125,7 +125,7 @@ async fn card_of_a_regenerated_verdict_shows_model_prompt_and_divergence() {
         ("Model", "gemini-2.5-flash"),
         ("Verdict that was delivered first", "GREEN"),
         ("This verdict", "RED"),
-        ("Facts", "the text was not checked against facts"),
+        ("Facts", "this card has no entry of a check against facts"),
     ] {
         assert!(shows(&page, label, text), "{label}: {text}\n{page}");
     }

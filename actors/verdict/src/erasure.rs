@@ -72,7 +72,7 @@ pub enum ErasureError {
     Incomplete,
     /// The sessions are removed, and the files still have data of them.
     #[error(
-        "the sessions are removed, and the erasure of their data from the files is tried again by itself: {0}"
+        "the sessions are removed, and the daemon retries the erasure of their data from the files every minute: {0}"
     )]
     Begun(Box<Self>),
     /// The task that reads and writes the files panicked.

@@ -166,7 +166,7 @@ fn outbox_needs(outbox: &OutboxReport) -> Vec<Need> {
     let of = |name: &str, report: &MessagesReport| {
         let since = report.waits_long_since(Timestamp::now())?;
         let title = format!("{name} wait in the outbox");
-        let detail = "The daemon attempts them again by itself, and gives up after a time.";
+        let detail = "The daemon retries them automatically for a limited time.";
         Some(Need {
             since: Some(since),
             ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")

@@ -9,9 +9,9 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{Output, format_pairs, print_json};
 use crate::base::program::examples;
 use domain_audit::checkpoint::Checkpoint;
-use domain_base::event::Event;
+use domain_base::event::{Event, event_in, read_open};
 use domain_verdict::card::VerdictCard;
-use domain_verdict::event::{OrderReleased, OrderStopped};
+use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
 use hyper::{Method, StatusCode};
 use oracled_api::client::DaemonClient;
 use serde::{Deserialize, Serialize};
@@ -108,12 +108,28 @@ async fn add_internal(
         let after = number_of(&entry.line).saturating_sub(1);
         lines.extend(read_lines(&mut daemon, &format!("after={after}&limit=1")).await?);
     }
+    let mut of_order = Vec::new();
     for event in [OrderStopped::NAME, OrderReleased::NAME] {
         let query = format!("session={session_id}&event={event}&after=0");
-        lines.extend(read_lines(&mut daemon, &query).await?);
+        of_order.extend(read_lines(&mut daemon, &query).await?);
     }
+    // an earlier verdict of the session can have been released, too
+    let delivered = bundle.entries.iter().find(|entry| event_in(&entry.line) == Some(VerdictCached::NAME));
+    let delivered = delivered.and_then(|entry| text_of(&entry.line));
+    of_order.retain(|line| text_of(line).is_none_or(|sha256| Some(sha256) == delivered));
+    lines.extend(of_order);
     lines.retain(|line| number_of(line) <= size);
     Ok(card.with_entries(prove_at(&mut daemon, lines, size).await?))
+}
+
+/// The SHA-256 of the verdict that an entry is about.
+fn text_of(line: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct EntryText {
+        #[serde(default, deserialize_with = "read_open")]
+        verdict_sha256: Option<String>,
+    }
+    serde_json::from_str(line).ok().and_then(|EntryText { verdict_sha256 }| verdict_sha256)
 }
 
 /// The number of an entry.

@@ -475,13 +475,22 @@ impl DaemonService {
         });
         let mail = statuses.iter().filter_map(mail_unavailable);
         let store = self.system.store.clone();
-        let erased = run_blocking(move || store.pending_erasures()).await.unwrap_or_default().len();
-        let erased = (erased > 0).then(|| {
-            let of = format_count(erased, "erased session", "erased sessions");
-            format!("erasure_incomplete: the files still have data of {of}; it is tried again")
-        });
+        let erased = run_blocking(move || store.pending_erasures()).await;
+        let erased = match erased.map(|sessions| sessions.len()) {
+            Ok(0) => None,
+            Ok(sessions) => {
+                let of = format_count(sessions, "erased session", "erased sessions");
+                Some(format!(
+                    "erasure_incomplete: the files still have data of {of}; the daemon retries it every minute"
+                ))
+            }
+            Err(_) => Some("erasure_unknown: the erasures in progress cannot be read".to_owned()),
+        };
         let held = self.system.check_held_key().await.err();
-        let held = held.map(|error| format!("held_verdicts_unreadable: {error}"));
+        // applications see this, too, so it names no session
+        let held = held.map(|_| {
+            "held_verdicts_unreadable: the key of held verdicts is another one, or cannot be read; restore it".to_owned()
+        });
         models.chain(budgets).chain(mail).chain(erased).chain(held).collect()
     }
 

@@ -96,7 +96,7 @@ impl fmt::Display for GateBreach {
             ),
             Self::Unconfirmed { unconfirmed, in_force, allowed } => write!(
                 f,
-                "{unconfirmed} of {in_force} records in force are not in the release, which withdraws none since rejected records have no \
+                "{unconfirmed} of {in_force} records in force are not in the release; nothing is withdrawn, because rejected records have no \
                  readable identity (`max_withdrawn_ratio` is {allowed})"
             ),
             Self::MaxChangedRatio { changed, in_force, allowed } => write!(

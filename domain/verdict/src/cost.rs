@@ -259,11 +259,11 @@ pub struct DailyBudget {
 }
 
 impl DailyBudget {
-    /// That it is used up, for operators; `None` if it is not.
+    /// That it is used up; `None` if it is not. Applications see this, so it names none of them.
     #[must_use]
     pub fn describe_used_up(&self) -> Option<String> {
         let until = self.resets_at?;
-        let of = self.application.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
+        let of = if self.application.is_some() { " of an application" } else { "" };
         Some(format!("budget_used_up: orders{of} wait until {until:.0}"))
     }
 

@@ -3,9 +3,7 @@
 //! They are calculated from the log entry of the judgment, since the text of a rejected verdict is not stored. So they exist for
 //! changes that no other member of the verdict can undo. A missing label, for example, has none: its value is not known.
 
-use crate::crosscheck::{
-    CrosscheckDecision, CrosscheckInspection, CrosscheckReason, UnexpectedFieldHandling, decide_with,
-};
+use crate::crosscheck::{CrosscheckDecision, CrosscheckInspection, UnexpectedFieldHandling, decide_with};
 use crate::event::CrosscheckEntry;
 use crate::flag::{FieldPath, Flag};
 use crate::label::VerdictDimension;
@@ -58,12 +56,13 @@ impl VerdictChange {
     }
 }
 
-/// What the gate would have decided on a verdict that differs from a judged one only in `changes`.
+/// The decision of the gate on a verdict that differs from a judged one only in `changes`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counterfactual {
     /// One change, or all that are possible.
     pub changes: Vec<VerdictChange>,
-    /// The decision. Its score is the lowest one that is possible: a change can also add evidence, which the entry does not tell.
+    /// The decision. Its score is the lowest possible one, since a change can also add evidence, which the entry does not contain. It is
+    /// approved only if each such verdict is.
     pub decision: CrosscheckDecision,
 }
 
@@ -95,8 +94,9 @@ fn decide_after(entry: &CrosscheckEntry, changes: &[VerdictChange]) -> Crosschec
             && VerdictChange::of(flag).is_none_or(|change| !changes.contains(&change))
     };
     let flags = entry.flags.iter().filter(stays).cloned().collect();
-    let refuses = entry.crosscheck_reason == CrosscheckReason::UnexpectedField;
-    let unexpected = if refuses { UnexpectedFieldHandling::Refuse } else { UnexpectedFieldHandling::Deliver };
+    // the entry of a rejected verdict does not tell whether unexpected members would have been refused, too
+    let unexpected =
+        if entry.approved { UnexpectedFieldHandling::Deliver } else { UnexpectedFieldHandling::Refuse };
     decide_with(unexpected, &CrosscheckInspection::of(entry.v_t, entry.verdict_label, flags))
 }
 

@@ -1,13 +1,13 @@
 //! The decision on a verdict in plain words, for the person concerned: made from the entries of the log alone.
 
 use crate::counterfactual::{Counterfactual, VerdictChange, counterfactuals};
-use crate::crosscheck::CrosscheckReason;
 use crate::event::{
     CrosscheckEntry, OracleInteraction, OrderCancelled, OrderDelivered, OrderReleased, OrderRetried,
     OrderStopped, PolicyApplied, RegenDivergenceCheck, SessionCorrected, SessionRemoved, TmmCrosscheck,
     VerdictCached,
 };
 use crate::flag::Flag;
+use crate::opinion::OrderOpinion;
 use crate::policy::PolicyCause;
 use crate::recall::VerdictRecalled;
 use crate::tmm::OMEGA;
@@ -25,16 +25,13 @@ pub enum ExplanationLanguage {
     German,
 }
 
-/// The sentences about a session, by its log entries in their order. Entries that no person is concerned by have none.
-///
-/// Values that were erased are not in it; it says so.
+/// The sentences about a session, by its log entries in their order. Other entries have none. An erased value is shown as erased.
 #[must_use]
 pub fn explain(lines: &[String], language: ExplanationLanguage) -> Vec<String> {
     let words = Words { language };
     lines.iter().flat_map(|line| words.of_line(line)).collect()
 }
 
-/// How sentences are said.
 #[derive(Clone, Copy)]
 struct Words {
     language: ExplanationLanguage,
@@ -60,7 +57,7 @@ impl Words {
         at.to_zoned(TimeZone::UTC).strftime(format).to_string()
     }
 
-    /// A text of the log, as one line; what was erased is named so.
+    /// A text of the log on one line.
     fn text(self, entry: EntryMembers<'_>, path: &str) -> String {
         let text = entry.text(path);
         match text.as_str() {
@@ -103,23 +100,27 @@ impl Words {
             }
             RulesEvaluated::NAME => self.of_rules(entry),
             PolicyApplied::NAME => self.of_policy(line, entry),
+            OrderOpinion::NAME => self.of_opinions(entry),
             VerdictCached::NAME => {
                 let label = text("verdict_label");
                 self.pick(
-                    format!("The answer with the label {label} was stored, and is what is delivered."),
-                    format!("Die Antwort mit dem Label {label} wurde gespeichert; sie wird ausgeliefert."),
+                    format!("The answer with the label {label} was stored for delivery."),
+                    format!("Die Antwort mit der Einstufung {label} wurde zur Auslieferung gespeichert."),
                 )
             }
-            OrderDelivered::NAME => {
-                self.pick("The order was delivered.", "Der Auftrag wurde ausgeliefert.").to_owned()
-            }
+            OrderDelivered::NAME => self
+                .pick(
+                    "The answer to the order was delivered.",
+                    "Die Antwort auf den Auftrag wurde ausgeliefert.",
+                )
+                .to_owned(),
             RegenDivergenceCheck::NAME => self.of_regeneration(entry),
             VerdictRecalled::NAME => {
                 let (source, result) = (text("oracle_id"), entry.text("result"));
                 let result = self.recall_result(&result);
                 self.pick(
-                    format!("The source {source} corrected a statement that the answer relied on: {result}. The answer was not changed."),
-                    format!("Die Quelle {source} berichtigte eine Angabe, auf die sich die Antwort stützte: {result}. Die Antwort wurde nicht geändert."),
+                    format!("The source {source} changed a statement that the answer relied on: the answer {result}. It was not changed."),
+                    format!("Die Quelle {source} änderte eine Angabe, auf die sich die Antwort stützte: Die Antwort {result}. Sie wurde nicht geändert."),
                 )
             }
             SessionCorrected::NAME => self
@@ -147,13 +148,13 @@ impl Words {
         };
         if entry.text("action") == "hold" {
             self.pick(
-                format!("By a rule of the provider, the answer was not delivered but waited for a person. {causes}"),
-                format!("Nach einer Regel des Anbieters wurde die Antwort nicht ausgeliefert, sondern einem Menschen vorgelegt. {causes}"),
+                format!("The operator's policy held the answer for a person. {causes}"),
+                format!("Nach einer Vorgabe des Betreibers wurde die Antwort nicht sofort ausgeliefert, sondern einem Menschen vorgelegt. {causes}"),
             )
         } else {
             self.pick(
-                format!("By a rule of the provider, the answer was refused. {causes}"),
-                format!("Nach einer Regel des Anbieters wurde die Antwort abgelehnt. {causes}"),
+                format!("The operator's policy refused the answer. {causes}"),
+                format!("Nach einer Vorgabe des Betreibers wurde die Antwort abgelehnt. {causes}"),
             )
         }
     }
@@ -163,9 +164,27 @@ impl Words {
             PolicyCause::Flag(flag) => self.finding(flag),
             PolicyCause::CoherenceMin(least) => {
                 let least = self.number(*least);
-                self.pick(format!("Its score is below {least}."), format!("Ihr Wert liegt unter {least}."))
+                self.pick(
+                    format!("Its score is below {least}."),
+                    format!("Der Wert der Antwort liegt unter {least}."),
+                )
             }
         }
+    }
+
+    fn of_opinions(self, entry: EntryMembers<'_>) -> String {
+        let [count, agree] = ["count", "agree"].map(|path| self.text(entry, path));
+        let label = entry.text("agreed_label");
+        if label.is_empty() {
+            return self.pick(
+                format!("Up to {count} answers were requested; fewer than {agree} had the same label."),
+                format!("Bis zu {count} Antworten wurden angefordert; weniger als {agree} hatten dieselbe Einstufung."),
+            );
+        }
+        self.pick(
+            format!("Up to {count} answers were requested; {agree} agreed on the label {label}, and the first of these counts."),
+            format!("Bis zu {count} Antworten wurden angefordert; {agree} stimmten in der Einstufung {label} überein, und die erste davon gilt."),
+        )
     }
 
     /// A decision of a person about an order.
@@ -173,12 +192,11 @@ impl Words {
         let is_by_person = !entry.text("reason").is_empty();
         let reason = self.text(entry, "reason");
         let (english, german) = match event {
-            OrderReleased::NAME => {
-                ("A person read the answer and released it", "Ein Mensch prüfte die Antwort und gab sie frei")
-            }
-            OrderRetried::NAME => {
-                ("A person had the model asked again", "Ein Mensch ließ das Modell erneut fragen")
-            }
+            OrderReleased::NAME => ("A person released the answer", "Ein Mensch gab die Antwort frei"),
+            OrderRetried::NAME => (
+                "A person requested another answer from the model",
+                "Ein Mensch veranlasste eine neue Anfrage an das Modell",
+            ),
             OrderStopped::NAME if is_by_person => {
                 ("A person ended the order without an answer", "Ein Mensch beendete den Auftrag ohne Antwort")
             }
@@ -187,13 +205,9 @@ impl Words {
                 ("A person cancelled the order", "Ein Mensch stornierte den Auftrag")
             }
             OrderCancelled::NAME => {
-                return Some(
-                    self.pick(
-                        "The application cancelled the order.",
-                        "Die Anwendung stornierte den Auftrag.",
-                    )
-                    .to_owned(),
-                );
+                let cancelled = self
+                    .pick("The application cancelled the order.", "Die Anwendung stornierte den Auftrag.");
+                return Some(cancelled.to_owned());
             }
             _ => return None,
         };
@@ -203,112 +217,128 @@ impl Words {
     /// Why an order stopped without a person.
     fn stop(self, cause: &str) -> &'static str {
         match cause {
-            "policy" => self.pick("The order waits for a person.", "Der Auftrag wartet auf einen Menschen."),
+            "policy" => self.pick(
+                "The order waits for a person's decision.",
+                "Der Auftrag wartet auf die Entscheidung eines Menschen.",
+            ),
             "generations_used_up" => self.pick(
-                "The order stopped: the model gave no answer that passed.",
-                "Der Auftrag hielt an: Das Modell gab keine Antwort, die bestand.",
+                "The order stopped: no answer of the model passed.",
+                "Der Auftrag wurde angehalten: Keine Antwort des Modells bestand die Prüfung.",
             ),
             "expired" => self.pick(
-                "The order stopped: the model gave no answer in time.",
-                "Der Auftrag hielt an: Das Modell gab rechtzeitig keine Antwort.",
+                "The order stopped: no answer passed in time.",
+                "Der Auftrag wurde angehalten: Bis zum Ablauf der Frist bestand keine Antwort die Prüfung.",
             ),
-            _ => self.pick(
-                "The order stopped: the calls of the model were cut off.",
-                "Der Auftrag hielt an: Die Aufrufe des Modells brachen ab.",
+            "no_agreement" => self.pick(
+                "The order stopped: too few answers had the same label.",
+                "Der Auftrag wurde angehalten: Zu wenige Antworten hatten dieselbe Einstufung.",
             ),
+            "interrupted" => self.pick(
+                "The order stopped: the model calls were interrupted too often.",
+                "Der Auftrag wurde angehalten: Die Aufrufe des Modells wurden zu oft unterbrochen.",
+            ),
+            _ => self.pick("The order stopped.", "Der Auftrag wurde angehalten."),
         }
     }
 
     fn of_rules(self, entry: EntryMembers<'_>) -> String {
-        let facts = entry.text("facts_from/facts");
-        let facts = if facts.is_empty() {
-            self.pick("the facts of the request", "den Angaben der Anfrage").to_owned()
-        } else {
+        let has_facts = !entry.text("facts_from").is_empty();
+        let checked = if has_facts {
             self.pick(
-                format!("{facts} facts of registered sources"),
-                format!("{facts} Angaben registrierter Quellen"),
+                "Rules checked the answer against facts of registered sources.",
+                "Die Antwort wurde nach Regeln mit Angaben registrierter Quellen abgeglichen.",
             )
+        } else {
+            self.pick("Rules checked the answer.", "Die Antwort wurde nach Regeln geprüft.")
         };
-        match entry.text("verdict").as_str() {
-            "PASS" => self.pick(
-                format!("The claims of the answer were compared with {facts}; none was without support."),
-                format!("Die Aussagen der Antwort wurden mit {facts} verglichen; keine blieb unbelegt."),
-            ),
+        let result = match entry.text("verdict").as_str() {
+            "PASS" => self.pick("It passed all of them.", "Sie erfüllte alle Regeln."),
             "FAIL" => self.pick(
-                format!("The claims of the answer were compared with {facts}; at least one was without support, so the answer was rejected."),
-                format!("Die Aussagen der Antwort wurden mit {facts} verglichen; mindestens eine blieb unbelegt, daher wurde die Antwort abgelehnt."),
+                "It failed at least one of them, so it was rejected.",
+                "Sie verletzte mindestens eine Regel und wurde daher abgelehnt.",
             ),
             _ => self.pick(
-                format!("The claims of the answer could not be compared with {facts}, so the answer was rejected."),
-                format!("Die Aussagen der Antwort konnten nicht mit {facts} verglichen werden, daher wurde die Antwort abgelehnt."),
+                "At least one of them could not be applied, so the answer was rejected.",
+                "Mindestens eine Regel war nicht anwendbar, daher wurde die Antwort abgelehnt.",
             ),
-        }
+        };
+        format!("{checked} {result}")
     }
 
     fn of_regeneration(self, entry: EntryMembers<'_>) -> String {
-        let [before, after, level] =
-            ["original_verdict", "regen_verdict", "divergence_level"].map(|path| self.text(entry, path));
+        let [before, after] = ["original_verdict", "regen_verdict"].map(|path| self.text(entry, path));
         self.pick(
-            format!("The stored answer was lost and made again: label {before} before, {after} now (difference: {level})."),
-            format!("Die gespeicherte Antwort ging verloren und wurde neu erzeugt: Label vorher {before}, jetzt {after} (Abweichung: {level})."),
+            format!("The stored answer was lost and was regenerated. The label was {before} and is now {after}."),
+            format!("Die gespeicherte Antwort ging verloren und wurde neu erzeugt. Die Einstufung war vorher {before} und ist jetzt {after}."),
         )
     }
 
     fn recall_result(self, result: &str) -> &str {
         match result {
-            "still_supported" => self.pick("it is still supported", "sie ist weiterhin belegt"),
-            "no_longer_supported" => self.pick("it is no longer supported", "sie ist nicht mehr belegt"),
-            "now_contradicted" => self.pick("it is contradicted now", "ihr wird nun widersprochen"),
-            "not_evaluated" => self.pick("it was not examined again", "sie wurde nicht erneut geprüft"),
+            "still_supported" => self.pick("is still supported", "ist weiterhin belegt"),
+            "no_longer_supported" => self.pick("is no longer supported", "ist nicht mehr belegt"),
+            "now_contradicted" => self.pick("is now contradicted", "steht nun im Widerspruch dazu"),
+            "not_evaluated" => self.pick("was not checked again", "wurde nicht erneut geprüft"),
             other => other,
         }
     }
 
     fn of_judgment(self, line: &str, entry: EntryMembers<'_>) -> Vec<String> {
         let time = self.time(entry);
-        let Ok(Some(LoggedEvent { event: TmmCrosscheck(judged), .. })) = LoggedEvent::read(line) else {
-            return vec![self.pick(
-                format!("{time}: an answer was examined; what was found has been erased."),
-                format!("{time}: Eine Antwort wurde geprüft; die Befunde wurden gelöscht."),
-            )];
+        let label = entry.text("verdict_label");
+        let (english, german) = if label.is_empty() {
+            ("without a valid label".to_owned(), "ohne gültige Einstufung".to_owned())
+        } else {
+            (format!("with the label {label}"), format!("mit der Einstufung {label}"))
         };
-        let label = judged.verdict_label.map_or_else(
-            || self.pick("no valid label", "kein gültiges Label").to_owned(),
-            |label| self.pick(format!("the label {label}"), format!("das Label {label}")),
-        );
         let mut sentences = vec![self.pick(
-            format!("{time}: an answer with {label} was examined for contradictions and gaps, not for whether it is true."),
-            format!("{time}: Eine Antwort ({label}) wurde auf Widersprüche und Lücken geprüft, nicht darauf, ob sie wahr ist."),
+            format!("{time}: An answer {english} was examined for contradictions and gaps, not for whether it is true."),
+            format!("{time}: Eine Antwort {german} wurde auf Widersprüche und Lücken geprüft, aber nicht darauf, ob sie wahr ist."),
         )];
-        sentences.extend(judged.flags.iter().map(|flag| format!("- {}", self.finding(flag))));
-        let (score, least) = (self.number(judged.coherence_score), self.number(OMEGA));
-        let outcome = self.outcome(judged.crosscheck_reason);
+        // the findings can be erased; the result cannot
+        let judged = match LoggedEvent::read(line) {
+            Ok(Some(LoggedEvent { event: TmmCrosscheck(judged), .. })) => Some(judged),
+            _ => None,
+        };
+        match &judged {
+            Some(judged) => {
+                sentences.extend(judged.flags.iter().map(|flag| format!("- {}", self.finding(flag))));
+            }
+            None => sentences.push(
+                self.pick("- The findings were erased.", "- Die Einzelheiten wurden gelöscht.").to_owned(),
+            ),
+        }
+        let score = entry.0.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
+        let (score, least) = (self.number(score), self.number(OMEGA));
+        let outcome = self.outcome(&entry.text("crosscheck_reason"));
         sentences.push(self.pick(
             format!("Its score is {score}; at least {least} of 1 is needed. {outcome}"),
-            format!("Ihr Wert ist {score}; nötig sind mindestens {least} von 1. {outcome}"),
+            format!("Der Wert der Antwort ist {score}; nötig sind mindestens {least} von 1. {outcome}"),
         ));
-        sentences.extend(counterfactuals(&judged).iter().map(|one| self.counterfactual(&judged, one)));
+        if let Some(judged) = &judged {
+            sentences.extend(counterfactuals(judged).iter().map(|one| self.counterfactual(judged, one)));
+        }
         sentences
     }
 
-    fn outcome(self, reason: CrosscheckReason) -> &'static str {
+    fn outcome(self, reason: &str) -> &'static str {
         match reason {
-            CrosscheckReason::Pass => self.pick("It passed.", "Sie hat bestanden."),
-            CrosscheckReason::FieldMissing => self.pick(
+            "pass" => self.pick("It passed.", "Sie hat bestanden."),
+            "field_missing" => self.pick(
                 "It was rejected: a part is missing or invalid.",
                 "Sie wurde abgelehnt: Ein Teil fehlt oder ist ungültig.",
             ),
-            CrosscheckReason::DimensionConflict => self.pick(
+            "dimension_conflict" => self.pick(
                 "It was rejected: it contradicts itself.",
                 "Sie wurde abgelehnt: Sie widerspricht sich.",
             ),
-            CrosscheckReason::DegenerateManifold | CrosscheckReason::LowCoherence => self.pick(
-                "It was rejected: the score is too low.",
-                "Sie wurde abgelehnt: Der Wert ist zu niedrig.",
-            ),
-            CrosscheckReason::UnexpectedField => self.pick(
+            "unexpected_field" => self.pick(
                 "It was rejected: it has parts that were not asked for.",
                 "Sie wurde abgelehnt: Sie enthält Teile, die nicht verlangt waren.",
+            ),
+            _ => self.pick(
+                "It was rejected: the score is too low.",
+                "Sie wurde abgelehnt: Der Wert ist zu niedrig.",
             ),
         }
     }
@@ -327,7 +357,7 @@ impl Words {
                 self.pick(", and the answer would have passed", ", und die Antwort hätte bestanden")
             }
             (false, false) => {
-                self.pick("; that alone is not known to be enough", "; das allein genügt nicht sicher")
+                self.pick("; whether that is enough is not known", "; ob das genügt hätte, ist nicht bekannt")
             }
             (true, _) => "",
         };
@@ -338,88 +368,82 @@ impl Words {
     }
 
     fn change(self, change: VerdictChange) -> String {
-        match change {
-            VerdictChange::Summary => self
-                .pick(
-                    "a summary of at least 10 characters",
-                    "einer Zusammenfassung von mindestens 10 Zeichen",
-                )
-                .to_owned(),
+        let (english, german) = match change {
+            VerdictChange::Analysis(dimension) => {
+                return self.pick(
+                    format!("an analysis of the dimension {dimension}"),
+                    format!("einer Begründung der Dimension {dimension}"),
+                );
+            }
+            VerdictChange::Summary => {
+                ("a summary of at least 10 characters", "einer Zusammenfassung von mindestens 10 Zeichen")
+            }
             VerdictChange::Label => {
-                self.pick("the label of most dimensions", "dem Label der meisten Dimensionen").to_owned()
+                ("the label of most dimensions", "der Einstufung der meisten Dimensionen")
             }
-            VerdictChange::Analysis(dimension) => self.pick(
-                format!("an analysis of the dimension {dimension}"),
-                format!("einer Begründung der Dimension {dimension}"),
-            ),
-            VerdictChange::Strategy => {
-                self.pick("a complete strategy", "einer vollständigen Strategie").to_owned()
+            VerdictChange::Strategy => ("a complete strategy", "einer vollständigen Strategie"),
+            VerdictChange::NextStep => ("a next step", "einem nächsten Schritt"),
+            VerdictChange::Alternative => ("an alternative", "einer Alternative"),
+            VerdictChange::Tests => ("two tests", "zwei Tests"),
+            VerdictChange::NoUnexpected => {
+                ("only the parts that were asked for", "nur den verlangten Teilen")
             }
-            VerdictChange::NextStep => self.pick("a next step", "einem nächsten Schritt").to_owned(),
-            VerdictChange::Alternative => self.pick("an alternative", "einer Alternative").to_owned(),
-            VerdictChange::Tests => self.pick("two tests", "zwei Tests").to_owned(),
-            VerdictChange::NoUnexpected => self
-                .pick("none of the parts that were not asked for", "keinem der nicht verlangten Teile")
-                .to_owned(),
-        }
+        };
+        self.pick(english, german).to_owned()
     }
 
     fn finding(self, flag: &Flag) -> String {
-        match flag {
-            Flag::VerdictConflict => self
-                .pick(
-                    "Its label differs from that of most dimensions.",
-                    "Ihr Label weicht von dem der meisten Dimensionen ab.",
-                )
-                .to_owned(),
-            Flag::EmptyAnalysis(dimension) => self.pick(
-                format!("The dimension {dimension} has a label and no analysis."),
-                format!("Die Dimension {dimension} hat ein Label, aber keine Begründung."),
-            ),
-            Flag::ShortSummary => self
-                .pick(
-                    "Its summary has fewer than 10 characters.",
-                    "Ihre Zusammenfassung hat weniger als 10 Zeichen.",
-                )
-                .to_owned(),
-            Flag::ContradictoryNull => self
-                .pick(
-                    "Its label is NULL, although all dimensions are GREEN or AMBER.",
-                    "Ihr Label ist NULL, obwohl alle Dimensionen GREEN oder AMBER sind.",
-                )
-                .to_owned(),
-            Flag::StrategyMissing => self.pick("It has no strategy.", "Sie hat keine Strategie.").to_owned(),
-            Flag::FewTests => self
-                .pick("Its strategy has fewer than two tests.", "Ihre Strategie hat weniger als zwei Tests.")
-                .to_owned(),
-            Flag::MalformedJson => self
-                .pick(
-                    "It is not one complete document; it may be truncated.",
-                    "Sie ist kein vollständiges Dokument; sie kann abgeschnitten sein.",
-                )
-                .to_owned(),
-            Flag::VerdictMissing => self.pick("It has no label.", "Sie hat kein Label.").to_owned(),
-            Flag::VerdictInvalid => {
-                self.pick("Its label is none of the four.", "Ihr Label ist keines der vier.").to_owned()
+        let (english, german) = match flag {
+            Flag::EmptyAnalysis(dimension) => {
+                return self.pick(
+                    format!("The dimension {dimension} has a label and no analysis."),
+                    format!("Die Dimension {dimension} hat eine Einstufung, aber keine Begründung."),
+                );
             }
             Flag::FieldMissing(path) => {
-                self.pick(format!("The part {path} is missing."), format!("Der Teil {path} fehlt."))
+                return self.pick(format!("The part {path} is missing."), format!("Der Teil {path} fehlt."));
             }
-            Flag::DimensionVerdictInvalid(dimension) => self.pick(
-                format!("The label of the dimension {dimension} is none of the four."),
-                format!("Das Label der Dimension {dimension} ist keines der vier."),
-            ),
+            Flag::DimensionVerdictInvalid(dimension) => {
+                return self.pick(
+                    format!("The label of the dimension {dimension} is invalid."),
+                    format!("Die Einstufung der Dimension {dimension} ist ungültig."),
+                );
+            }
             Flag::UnexpectedField(path) => {
                 let path = visible_line(path);
-                self.pick(
+                return self.pick(
                     format!("The part {path} was not asked for."),
                     format!("Der Teil {path} war nicht verlangt."),
-                )
+                );
             }
-            Flag::DegenerateManifold => {
-                self.pick("The score is below zero.", "Der Wert ist kleiner als null.").to_owned()
+            Flag::VerdictConflict => (
+                "Its label differs from that of most dimensions.",
+                "Die Einstufung der Antwort weicht von der der meisten Dimensionen ab.",
+            ),
+            Flag::ShortSummary => (
+                "Its summary has fewer than 10 characters.",
+                "Die Zusammenfassung hat weniger als 10 Zeichen.",
+            ),
+            Flag::ContradictoryNull => (
+                "Its label is NULL, although all dimensions are GREEN or AMBER.",
+                "Die Einstufung der Antwort ist NULL, obwohl alle Dimensionen GREEN oder AMBER sind.",
+            ),
+            Flag::StrategyMissing => ("It has no strategy.", "Die Strategie fehlt."),
+            Flag::FewTests => {
+                ("Its strategy has fewer than two tests.", "Die Strategie enthält weniger als zwei Tests.")
             }
-        }
+            Flag::MalformedJson => (
+                "The answer is incomplete or malformed; it may be truncated.",
+                "Die Antwort ist unvollständig oder fehlerhaft aufgebaut; möglicherweise wurde sie abgeschnitten.",
+            ),
+            Flag::VerdictMissing => ("It has no label.", "Die Einstufung fehlt."),
+            Flag::VerdictInvalid => (
+                "Its label is invalid (GREEN, AMBER, RED or NULL allowed).",
+                "Die Einstufung der Antwort ist ungültig (erlaubt: GREEN, AMBER, RED, NULL).",
+            ),
+            Flag::DegenerateManifold => ("The score is below zero.", "Der Wert ist kleiner als null."),
+        };
+        self.pick(english, german).to_owned()
     }
 }
 

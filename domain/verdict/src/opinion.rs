@@ -70,6 +70,9 @@ pub struct SealedAnswer {
     pub generation: VerdictGeneration,
     /// Its delivery document, encrypted.
     pub sealed: String,
+    /// The SHA-256 of the facts and rules that it was checked against; absent if there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check_sha256: Option<Sha256Hex>,
 }
 
 /// The labels of the opinions on a verdict.

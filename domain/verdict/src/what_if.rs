@@ -11,6 +11,7 @@ use crate::delivery::VerdictDelivery;
 use crate::event::{CrosscheckError, PolicyApplied, TmmCrosscheck};
 use crate::flag::Flag;
 use crate::label::{ProductTier, VerdictLabel};
+use crate::opinion::OrderOpinion;
 use crate::policy::{DeliveryPolicies, PolicyAction, PolicyCause};
 use crate::rules_gate::{RulesGateRejection, examine};
 use crate::session::{SessionRecord, effect_of_hold};
@@ -179,6 +180,8 @@ impl GateDecisionReader {
                     return Ok(None);
                 }
             }
+            // it stands between the crosscheck and the policy of its answer
+            (Some(OrderOpinion::NAME), Some(_)) => return Ok(None),
             // the rules could not be applied, and the caller got an error
             (Some(CrosscheckError::NAME), _) => self.current = None,
             _ => {}

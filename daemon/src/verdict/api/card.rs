@@ -15,6 +15,7 @@ use domain_base::session_id::SessionId;
 use domain_rules::event::RulesEvaluated;
 use domain_verdict::card::VerdictCard;
 use domain_verdict::event::{OrderAttempted, PolicyApplied, RegenAttempted, RegenDivergenceCheck};
+use domain_verdict::opinion::OrderOpinion;
 use hyper::header::CONTENT_TYPE;
 use oracled_store::{LogLine, LogQuery, StoreError};
 use serde::Deserialize;
@@ -22,9 +23,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The members by which the entries of a card are selected.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct EntryOfCard {
     event: String,
+    #[serde(default)]
+    attempt: Option<u32>,
     #[serde(default, deserialize_with = "read_open")]
     verdict_sha256: Option<Sha256Hex>,
     /// `None`, too, if it was erased.
@@ -119,8 +122,9 @@ fn of_session(session_id: &SessionId, event: Option<&str>) -> LogQuery {
 
 /// The last delivery of the verdict among the entries of its session, with the entries about it. `None` if there is none.
 fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<Vec<LogLine>> {
-    let entries: Vec<EntryOfCard> =
-        lines.iter().map(|line| serde_json::from_str(&line.json)).collect::<Result<_, _>>().ok()?;
+    // an entry of another form is none of them
+    let read = |line: &LogLine| serde_json::from_str(&line.json).unwrap_or_default();
+    let entries: Vec<EntryOfCard> = lines.iter().map(read).collect();
     let is_delivery = |entry: &EntryOfCard| {
         let is_it = verdict.is_none_or(|verdict| entry.verdict_sha256.as_ref() == Some(&verdict.sha256));
         entry.event == DELIVERED && is_it
@@ -142,7 +146,13 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
     });
     let evaluated = evaluated.filter(|at| verdict.is_some() || decided.is_some_and(|decided| decided < *at));
     let attempted = match delivered.path {
-        Some(GatePath::Generate) => last(OrderAttempted::NAME, &|_| true),
+        // with several opinions, an earlier attempt made the answer that is delivered
+        Some(GatePath::Generate) => {
+            let is_its_opinion =
+                |entry: &&EntryOfCard| entry.event == OrderOpinion::NAME && is_same_text(entry);
+            let opinion = before.iter().find(is_its_opinion).and_then(|entry| entry.attempt);
+            last(OrderAttempted::NAME, &|entry| opinion.is_none() || entry.attempt == opinion)
+        }
         Some(GatePath::Regen) => last(RegenAttempted::NAME, &|_| true),
         _ => None,
     };

@@ -63,7 +63,7 @@ proptest! {
             }
             let decided = judge_with(handling, tier, payload(&changed)).decision;
             prop_assert!(decided.coherence_score >= counterfactual.decision.coherence_score, "{changed}");
-            prop_assert!(!counterfactual.is_exact() || decided == counterfactual.decision, "{changed}");
+            prop_assert!(!counterfactual.is_exact() || decided.coherence_score == 1.0, "{changed}");
             let weighty = |decision: &CrosscheckDecision| -> Vec<_> {
                 let flags = decision.flags.iter().filter(|flag| **flag != Flag::DegenerateManifold);
                 flags.cloned().collect()

@@ -6,8 +6,10 @@ use crate::cache::{AdmitVerdict, VerdictCacheError};
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::CommitDecision;
+use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
+use domain_rules::CandidateCheck;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::OrderStopped;
 use domain_verdict::opinion::{OpenOpinion, OpinionDecision, OpinionPlan, OrderOpinion, SealedAnswer};
@@ -70,7 +72,8 @@ impl Admission {
     async fn sealed_answer(&self, admit: &AdmitVerdict) -> Result<Option<SealedAnswer>, VerdictCacheError> {
         let Some(trace) = &admit.submission.generation_trace else { return Ok(None) };
         let sealed = admit.seal_delivery(&self.policy.key, &self.store, self.clock.now()).await?;
-        Ok(Some(SealedAnswer { generation: trace.generation.clone(), sealed }))
+        let check_sha256 = digest_of(admit.submission.check.as_deref());
+        Ok(Some(SealedAnswer { generation: trace.generation.clone(), sealed, check_sha256 }))
     }
 
     /// Replaces the answer by the `first` one with its label. It stays if the first one cannot be decrypted, or was not checked against
@@ -85,7 +88,7 @@ impl Admission {
             Err(error) => Err(error.to_string()),
         };
         match delivery {
-            Ok(delivery) if check.is_some() && delivery.evaluation_sha256.is_none() => {}
+            Ok(_) if answer.check_sha256 != digest_of(check.as_deref()) => {}
             Ok(VerdictDelivery { approved, evaluation_sha256, .. }) => {
                 trace.generation = answer.generation.clone();
                 (admit.approved, admit.evaluation_sha256) = (approved, evaluation_sha256);
@@ -128,6 +131,10 @@ impl Admission {
         let effects = AdmissionEffects { order_end: Some(order), policy: None };
         Ok(CommitDecision::Change((SubmissionOutcome::Opinion, effects), record))
     }
+}
+
+fn digest_of(check: Option<&CandidateCheck>) -> Option<Sha256Hex> {
+    check.map(Sha256Hex::of_json)
 }
 
 impl TakenOpinion {
