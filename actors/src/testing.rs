@@ -146,6 +146,12 @@ pub(crate) fn with_services<F: Future<Output = ()>>(
     });
 }
 
+/// Webhooks without an endpoint.
+fn no_webhooks(time: &TestClock) -> WebhookConfig {
+    let client = WebhookClient::new(BTreeMap::new(), &[], Duration::from_secs(1), time.clock());
+    WebhookConfig { client: Reloadable::new(Arc::new(client)), max_age: SignedDuration::from_hours(72) }
+}
+
 /// Starts a system on the store in `dir`.
 pub(crate) fn start(
     dir: &Path,
@@ -200,15 +206,7 @@ pub(crate) fn start(
         hot_bytes: 1 << 20,
         pages_bytes: 1 << 26,
         mailing: outside.mailing.unwrap_or_else(panicking_mail_service),
-        webhooks: WebhookConfig {
-            client: Reloadable::new(Arc::new(WebhookClient::new(
-                BTreeMap::new(),
-                &[],
-                Duration::from_secs(1),
-                time.clock(),
-            ))),
-            max_age: SignedDuration::from_hours(72),
-        },
+        webhooks: no_webhooks(&time),
         policy: PolicyConfig {
             policies: outside.policies,
             opinions: outside.opinions,

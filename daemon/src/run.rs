@@ -266,11 +266,7 @@ impl RunningDaemon {
             pages_bytes: config.limits.bodies_bytes,
             mailing: clients.services.notifier_config(&config),
             webhooks: clients.services.webhook_config(&config),
-            policy: PolicyConfig {
-                policies: config.policies(flags.test_mode),
-                opinions: config.orders.to_opinion_plans(&config.applications),
-                key: held_key,
-            },
+            policy: policy_config(&config, held_key, flags.test_mode),
             unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: config.ingestion.to_config(clients.puller.clone(), (turn.clone(), objects)),
@@ -510,6 +506,11 @@ fn start_traces(
 /// The turn of this host at the work that one host of a cluster does at a time.
 fn turn_of(cluster: Option<&ClusterMember>) -> WorkTurn {
     cluster.map_or(WorkTurn::Alone, |member| member.turn.clone())
+}
+
+fn policy_config(config: &DaemonConfig, key: HeldVerdictKey, test_mode: bool) -> PolicyConfig {
+    let opinions = config.orders.to_opinion_plans(&config.applications);
+    PolicyConfig { policies: config.policies(test_mode), opinions, key }
 }
 
 fn verification_config(config: &DaemonConfig, clients: &ReloadableClients) -> VerificationConfig {

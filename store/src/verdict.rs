@@ -32,6 +32,9 @@ use store_log::{Bundle, CommittedRows, RowExpectation, RowName, RowWrite, skip_l
 /// The number of days that are read at a time.
 const DAYS_AT_ONCE: usize = 100;
 
+/// A row with its revision, if it is stored.
+pub(crate) type RevisedRow<T> = Option<(T, u64)>;
+
 impl Store {
     /// The costs of one day.
     pub fn costs_of_day(&self, day: Date) -> Result<DayCosts, StoreError> {
@@ -621,7 +624,7 @@ impl Store {
     pub fn verdict_and_session(
         &self,
         session_id: &SessionId,
-    ) -> Result<(Option<(VerdictDelivery, u64)>, Option<(SessionRecord, u64)>), StoreError> {
+    ) -> Result<(RevisedRow<VerdictDelivery>, RevisedRow<SessionRecord>), StoreError> {
         let name = session_id.as_str();
         let mut bundle = self.bundle(VerdictDelivery::TABLE, name)?;
         let [verdict, session] =

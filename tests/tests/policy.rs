@@ -142,7 +142,8 @@ async fn decision_is_explained_in_plain_words_until_its_session_is_erased() {
     };
     let sentences = explain("en").await;
     let has = |words: &str| sentences.iter().any(|one| one.as_str().is_some_and(|one| one.contains(words)));
-    for words in ["fewer than 10 characters", "would have been 1.0000", "waited for a person", "it is sound"]
+    for words in
+        ["fewer than 10 characters", "would have been 1.0000", "held the answer for a person", "it is sound"]
     {
         assert!(has(words), "{words}: {sentences:?}");
     }

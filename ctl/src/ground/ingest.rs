@@ -469,6 +469,12 @@ fn format_progress(progress: &RunProgress) -> String {
     format!("{doing}: {bytes_read} of {bytes} bytes, {read} records, {rejected} rejected, {merged} merged")
 }
 
+fn format_in_force(effect: ReleaseEffect) -> String {
+    let ReleaseEffect { in_force, withdrawn, changed, unconfirmed } = effect;
+    let unconfirmed = if unconfirmed > 0 { format!(", {unconfirmed} not confirmed") } else { String::new() };
+    format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed{unconfirmed}")
+}
+
 /// Prints a run with its counts, warnings and decisions.
 fn print_run(
     out: &mut dyn Write,
@@ -514,13 +520,7 @@ fn print_run(
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", format_total(changes, parts)));
-        if let Some(ReleaseEffect { in_force, withdrawn, changed, unconfirmed }) = counts.effect {
-            let unconfirmed =
-                if unconfirmed > 0 { format!(", {unconfirmed} not confirmed") } else { String::new() };
-            let effect =
-                format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed{unconfirmed}");
-            shown.push(("in force", effect));
-        }
+        shown.extend(counts.effect.map(|effect| ("in force", format_in_force(effect))));
         if (run.snapshot || run.replace) && counts.unidentified > 0 {
             let note = format!(
                 "rejected records without a readable identity: {}, so this run withdraws nothing",

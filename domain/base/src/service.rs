@@ -38,7 +38,6 @@ pub const fn is_false(value: &bool) -> bool {
 
 /// Whether a count that is left out of the JSON if it is 0 is left out.
 #[must_use]
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
