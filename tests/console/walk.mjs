@@ -278,7 +278,9 @@ await act("Undo the run");
 await expectText("Done: undone.");
 await open(`/runs/${state.heldRuns[1]}`);
 await act("Discard the run");
-await expectText("Done: discarded.");
+await page.waitForURL((url) => url.search.includes("done=discarded"));
+await open(`/runs/${state.heldRuns[1]}`);
+await expectText("discarded");
 
 // rules
 await open("/rules");
