@@ -33,8 +33,8 @@ const PROOF_MEMBER: &str = "proof";
 
 /// The number of an entry.
 #[derive(Deserialize)]
-pub(super) struct EntryNumber {
-    pub(super) seq: u64,
+pub(crate) struct EntryNumber {
+    pub(crate) seq: u64,
 }
 
 /// A document that `verify-log` reads.

@@ -1,8 +1,8 @@
 //! `oraclectl card`.
 
 use super::submit::show_delivered;
-use crate::audit::log::{prove_at, read_lines};
-use crate::audit::verification::{CosigningWitness, LogKeys, WitnessKeys, refused, verify};
+use crate::audit::log::{prove_at, read_all_lines, read_lines};
+use crate::audit::verification::{CosigningWitness, EntryNumber, LogKeys, WitnessKeys, refused, verify};
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
@@ -105,20 +105,23 @@ async fn add_internal(
     let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
     let mut lines = Vec::new();
     for entry in &bundle.entries {
-        let after = number_of(&entry.line).saturating_sub(1);
+        let after = number_of(&entry.line)?.saturating_sub(1);
         lines.extend(read_lines(&mut daemon, &format!("after={after}&limit=1")).await?);
     }
     let mut of_order = Vec::new();
     for event in [OrderStopped::NAME, OrderReleased::NAME] {
-        let query = format!("session={session_id}&event={event}&after=0");
-        of_order.extend(read_lines(&mut daemon, &query).await?);
+        let query = format!("session={session_id}&event={event}");
+        of_order.extend(read_all_lines(&mut daemon, &query, 0).await?);
     }
     // an earlier verdict of the session can have been released, too
     let delivered = bundle.entries.iter().find(|entry| event_in(&entry.line) == Some(VerdictCached::NAME));
     let delivered = delivered.and_then(|entry| text_of(&entry.line));
     of_order.retain(|line| text_of(line).is_none_or(|sha256| Some(sha256) == delivered));
-    lines.extend(of_order);
-    lines.retain(|line| number_of(line) <= size);
+    for line in of_order {
+        if number_of(&line)? <= size {
+            lines.push(line);
+        }
+    }
     Ok(card.with_entries(prove_at(&mut daemon, lines, size).await?))
 }
 
@@ -133,12 +136,8 @@ fn text_of(line: &str) -> Option<String> {
 }
 
 /// The number of an entry.
-fn number_of(line: &str) -> u64 {
-    #[derive(Deserialize)]
-    struct EntryNumber {
-        seq: u64,
-    }
-    serde_json::from_str(line).map(|EntryNumber { seq }| seq).unwrap_or_default()
+fn number_of(line: &str) -> Result<u64, CtlError> {
+    serde_json::from_str(line).map(|EntryNumber { seq }| seq).map_err(|error| refused(error.to_string()))
 }
 
 impl VerifyCardArgs {

@@ -459,7 +459,7 @@ impl DaemonService {
         Some(ClusterReport { config_differences: report.find_config_differences(), ..report })
     }
 
-    /// What does not work although verdicts are accepted: no model can make first verdicts, a budget is used up, mail
+    /// The faults that do not stop submissions: no model can make first verdicts, a budget is used up, mail
     /// cannot be sent, or held verdicts cannot be opened.
     pub async fn degraded_reasons(&self) -> Vec<String> {
         let statuses = self.system.oracle_health.ask(ListHealthStatuses).await.unwrap_or_else(|error| {

@@ -94,7 +94,7 @@ fn decide_after(entry: &CrosscheckEntry, changes: &[VerdictChange]) -> Crosschec
             && VerdictChange::of(flag).is_none_or(|change| !changes.contains(&change))
     };
     let flags = entry.flags.iter().filter(stays).cloned().collect();
-    // the entry of a rejected verdict does not tell whether unexpected members would have been refused, too
+    // the entry of a rejected verdict does not show whether unexpected members would have been refused, too
     let unexpected =
         if entry.approved { UnexpectedFieldHandling::Deliver } else { UnexpectedFieldHandling::Refuse };
     decide_with(unexpected, &CrosscheckInspection::of(entry.v_t, entry.verdict_label, flags))

@@ -251,7 +251,7 @@ impl DecisionCause {
         Self { name: name.to_string(), claims: 0 }
     }
 
-    /// The model chooses the names of unexpected members, so they are not told apart.
+    /// The model chooses the names of unexpected members, so they count as one cause.
     fn of_flag(flag: &Flag) -> Self {
         if flag.is_unexpected() { Self::named(flag.into_str()) } else { Self::named(flag) }
     }
