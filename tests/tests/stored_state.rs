@@ -52,7 +52,7 @@ struct StoredAnswers {
 }
 
 fn stored_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("stored")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("stored/backups")
 }
 
 /// Where the backup of this schema version is kept.
