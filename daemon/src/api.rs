@@ -3,8 +3,9 @@
 use crate::platform::api::metrics::{FeatureMetrics, ScrapedMetrics};
 use crate::platform::api::request::{PATHS, require_application};
 use crate::platform::api::request_check::RequestCheck;
-use crate::platform::api::{reject_params, serve_routes};
-use crate::platform::openapi::{Routes, describe, operations_of, problem_responses};
+use crate::platform::api::{SocketDescription, reject_params, serve_routes};
+use crate::platform::openapi::{operations_of, problem_responses};
+use crate::platform::routes::Routes;
 use crate::platform::service::DaemonService;
 use crate::{ground, platform, rules, upstream, verdict, verification};
 use axum::{Extension, Router};
@@ -12,7 +13,7 @@ use domain_base::problem::{APPLICATION_UNKNOWN, ProblemDocument};
 use domain_verdict::wire::CacheResult;
 use std::sync::{Arc, LazyLock};
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa::openapi::OpenApi as Document;
 
 /// The description of the routes' socket, without its routes.
 #[derive(OpenApi)]
@@ -35,8 +36,7 @@ struct RoutesOpenApi;
 
 /// Every route of the routes' socket.
 fn routes() -> Routes {
-    let of_applications = OpenApiRouter::new()
-        .merge(verdict::api::routes())
+    let of_applications = verdict::api::routes()
         .merge(rules::routes())
         .merge(ground::api::routes())
         .merge(verification::api::routes())
@@ -49,22 +49,30 @@ fn routes() -> Routes {
 }
 
 /// The routes, for callers of an application only.
-fn for_applications(mut routes: Routes) -> Routes {
-    for operation in routes.get_openapi_mut().paths.paths.values_mut().flat_map(operations_of) {
+fn for_applications(routes: Routes) -> Routes {
+    routes.describe_further(describe_refusal).route_layer(RequestCheck(require_application))
+}
+
+fn describe_refusal(document: &mut Document) {
+    for operation in document.paths.paths.values_mut().flat_map(operations_of) {
         let refused = problem_responses(&[APPLICATION_UNKNOWN]);
         for (status, response) in refused.into_iter().filter(|(status, _)| status == "403") {
             // an operation that declares the status names all of its codes
             operation.responses.responses.entry(status).or_insert(response);
         }
     }
-    routes.route_layer(RequestCheck(require_application))
 }
 
 /// The description of the routes' socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| describe(RoutesOpenApi::openapi(), routes()));
-    &DOCUMENT
+    &description().document
+}
+
+fn description() -> &'static SocketDescription {
+    static DESCRIPTION: LazyLock<SocketDescription> =
+        LazyLock::new(|| SocketDescription::new(RoutesOpenApi::openapi(), &routes()));
+    &DESCRIPTION
 }
 
 /// The metrics of each feature.
@@ -73,13 +81,13 @@ pub(crate) const METRICS: &[FeatureMetrics] =
 
 /// The router of the listener for metrics.
 pub(crate) fn metrics_router(service: Arc<DaemonService>) -> Router {
-    let routes = Router::from(platform::api::metrics_routes());
-    routes.layer(Extension(ScrapedMetrics(METRICS))).with_state(service)
+    let router = platform::api::metrics_routes().into_router();
+    router.layer(Extension(ScrapedMetrics(METRICS))).with_state(service)
 }
 
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    serve_routes(routes(), &service, document, PATHS)
+    serve_routes(routes(), &service, description, PATHS)
         .layer(Extension(ScrapedMetrics(METRICS)))
         .fallback(ground::api::handle_other_path)
         .with_state(service)

@@ -9,13 +9,14 @@ mod what_if;
 use super::audit::control;
 use crate::config::DaemonConfig;
 use crate::ground::control::{run, source};
-use crate::platform::api::{reject_params, serve_routes};
+use crate::platform::api::{SocketDescription, reject_params, serve_routes};
 use crate::platform::cluster::{ClusterMember, ClusterSecrets};
 use crate::platform::config::{ConfigError, DaemonFlags};
 use crate::platform::control::{PATHS, log_control_action};
 use crate::platform::inbox::{self, InboxKind};
-use crate::platform::openapi::{CommonProblems, Routes, STORE, describe, problems};
+use crate::platform::openapi::{CommonProblems, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::upstreams::test_mail_dir;
 use crate::upstreams::{CredentialChange, ReloadableClients};
@@ -51,8 +52,6 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The description of the control socket, without its routes.
 #[derive(OpenApi)]
@@ -84,9 +83,7 @@ const INBOX: &[&[InboxKind]] = &[
 
 /// Every route of the control socket.
 fn routes() -> Routes {
-    let routes = OpenApiRouter::new()
-        .routes(routes!(read_status))
-        .routes(routes!(reload_configuration))
+    let routes = routes![read_status, reload_configuration]
         .merge(platform::control::routes())
         .merge(inbox::routes(INBOX))
         .merge(control::routes())
@@ -95,20 +92,25 @@ fn routes() -> Routes {
         .merge(ground::control::routes())
         .merge(verification::control::routes())
         .merge(verdict::control::routes())
-        .routes(routes!(what_if::calculate));
+        .merge(routes![what_if::calculate]);
     reject_params(routes)
 }
 
 /// The description of the control socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| describe(ControlOpenApi::openapi(), routes()));
-    &DOCUMENT
+    &description().document
+}
+
+fn description() -> &'static SocketDescription {
+    static DESCRIPTION: LazyLock<SocketDescription> =
+        LazyLock::new(|| SocketDescription::new(ControlOpenApi::openapi(), &routes()));
+    &DESCRIPTION
 }
 
 /// The router of the control socket.
 pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
-    let router = serve_routes(routes(), &service, document, PATHS).layer(Extension(start));
+    let router = serve_routes(routes(), &service, description, PATHS).layer(Extension(start));
     // not described: builds with debug assertions have it, for tests
     #[cfg(debug_assertions)]
     let router =

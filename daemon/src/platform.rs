@@ -10,6 +10,7 @@ pub mod listen;
 pub(crate) mod metrics_listener;
 pub(crate) mod openapi;
 pub mod problem;
+pub(crate) mod routes;
 pub(crate) mod schema_check;
 pub(crate) mod series;
 pub mod service;

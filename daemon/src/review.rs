@@ -1,9 +1,9 @@
 //! The socket for reviewers: reviews and held orders, and nothing else.
 
 use crate::platform::api;
-use crate::platform::api::{reject_params, serve_routes};
+use crate::platform::api::{SocketDescription, reject_params, serve_routes};
 use crate::platform::inbox::{self, InboxKind};
-use crate::platform::openapi::{Routes, describe};
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::DaemonService;
 use crate::{verdict, verification};
 use axum::Router;
@@ -11,7 +11,6 @@ use domain_base::problem::ProblemDocument;
 use domain_base::session_id::ApplicationName;
 use std::sync::{Arc, LazyLock};
 use utoipa::OpenApi;
-use utoipa_axum::routes;
 
 /// The list of the paths of this socket, for errors.
 const PATHS: &str = "/openapi.json: this is the socket for reviewers, which has only reviews and held orders";
@@ -41,17 +40,22 @@ fn routes() -> Routes {
     let routes = verification::control::review_routes()
         .merge(verdict::control::review_routes())
         .merge(inbox::routes(INBOX));
-    reject_params(routes.routes(routes!(api::read_document)))
+    reject_params(routes.merge(routes![api::read_document]))
 }
 
 /// The description of the socket for reviewers, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    static DOCUMENT: LazyLock<String> = LazyLock::new(|| describe(ReviewOpenApi::openapi(), routes()));
-    &DOCUMENT
+    &description().document
+}
+
+fn description() -> &'static SocketDescription {
+    static DESCRIPTION: LazyLock<SocketDescription> =
+        LazyLock::new(|| SocketDescription::new(ReviewOpenApi::openapi(), &routes()));
+    &DESCRIPTION
 }
 
 /// The router of the socket for reviewers.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    serve_routes(routes(), &service, document, PATHS).with_state(service)
+    serve_routes(routes(), &service, description, PATHS).with_state(service)
 }

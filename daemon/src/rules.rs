@@ -7,8 +7,9 @@ use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, BatchLineReader, JsonBody};
 use crate::platform::api::{batch, body, request};
 use crate::platform::config::{ConfigError, Configuration, Section, not_allowed_error, without_files};
-use crate::platform::openapi::{CommonProblems, JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{CommonProblems, JSON_BODY, STORE, problems};
 use crate::platform::problem::{Problem, ProblemCode, by_value};
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_to_end};
 use crate::verification::VERIFY;
 use actors_rules::fact_sources::{FactCollectionError, FactEntryError};
@@ -30,8 +31,6 @@ use std::time::Duration;
 use strum::VariantArray;
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The rules for text, and their limits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -324,7 +323,7 @@ fn validated(check: CandidateCheck, settings: &RuleSettings) -> Result<Candidate
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(list_rules)).routes(routes!(evaluate)).routes(routes!(evaluate_batch))
+    routes![list_rules, evaluate, evaluate_batch]
 }
 
 /// List the registered rules.

@@ -6,8 +6,9 @@
 use crate::platform::api::metrics::{FeatureMetrics, MetricsText};
 use crate::platform::api::request::JsonBody;
 use crate::platform::control::parse_name;
-use crate::platform::openapi::{CommonProblems, JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{CommonProblems, JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_upstream::oracle_health::{ApplyCircuitAction, CircuitActionError, ListHealthStatuses};
 use axum::extract::rejection::PathRejection;
@@ -22,8 +23,6 @@ use domain_upstream::upstream_id::UpstreamId;
 use domain_upstream::wire::{CircuitRequest, CircuitResponse, ProbeReport};
 use std::sync::Arc;
 use std::time::Duration;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 impl From<CircuitActionError> for Problem {
     fn from(error: CircuitActionError) -> Self {
@@ -39,7 +38,7 @@ impl From<CircuitActionError> for Problem {
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(list_oracles))
+    routes![list_oracles]
 }
 
 /// List the health of every oracle, in the order of their names.
@@ -86,7 +85,7 @@ async fn list_oracles_with_errors(
 
 /// The routes of the control socket.
 pub(crate) fn control_routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(list_oracles_with_errors)).routes(routes!(steer_circuit))
+    routes![list_oracles_with_errors, steer_circuit]
 }
 
 problems!(SteerProblems: JSON_BODY STORE; ORACLE_UNKNOWN);

@@ -2,8 +2,9 @@
 
 use crate::platform::api::body::PieceWriter;
 use crate::platform::api::request::QueryParams;
-use crate::platform::openapi::{Routes, SESSION, STORE, problems};
+use crate::platform::openapi::{SESSION, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use actors_platform::caller::spawn_for_caller;
 use axum::body::Body;
@@ -38,19 +39,18 @@ use std::sync::Arc;
 use tar::{Builder, Header};
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::spawn_blocking;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(read_log))
-        .routes(routes!(follow_log))
-        .routes(routes!(read_log_checkpoint))
-        .routes(routes!(prove_log_entry))
-        .routes(routes!(prove_log_continuation))
-        .routes(routes!(read_log_tile))
-        .routes(routes!(take_backup))
+    routes![
+        read_log,
+        follow_log,
+        read_log_checkpoint,
+        prove_log_entry,
+        prove_log_continuation,
+        read_log_tile,
+        take_backup
+    ]
 }
 
 const MEDIA_TYPE: &str = "application/x-ndjson";

@@ -2,8 +2,9 @@
 
 use crate::platform::api::request::{self, JsonBody, QueryParams};
 use crate::platform::control::{ControlBody, DOCUMENT_MAX_BYTES, parse_name};
-use crate::platform::openapi::{DOCUMENT_BODY, JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{DOCUMENT_BODY, JSON_BODY, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_to_end};
 use actors_ground::registry::{DocumentChange, DocumentState, RegistryError};
 use axum::extract::rejection::PathRejection;
@@ -20,12 +21,10 @@ use oracled_domain::documents::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes of registered documents.
 pub(super) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(apply)).routes(routes!(list)).routes(routes!(get, put))
+    routes![apply, list, get, put]
 }
 
 /// Maximum size of a body of `POST /v1/documents`, in bytes.

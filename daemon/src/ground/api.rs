@@ -8,8 +8,9 @@ use crate::platform::api::batch;
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, JsonBody, PATHS, QueryParams, parse};
 use crate::platform::config::credentials::read_secret_file;
-use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, SIGNALS_PER_WINDOW, run_blocking};
 use actors_ground::queries::{ChangesPage, QueryAnswerPage, QueryError, QueryService, RecordReadError};
 use actors_ground::registry::SourceInvalidation;
@@ -45,23 +46,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(query_source))
-        .routes(routes!(query_sources))
-        .routes(routes!(read_record))
-        .routes(routes!(read_provenance))
-        .routes(routes!(list_sources))
-        .routes(routes!(list_changes))
+    routes![query_source, query_sources, read_record, read_provenance, list_sources, list_changes]
 }
 
 /// The routes for every process.
 pub(crate) fn open_routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(post))
+    routes![post]
 }
 
 problems!(ListProblems: STORE);

@@ -6,34 +6,33 @@ pub mod source;
 
 use super::api;
 use crate::ground::control::source::SourceChecks;
-use crate::platform::openapi::Routes;
+use crate::platform::routes::{Routes, routes};
 use axum::Extension;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(source::pull))
-        .routes(routes!(run::upload_payload))
-        .routes(routes!(run::list_runs))
-        .routes(routes!(run::read_run))
-        .routes(routes!(run::cancel_run))
-        .routes(routes!(run::approve_run))
-        .routes(routes!(run::discard_run))
-        .routes(routes!(run::undo_run))
-        .routes(routes!(run::list_run_changes))
-        .routes(routes!(run::list_rejects))
-        .routes(routes!(source::read_source))
-        .routes(routes!(source::review_source))
-        .routes(routes!(source::read_freshness))
-        .routes(routes!(source::invalidate_source))
-        .routes(routes!(source::confirm_source))
-        .routes(routes!(source::prune))
-        .routes(routes!(source::verify))
-        .routes(routes!(source::rebuild))
-        .routes(routes!(source::export))
-        .routes(routes!(source::read_value_history))
-        .routes(routes!(api::read_recorded_provenance))
-        .layer(Extension(SourceChecks::default()))
+    routes![
+        source::pull,
+        run::upload_payload,
+        run::list_runs,
+        run::read_run,
+        run::cancel_run,
+        run::approve_run,
+        run::discard_run,
+        run::undo_run,
+        run::list_run_changes,
+        run::list_rejects,
+        source::read_source,
+        source::review_source,
+        source::read_freshness,
+        source::invalidate_source,
+        source::confirm_source,
+        source::prune,
+        source::verify,
+        source::rebuild,
+        source::export,
+        source::read_value_history,
+        api::read_recorded_provenance
+    ]
+    .route_layer(Extension(SourceChecks::default()))
 }

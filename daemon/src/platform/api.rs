@@ -10,45 +10,40 @@ pub mod request;
 pub(crate) mod request_check;
 mod shared_log;
 
-use self::shared_log::after_shared_log;
-use super::openapi::{Routes, operations_by_path};
+use self::shared_log::{StoreAge, after_shared_log, store_age};
 use crate::platform::access_log::record_route;
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::check_no_params;
 use crate::platform::api::request_check::RequestCheck;
-use crate::platform::openapi::CommonProblems;
+use crate::platform::openapi::{CommonProblems, complete, operations_by_path};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::DaemonService;
 use axum::extract::{MatchedPath, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json, Router};
 use domain_base::service::{LivenessResponse, OpenApiDocument, ReadinessResponse};
 use hyper::{Method, StatusCode};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use tower::util::MapRequestLayer;
 use utoipa::IntoResponses;
-use utoipa::openapi::path::{Parameter, ParameterIn};
-use utoipa::openapi::{Content, Ref, RefOr};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
+use utoipa::openapi::path::{Operation, ParameterIn};
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr};
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(read_document))
+    routes![read_document]
 }
 
 /// The routes for every process.
 pub(crate) fn open_routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(read_liveness))
-        .routes(routes!(read_readiness))
-        .merge(metrics_routes())
+    routes![read_liveness, read_readiness].merge(metrics_routes())
 }
 
 /// The route that the listener for metrics has, too.
 pub(crate) fn metrics_routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(metrics::get))
+    routes![metrics::get]
 }
 
 /// Report that the daemon is alive.
@@ -102,42 +97,83 @@ async fn read_readiness(State(service): State<Arc<DaemonService>>) -> Response {
     (status, Json(ReadinessResponse { ready, reasons, degraded, test_mode })).into_response()
 }
 
-/// The description of a socket, as JSON, in the requests of the socket. The first request for it creates it, not the start.
+/// The description of a socket, and what it says of each operation.
+#[derive(Debug)]
+pub(crate) struct SocketDescription {
+    /// The document, as JSON.
+    pub(crate) document: String,
+    operations: HashMap<(Method, String), OperationTraits>,
+}
+
+/// What a request depends on before its handler.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SocketDocument(fn() -> &'static str);
+struct OperationTraits {
+    takes_params: bool,
+    store_age: Option<StoreAge>,
+}
+
+impl SocketDescription {
+    /// The description of these routes. `head` is the description without them.
+    pub(crate) fn new(mut head: OpenApi, routes: &Routes) -> Self {
+        routes.describe(&mut head);
+        let operations = operations_by_path(&head).map(|(route, operation)| {
+            let traits =
+                OperationTraits { takes_params: takes_params(operation), store_age: store_age(operation) };
+            (route, traits)
+        });
+        let operations = operations.collect();
+        Self { document: complete(head), operations }
+    }
+
+    fn traits_of(&self, request: &Request) -> Option<OperationTraits> {
+        self.operations.get(&route_of(request)).copied()
+    }
+}
+
+fn takes_params(operation: &Operation) -> bool {
+    let mut parameters = operation.parameters.iter().flatten();
+    parameters.any(
+        |parameter| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query),
+    )
+}
+
+/// The description of a socket, in the requests of the socket. The first request that needs it makes it, not the start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Described(fn() -> &'static SocketDescription);
+
+/// The description of the socket of a request.
+fn description_of(request: &Request) -> Option<&'static SocketDescription> {
+    let Described(description) = request.extensions().get()?;
+    Some(description())
+}
 
 /// The router of a socket with these routes and this description. `paths` is for requests of other paths and methods.
 pub(crate) fn serve_routes(
     routes: Routes,
     service: &Arc<DaemonService>,
-    document: fn() -> &'static str,
+    description: fn() -> &'static SocketDescription,
     paths: &'static str,
 ) -> Router<Arc<DaemonService>> {
     after_shared_log(routes, service)
         .fallback(async || Problem::not_found(paths))
         .method_not_allowed_fallback(async move || Problem::method_not_allowed(paths))
         .layer(MapRequestLayer::new(record_route))
-        .layer(Extension(SocketDocument(document)))
+        .layer(Extension(Described(description)))
 }
 
 /// Rejects requests with query parameters, where the routes describe none. The handlers of the others reject unknown ones.
 pub(crate) fn reject_params(routes: Routes) -> Routes {
-    let is_of_query = |parameter: &RefOr<Parameter>| matches!(parameter, RefOr::T(parameter) if parameter.parameter_in == ParameterIn::Query);
-    let operations = operations_by_path(routes.get_openapi());
-    let taking = operations
-        .filter(|(_, operation)| operation.parameters.iter().flatten().any(is_of_query))
-        .map(|(route, _)| route);
-    let taking = Arc::new(taking.collect::<HashSet<_>>());
-    routes.route_layer(RequestCheck(move |request: &Request| reject_undeclared_params(&taking, request)))
+    routes.route_layer(RequestCheck(reject_undeclared_params))
 }
 
-fn reject_undeclared_params(taking: &HashSet<(Method, String)>, request: &Request) -> Result<(), Problem> {
+fn reject_undeclared_params(request: &Request) -> Result<(), Problem> {
     let Err(refused) = check_no_params(request.uri()) else { return Ok(()) };
-    if taking.contains(&route_of(request)) { Ok(()) } else { Err(refused) }
+    let traits = description_of(request).and_then(|description| description.traits_of(request));
+    if traits.is_some_and(|traits| traits.takes_params) { Ok(()) } else { Err(refused) }
 }
 
 /// The method and the path of the operation of a request.
-pub(crate) fn route_of(request: &Request) -> (Method, String) {
+fn route_of(request: &Request) -> (Method, String) {
     let method = if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     (method, path.to_owned())
@@ -154,8 +190,6 @@ pub(crate) fn route_of(request: &Request) -> (Method, String) {
         (status = 200, description = "This document", body = OpenApiDocument),
     ),
 )]
-pub(crate) async fn read_document(
-    Extension(SocketDocument(document)): Extension<SocketDocument>,
-) -> Response {
-    json_response(StatusCode::OK, document())
+pub(crate) async fn read_document(Extension(Described(description)): Extension<Described>) -> Response {
+    json_response(StatusCode::OK, description().document.as_str())
 }

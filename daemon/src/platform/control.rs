@@ -2,7 +2,7 @@
 
 mod cluster;
 
-use super::openapi::Routes;
+use super::routes::{Routes, routes};
 use crate::platform::api::request::{self, JsonBody};
 use crate::platform::openapi::{CommonProblems, JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
@@ -30,16 +30,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(api::read_document))
-        .routes(routes!(list_actors))
-        .routes(routes!(read_log_level, set_log_level))
-        .routes(routes!(set_draining))
+    routes![api::read_document, list_actors, read_log_level, set_log_level, set_draining]
         .merge(series::routes())
         .merge(cluster::routes())
 }

@@ -1,8 +1,9 @@
 //! `/v1/inbox`: everything that waits for a decision of a person. Each feature declares its kinds of items.
 
 use super::api::request::QueryParams;
-use super::openapi::{Routes, STORE, problems};
+use super::openapi::{STORE, problems};
 use super::problem::Problem;
+use super::routes::{Routes, routes};
 use super::service::{DaemonService, run_blocking};
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -10,8 +11,6 @@ use domain_base::inbox::{InboxParams, InboxResponse, WaitingItem};
 use domain_base::problem::INVALID_REQUEST;
 use oracled_store::{Store, StoreError};
 use std::sync::Arc;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// A kind of items that wait for a decision of a person.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +26,7 @@ struct InboxKinds(&'static [&'static [InboxKind]]);
 
 /// The routes of the inbox with these kinds.
 pub(crate) fn routes(kinds: &'static [&'static [InboxKind]]) -> Routes {
-    OpenApiRouter::new().routes(routes!(read_inbox)).layer(Extension(InboxKinds(kinds)))
+    routes![read_inbox].route_layer(Extension(InboxKinds(kinds)))
 }
 
 problems!(InboxProblems: STORE; INVALID_REQUEST);

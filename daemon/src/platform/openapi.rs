@@ -2,7 +2,6 @@
 //!
 //! Handlers describe themselves with `#[utoipa::path]`, and declare their problem codes with `problems!`.
 
-use super::service::DaemonService;
 use domain_audit::leaf::{CALLER, SESSION_IDS};
 use domain_base::problem::{
     BODY_BROKEN, BODY_TOO_LARGE, DRAINING, HEADERS_TOO_LARGE, INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_JSON,
@@ -14,7 +13,7 @@ use oracled_domain::events::{self, event_type};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use utoipa::openapi::extensions::Extensions;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
@@ -24,21 +23,16 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, Response, Schema};
 use utoipa::{IntoResponses, Modify};
-use utoipa_axum::router::OpenApiRouter;
 
 /// The header with the id of a request, in the request and in its response.
 const REQUEST_ID: &str = "X-Request-Id";
 /// The header with the time before the next attempt.
 const RETRY_AFTER: &str = "Retry-After";
 
-/// Routes with their descriptions.
-pub(crate) type Routes = OpenApiRouter<Arc<DaemonService>>;
-
-/// The description of a socket with these routes, as JSON. `head` is the description without them.
-pub(crate) fn describe(mut head: OpenApi, routes: Routes) -> String {
-    head.merge(routes.into_openapi());
-    Complete.modify(&mut head);
-    json(&head)
+/// The description of a socket. `described` has all that utoipa derives.
+pub(crate) fn complete(mut described: OpenApi) -> String {
+    Complete.modify(&mut described);
+    json(&described)
 }
 
 /// Declares the problems of an operation: the codes of named sets, and further codes.

@@ -2,7 +2,8 @@
 
 use super::api::metrics::{FeatureMetrics, collect, declared_series};
 use super::api::request::QueryParams;
-use super::openapi::{CommonProblems, Routes};
+use super::openapi::CommonProblems;
+use super::routes::{Routes, routes};
 use super::service::DaemonService;
 use axum::Json;
 use axum::extract::State;
@@ -15,8 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The name of the file in the state directory.
 const FILE: &str = "series.json";
@@ -29,7 +28,7 @@ const STOP_MAX: Duration = Duration::from_secs(1);
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new().routes(routes!(read_series))
+    routes![read_series]
 }
 
 /// Read the metrics of the last hour, day or week.

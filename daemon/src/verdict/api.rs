@@ -10,8 +10,9 @@ pub mod verdicts;
 
 use crate::platform::api::request::{JsonBody, PathSessionId};
 use crate::platform::config::LimitsSection;
-use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::DaemonService;
 use crate::rules::RequestedCheck;
 use crate::verdict::{OWNER, SUBMISSION};
@@ -41,18 +42,20 @@ use hyper::http::request::Parts;
 use serde_json::value::RawValue;
 use std::fmt::Display;
 use std::sync::Arc;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(verdicts::crosscheck))
-        .routes(routes!(verdicts::read_verdict, verdicts::submit_verdict))
-        .routes(routes!(orders::list))
-        .routes(routes!(orders::get, orders::delete))
-        .routes(routes!(register_session))
-        .routes(routes!(verdicts::read_cached_verdict, verdicts::write_cached_verdict))
+    routes![
+        verdicts::crosscheck,
+        verdicts::read_verdict,
+        verdicts::submit_verdict,
+        orders::list,
+        orders::get,
+        orders::delete,
+        register_session,
+        verdicts::read_cached_verdict,
+        verdicts::write_cached_verdict
+    ]
 }
 
 problems!(RegisterProblems: JSON_BODY SUBMISSION STORE OWNER; SESSION_MISMATCH);

@@ -9,8 +9,9 @@ pub mod recalls;
 pub mod session;
 
 use crate::platform::api::request::{JsonBody, QueryParams};
-use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_blocking};
 use crate::verdict::MODEL;
 use crate::verdict::api::parse_model_query;
@@ -36,39 +37,42 @@ use domain_verdict::wire::{
 use jiff::Timestamp;
 use oracled_store::{LogQuery, Store, StoreError};
 use std::sync::Arc;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(read_costs))
-        .routes(routes!(read_divergence))
-        .routes(routes!(outbox::list_mails))
-        .routes(routes!(outbox::requeue_mail, outbox::drop_mail))
-        .routes(routes!(outbox::list_webhooks))
-        .routes(routes!(outbox::test_webhook))
-        .routes(routes!(outbox::requeue_webhook, outbox::drop_webhook))
-        .routes(routes!(orders::list))
-        .routes(routes!(orders::get, orders::change))
-        .routes(routes!(orders::read_held))
-        .routes(routes!(recalls::list_recalls))
-        .routes(routes!(session::purge_verdict))
-        .routes(routes!(session::export_session))
-        .routes(routes!(erasures::erase_sessions))
-        .routes(routes!(erasures::read_due_data, erasures::apply_retention))
-        .routes(routes!(legal_holds::list_holds))
-        .routes(routes!(legal_holds::place_hold, legal_holds::release_hold))
-        .routes(routes!(session::read_session, session::correct_session, session::remove_session))
-        .routes(routes!(try_prompt))
+    routes![
+        read_costs,
+        read_divergence,
+        outbox::list_mails,
+        outbox::requeue_mail,
+        outbox::drop_mail,
+        outbox::list_webhooks,
+        outbox::test_webhook,
+        outbox::requeue_webhook,
+        outbox::drop_webhook,
+        orders::list,
+        orders::get,
+        orders::change,
+        orders::read_held,
+        recalls::list_recalls,
+        session::purge_verdict,
+        session::export_session,
+        erasures::erase_sessions,
+        erasures::read_due_data,
+        erasures::apply_retention,
+        legal_holds::list_holds,
+        legal_holds::place_hold,
+        legal_holds::release_hold,
+        session::read_session,
+        session::correct_session,
+        session::remove_session,
+        try_prompt
+    ]
 }
 
 /// The routes of the socket for reviewers.
 pub(crate) fn review_routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(orders::list_held))
-        .routes(routes!(orders::get_held, orders::change_held))
-        .routes(routes!(orders::read_held_for_reviewer))
+    routes![orders::list_held, orders::get_held, orders::change_held, orders::read_held_for_reviewer]
 }
 
 problems!(CostsProblems: STORE);

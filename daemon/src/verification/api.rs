@@ -4,8 +4,9 @@ use super::VERIFY;
 use crate::platform::api::batch;
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, JsonBody, parse_strictly};
-use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_blocking};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
@@ -20,15 +21,10 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
 use oracled_store::Store;
 use std::sync::Arc;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes for applications.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(verify_values))
-        .routes(routes!(verify_values_in_batch))
-        .routes(routes!(read_verification))
+    routes![verify_values, verify_values_in_batch, read_verification]
 }
 
 problems!(VerifyProblems: JSON_BODY VERIFY);

@@ -6,8 +6,9 @@ pub(crate) mod inbox;
 use self::inbox::title_of;
 use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::{IdentifiedUser, parse_name};
-use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verification::REVIEW;
 use crate::verification::api::read_decisions;
@@ -42,24 +43,23 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes of reviews, on the control socket and on the socket for reviewers.
 pub(crate) fn review_routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(list_reviews))
-        .routes(routes!(read_review))
-        .routes(routes!(read_review_evidence))
-        .routes(routes!(resolve_review))
-        .routes(routes!(revoke_review))
-        .routes(routes!(dismiss_review))
-        .routes(routes!(comment_on_review))
+    routes![
+        list_reviews,
+        read_review,
+        read_review_evidence,
+        resolve_review,
+        revoke_review,
+        dismiss_review,
+        comment_on_review
+    ]
 }
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    review_routes().routes(routes!(explain_verification))
+    review_routes().merge(routes![explain_verification])
 }
 
 problems!(ExplainProblems: STORE; EXECUTION_UNKNOWN DECISION_ALTERED);

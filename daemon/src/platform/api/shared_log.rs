@@ -1,15 +1,14 @@
 //! The wait of a host of a cluster before it answers: others may have changed the store.
 
-use super::route_of;
-use crate::platform::openapi::{Routes, has_store_problems, operations_by_path};
+use super::description_of;
+use crate::platform::openapi::has_store_problems;
 use crate::platform::problem::Problem;
+use crate::platform::routes::Routes;
 use crate::platform::service::DaemonService;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use hyper::Method;
-use std::collections::HashMap;
 use std::sync::Arc;
 use utoipa::openapi::path::Operation;
 
@@ -22,7 +21,7 @@ const UNWAITING: &str = "x-unwaiting";
 
 /// How recent the store must be for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StoreAge {
+pub(super) enum StoreAge {
     /// It has everything that was committed before the request.
     CaughtUp,
     /// It was so within `cluster.stale_s`.
@@ -31,16 +30,15 @@ enum StoreAge {
 
 /// The routes of a socket. In a cluster, a request waits for the shared log first if its operation reads the store.
 pub(crate) fn after_shared_log(routes: Routes, service: &Arc<DaemonService>) -> Router<Arc<DaemonService>> {
+    let router = routes.into_router();
     if service.cluster.is_none() {
-        return Router::from(routes);
+        return router;
     }
-    let operations = operations_by_path(routes.get_openapi());
-    let ages = operations.filter_map(|(route, operation)| Some((route, age_of(operation)?)));
-    let state = (Arc::clone(service), Arc::new(ages.collect()));
-    Router::from(routes).route_layer(from_fn_with_state(state, wait_for_shared_log))
+    router.route_layer(from_fn_with_state(Arc::clone(service), wait_for_shared_log))
 }
 
-fn age_of(operation: &Operation) -> Option<StoreAge> {
+/// How recent the store must be for an operation. `None`: the operation does not depend on it.
+pub(super) fn store_age(operation: &Operation) -> Option<StoreAge> {
     let has = |name| operation.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(name));
     match () {
         () if has(UNWAITING) => None,
@@ -50,14 +48,13 @@ fn age_of(operation: &Operation) -> Option<StoreAge> {
     }
 }
 
-type SharedState = (Arc<DaemonService>, Arc<HashMap<(Method, String), StoreAge>>);
-
 async fn wait_for_shared_log(
-    State((service, ages)): State<SharedState>,
+    State(service): State<Arc<DaemonService>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let waited = match ages.get(&route_of(&request)) {
+    let traits = description_of(&request).and_then(|description| description.traits_of(&request));
+    let waited = match traits.and_then(|traits| traits.store_age) {
         Some(StoreAge::CaughtUp) => service.catch_up().await,
         Some(StoreAge::Recent) => service.check_recent(),
         None => Ok(()),

@@ -3,8 +3,9 @@
 use super::{log_control_action, parse_name};
 use crate::platform::api::request::JsonBody;
 use crate::platform::cluster::{ClusterMember, MembershipCall};
-use crate::platform::openapi::{JSON_BODY, Routes, STORE, problems};
+use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
+use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_to_end};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -17,15 +18,10 @@ use domain_base::problem::{
 use oracled_store::ClusterMarker;
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The routes of the control socket.
 pub(crate) fn routes() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(read_cluster))
-        .routes(routes!(remove_host))
-        .routes(routes!(leave_cluster))
+    routes![read_cluster, remove_host, leave_cluster]
 }
 
 impl DaemonService {
