@@ -251,8 +251,7 @@ impl ActorSystem {
         // no limit: each message that reaches the logger already has a slot at a limited handle, and no entry may be
         // rejected
         let handle = starter.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
-        let (outbox_queue, committed_messages) =
-            OutboxQueue::new(webhooks.client.get().receivers().collect());
+        let (outbox_queue, committed_messages) = OutboxQueue::new(webhooks.client.get().receivers());
         let (log, waiting) = LoggerHandle::new(
             handle,
             reports,

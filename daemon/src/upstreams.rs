@@ -27,7 +27,7 @@ use actors_upstream::mail::{
 use actors_upstream::oracle::LiveOracle;
 use actors_upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use actors_upstream::web::UpstreamCredential;
-use actors_upstream::web::webhook::{WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecret};
+use actors_upstream::web::webhook::{WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecrets};
 use actors_upstream::witnesses::Witnesses;
 use actors_upstream::{
     AnthropicClient, BoxFuture, CannedModel, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient,
@@ -458,15 +458,22 @@ fn create_webhooks(
     let common = read("webhooks.url", url, "webhooks.secret_file", secret_file);
     let (url, secret_file) = (section.operator_url.as_deref(), section.operator_secret_file.as_deref());
     let operators = read("webhooks.operator_url", url, "webhooks.operator_secret_file", secret_file);
+    let operators =
+        operators.map(|endpoint| WebhookEndpoint { events: section.operator_events.clone(), ..endpoint });
     let mut endpoints = WebhookEndpoints::from_iter(operators.map(|endpoint| (None, endpoint)));
     for name in processes(applications).names() {
         let own = applications.get(&name);
+        let events = own.and_then(|section| section.webhook_events.clone());
         let own = own.map(|section| (section.webhook_url.as_deref(), section.webhook_secret_file.as_deref()));
         let (url, secret_file) = own.unwrap_or_default();
         let key = |key: &str| format!("applications.{name}.{key}");
         let own = read(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file);
         let common = || common.clone().filter(|_| url.is_none() && secret_file.is_none());
-        endpoints.extend(own.or_else(common).map(|endpoint| (Some(name), endpoint)));
+        let endpoint = own.or_else(common).map(|endpoint| WebhookEndpoint {
+            events: events.or_else(|| section.events.clone()),
+            ..endpoint
+        });
+        endpoints.extend(endpoint.map(|endpoint| (Some(name), endpoint)));
     }
     let (allow_local, allow_cleartext) = (&setup.network.allow_local, setup.network.allow_cleartext);
     let hard_timeout = Duration::from_millis(section.hard_timeout_ms);
@@ -509,9 +516,9 @@ fn read_endpoint(
         (Some(url), Some(file)) => {
             let secret = read_secret_file(&format!("`{secret_key}`"), file)?;
             digests.record(secret_key, &secret);
-            let secret = WebhookSecret::parse(&secret)
+            let secrets = WebhookSecrets::parse(&secret)
                 .map_err(|error| ConfigError::NotUnderstood(format!("`{secret_key}`: {error}")))?;
-            Ok(Some(WebhookEndpoint { url: url.to_owned(), secret }))
+            Ok(Some(WebhookEndpoint { url: url.to_owned(), secrets, events: None }))
         }
     }
 }

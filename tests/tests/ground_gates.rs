@@ -149,6 +149,29 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
 }
 
 #[tokio::test]
+async fn csv_that_lacks_its_last_line_break_is_held_after_one_that_had_it() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let before = prepare_gated_source(&world).await;
+    // the last value is 1 instead of 12
+    let whole = payload(1900..2000, 1) + "Aruba,ABW,2000,12\n";
+    let cut = whole.strip_suffix("2\n").expect("the payload ends so");
+    let output = submit(&world, "2021-01-01", cut);
+    let run = json_of(&output)["run"].clone();
+    assert_eq!(output.status.code(), Some(HELD), "{run}");
+    assert_eq!(run["breaches"], json!([{"gate": "open_end", "version": "2020-01-01"}]));
+    assert_eq!(values(&world).await, before);
+    assert_eq!(submit(&world, "2021-01-02", &whole).status.code(), Some(0));
+    // an approved run is the previous one for the next
+    let held = submit(&world, "2021-01-03", &(payload(1900..2000, 1) + "Aruba,ABW,2000,13"));
+    let run_id = json_of(&held)["run"]["run_id"].as_str().expect("a string").to_owned();
+    let approved = world.ctl(&["ingest", "approve", &run_id, "--reason", "their exporter writes none"]);
+    assert!(approved.status.success(), "{approved:?}");
+    let next = submit(&world, "2021-01-04", &(payload(1900..2000, 1) + "Aruba,ABW,2000,14"));
+    assert_eq!(next.status.code(), Some(0), "{next:?}");
+}
+
+#[tokio::test]
 async fn approved_run_becomes_visible_after_a_kill() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;

@@ -176,6 +176,41 @@ async fn divergence_is_reported_to_the_application_and_open_circuit_to_operators
 }
 
 #[tokio::test]
+async fn only_named_events_are_queued_and_two_secrets_both_sign() {
+    let (model, endpoint, operators) =
+        (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
+    model.set_default(ScriptedReply::with_text(GOOD));
+    for server in [&endpoint, &operators] {
+        server.set_default(ScriptedReply::bytes(200, ""));
+    }
+    let mut world = model.create_world("");
+    world.configure_webhooks(Some(&endpoint.url()), &operators.url());
+    world.config.push_str("events = [\"order.delivered\"]\noperator_events = [\"circuit.closed\"]\n");
+    world.config.push_str("[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n");
+    let both = format!("{SECRET}\nwhsec_bmV3IHMzY3JldCBuZXcgczNjcmV0IG5ldyBzM2NyZXQ=\n");
+    fs::write(world.path("webhook-secret"), both).expect("the file is written");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    // it diverges, which the application does not want to know
+    register_session(routes, "cs_other", Some(VerdictLabel::Red)).await;
+    assert_eq!(read_verdict(routes, "cs_other").await.status, 200);
+    place_order(&world, "cs_1").await;
+    wait_for_order(routes, "cs_1", "delivered").await;
+    for action in ["open", "close"] {
+        let steered = post(control, "/v1/health/oracles/gemini", &json!({"action": action})).await;
+        assert_eq!(steered.status, 200, "{action}");
+    }
+    eventually("both are sent", async || log(control, "event=message_sent").await.len() == 2).await;
+    let queued = log(control, "event=message_queued").await;
+    let kinds: BTreeSet<_> = queued.iter().filter_map(|entry| entry["kind"].as_str()).collect();
+    assert_eq!((queued.len(), kinds), (2, ["circuit.closed", "order.delivered"].into()));
+    let sent = endpoint.requests().pop().expect("a request arrived");
+    let signatures: Vec<_> = sent.header("webhook-signature").expect("it is signed").split(' ').collect();
+    assert!(matches!(&signatures[..], [one, other] if one != other), "{signatures:?}");
+    assert!(signatures.iter().all(|signature| signature.starts_with("v1,")), "{signatures:?}");
+}
+
+#[tokio::test]
 async fn check_config_rejects_secret_or_address_that_cannot_be_used() {
     let mut world = DaemonWorld::with_config("");
     let secret = world.path("webhook-secret");

@@ -7,25 +7,28 @@ use domain_base::event::AuditEvent;
 use domain_base::session_id::ApplicationName;
 use domain_verdict::event::MessageQueued;
 use domain_verdict::outbox::{MessageState, OutboxMessage, StoredMessageHead};
-use domain_verdict::webhook::OutboxWebhook;
+use domain_verdict::webhook::{OutboxWebhook, WebhookType};
 use oracled_store::{JournalRecord, RecordCallers, RowWrite};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
 /// The most messages whose commit is not yet reported to the notifier. It finds the others by its next survey.
 const REPORTED_MAX: usize = 1024;
 
+/// The events that each receiver of webhooks gets. `None` is the operators.
+type WebhookReceivers = BTreeMap<Option<ApplicationName>, Vec<WebhookType>>;
+
 /// The receivers of webhooks, and the channel to the notifier.
 #[derive(Debug, Clone)]
 pub struct OutboxQueue {
-    receivers: Arc<BTreeSet<Option<ApplicationName>>>,
+    receivers: Arc<WebhookReceivers>,
     committed: mpsc::Sender<MessageState>,
 }
 
 impl OutboxQueue {
     /// The queue for the `receivers` that have an endpoint, and the messages that are committed.
-    pub fn new(receivers: BTreeSet<Option<ApplicationName>>) -> (Self, mpsc::Receiver<MessageState>) {
+    pub fn new(receivers: WebhookReceivers) -> (Self, mpsc::Receiver<MessageState>) {
         let (committed, reported) = mpsc::channel(REPORTED_MAX);
         (Self { receivers: Arc::new(receivers), committed }, reported)
     }
@@ -43,9 +46,13 @@ impl RecordAdditions for OutboxQueue {
             .iter()
             .filter_map(|event| Some((event, OutboxWebhook::of_event(event, random_tag())?)))
             .collect();
-        let webhooks =
-            webhooks.into_iter().filter(|(_, webhook)| self.receivers.contains(&webhook.state.application));
+        let is_wanted = |webhook: &OutboxWebhook| {
+            let events = self.receivers.get(&webhook.state.application);
+            events.is_some_and(|events| events.contains(&webhook.state.kind))
+        };
         let (events, writes): (Vec<_>, Vec<_>) = webhooks
+            .into_iter()
+            .filter(|(_, webhook)| is_wanted(webhook))
             .map(|(event, webhook)| {
                 let message = OutboxMessage::from(OutboxWebhook { trace: current_trace(), ..webhook });
                 let kind = MessageQueued(message.state().entry());

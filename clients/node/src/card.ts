@@ -3,7 +3,7 @@ import { checkParts, type CardLayout } from "./card_checks.js";
 import { OracledError } from "./errors.js";
 
 /** The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them. */
-const FRAMES: readonly string[] = ["122edfae0950048f89c5184be7d427c8ed627360df5b29e23fc949dede01ac41"];
+const FRAMES: readonly string[] = ["457abb79baee6523b69661f97db68e6b83a812ed126dcc20250dfad4cb6ec818"];
 
 const SLOT = /<dl>(.*?)<\/dl>\n<script type="application\/json">(.*?)<\/script>/gs;
 const EMPTY_SLOT = '<dl></dl>\n<script type="application/json"></script>';

@@ -263,10 +263,10 @@ async function checkTexts(id, data) {
   }
 }
 
-/** Whether an entry can be about the delivery of another entry. An erased id of a session is unknown. */
-function isAbout({ session_id, verdict_sha256 }, delivered) {
+/** Whether an entry can be about the delivery of another entry. Erased members are unknown. */
+function isAbout(entry, delivered) {
   const isOther = (one, other) => typeof one === "string" && typeof other === "string" && one !== other;
-  return !isOther(session_id, delivered.session_id) && !isOther(verdict_sha256, delivered.verdict_sha256);
+  return !["session_id", "verdict_sha256", "evaluation_sha256"].some((name) => isOther(entry[name], delivered[name]));
 }
 
 /**
@@ -293,7 +293,9 @@ export async function checkParts(blocks, layout) {
         const { seq } = data.lines[index];
         const isIn = await isIncluded(leaf, seq - 1, checkpoint.size, proof.hashes, checkpoint.root);
         require(isIn, `entry ${seq} is not in the log`);
-        require(!delivered || isAbout(data.lines[index], delivered), `entry ${seq} is about another verdict`);
+        require(!delivered || isAbout(data.lines[index], delivered), `entry ${seq} is about another verdict or its facts`);
+        const hasFacts = delivered?.evaluation_sha256 !== undefined || data.lines[index].evaluation_sha256 === undefined;
+        require(!delivered || hasFacts, "the verdict was delivered without facts");
       }
       if (part.id === "verdict") [delivered] = data.lines;
       const isComplete = part.id !== "divergence" || delivered?.path !== "regen" || data.lines.length > 0;

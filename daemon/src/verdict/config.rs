@@ -23,6 +23,7 @@ use domain_verdict::order::OrderPolicy;
 use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy, FlagSelector, PerTier};
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
 use domain_verdict::recall::RecallMode;
+use domain_verdict::webhook::WebhookType;
 use jiff::SignedDuration;
 use models::{check_names, model_entries};
 use opinions::{OpinionsSection, is_unset, resolve_for};
@@ -348,14 +349,19 @@ pub struct WebhooksSection {
     /// URL of the endpoint of applications without an endpoint of their own. Without an endpoint, no webhook is queued. The
     /// URL is https, or http to a numeric address in `ingestion.allow_local`.
     pub url: Option<String>,
-    /// File with the secret that signs webhooks to `url`: `whsec_` and the base64 form of 24 to 64 bytes.
+    /// File with the secret that signs webhooks to `url`: `whsec_` and the base64 form of 24 to 64 bytes. A second line can have
+    /// another secret while one is replaced; both sign then.
     #[schema(value_type = Option<String>)]
     pub secret_file: Option<PathBuf>,
+    /// The [events](../webhooks.md#events) that are sent to `url`; absent for all.
+    pub events: Option<Vec<WebhookType>>,
     /// URL of the endpoint of operators.
     pub operator_url: Option<String>,
     /// File with the secret that signs webhooks to `operator_url`.
     #[schema(value_type = Option<String>)]
     pub operator_secret_file: Option<PathBuf>,
+    /// The events that are sent to `operator_url`; absent for all.
+    pub operator_events: Option<Vec<WebhookType>>,
     /// Time during which a webhook is retried.
     #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
@@ -369,8 +375,10 @@ impl Default for WebhooksSection {
         Self {
             url: None,
             secret_file: None,
+            events: None,
             operator_url: None,
             operator_secret_file: None,
+            operator_events: None,
             max_age_s: 3 * 24 * 60 * 60,
             hard_timeout_ms: 10_000,
         }

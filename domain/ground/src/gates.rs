@@ -112,6 +112,10 @@ impl fmt::Display for GateBreach {
             Self::EmptiedAxis { axis, version } => {
                 write!(f, "no record has a value on axis `{axis}`, which version {version} has values on")
             }
+            Self::OpenEnd { version } => write!(
+                f,
+                "the payload ends without a line break, which version {version} ended with: its last value may be cut off"
+            ),
             Self::PrunedContent { records } => {
                 write!(
                     f,

@@ -251,6 +251,11 @@ pub enum GateBreach {
         /// The version of the previous release.
         version: String,
     },
+    /// The last line of the payload has no line break, unlike that of the previous release: its last value may be cut off.
+    OpenEnd {
+        /// The version of the previous release.
+        version: String,
+    },
     /// Earlier statements would be in force again although their content was pruned, since a replaced version lacks the records.
     PrunedContent {
         /// Records without content.
@@ -331,6 +336,9 @@ pub struct RunCounts {
     /// with those of another run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
+    /// Whether the payload is CSV whose last line has no line break.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub open_end: bool,
     /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,

@@ -342,6 +342,7 @@ fn all() -> Vec<AuditEvent> {
                 verdict_label: VerdictLabel::Null,
                 verdict_sha256: verdict_sha256.clone(),
                 path: GatePath::CacheWrite,
+                evaluation_sha256: Some(Sha256Hex::of(b"evaluation")),
             },
         ),
         AuditEvent::new(

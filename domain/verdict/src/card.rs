@@ -9,12 +9,15 @@
 mod leaves;
 
 use crate::card::leaves::{JsonLeaf, flatten};
+use crate::event::VerdictCached;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::{LogKey, WitnessKey};
 use domain_audit::wire::{LogBundle, ProvedEntry};
 use domain_base::digest::Sha256Hex;
+use domain_base::event::Event;
 use domain_rules::FactSet;
+use domain_rules::event::RulesEvaluated;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -34,10 +37,10 @@ const SHOWN_START: &str = "<dl>";
 const DATA_START: &str = "</dl>\n<script type=\"application/json\">";
 const DATA_END: &str = "</script>";
 
-/// The event of the delivery, which every card has.
-const DELIVERED: &str = "verdict_cached";
-/// The event of the evaluation of facts.
-const EVALUATED: &str = "rules_evaluated";
+/// The members that name what an entry is about: it must be the same as in the entry of the delivery. Erased ones are unknown.
+const ABOUT: [&str; 3] = ["session_id", "verdict_sha256", EVALUATION];
+/// The member with the SHA-256 of an evaluation. The entry of a delivery without facts has none.
+const EVALUATION: &str = "evaluation_sha256";
 
 /// The most facts of a check without sources that a card lists, and their total size in bytes.
 const FACTS_MAX: usize = 100;
@@ -315,8 +318,12 @@ impl VerdictCard {
         for entry in &part.entries {
             let entry = entry_of(&entry.line);
             require(layout.events.contains(&text_at(&entry, "event")), "an entry belongs to another part")?;
-            let is_same = !is_other(&entry, "session_id") && !is_other(&entry, "verdict_sha256");
-            require(is_same, "an entry is about another verdict")?;
+            require(
+                !ABOUT.iter().any(|name| is_other(&entry, name)),
+                "an entry is about another verdict or its facts",
+            )?;
+            let has_facts = delivery.get(EVALUATION).is_some() || entry.get(EVALUATION).is_none();
+            require(has_facts, "the verdict was delivered without facts")?;
         }
         let first = part.entries.first().map(|entry| entry_of(&entry.line)).unwrap_or_default();
         let has_no_texts = part.texts.is_empty() && part.more.is_empty();
@@ -326,7 +333,10 @@ impl VerdictCard {
                 require(is_signed(part), "the checkpoint is not signed with exactly the keys of the card")
             }
             "verdict" => {
-                require(text_at(&first, "event") == DELIVERED, "the entry of the delivery is missing")?;
+                require(
+                    text_at(&first, "event") == VerdictCached::NAME,
+                    "the entry of the delivery is missing",
+                )?;
                 require(part.texts.len() <= 1 && part.more.is_empty(), "a text belongs to no entry")?;
                 let is_delivered =
                     |text: &String| is_digest(&first, "verdict_sha256", &Sha256Hex::of(text.as_bytes()));
@@ -505,7 +515,8 @@ fn is_raw_record(origins: &Value, statement: &Value, raw: &str) -> bool {
 /// Checks the facts of an evaluation and their raw records. An empty text is one that the card leaves out.
 fn check_facts(entry: &Value, part: &CardPart) -> Result<(), &'static str> {
     const OTHER: &str = "the facts are not those of the entry";
-    let Some(origins) = entry.get("facts_from").filter(|_| text_at(entry, "event") == EVALUATED) else {
+    let Some(origins) = entry.get("facts_from").filter(|_| text_at(entry, "event") == RulesEvaluated::NAME)
+    else {
         let is_own =
             part.texts.is_empty() || is_digest(entry, "facts_sha256", &FactSet::sha256_of(&part.texts));
         return require(is_own && part.more.is_empty(), OTHER);

@@ -152,11 +152,15 @@ pub struct VerdictCached {
     pub verdict_sha256: Sha256Hex,
     /// The path on which the verdict arrived.
     pub path: GatePath,
+    /// The SHA-256 of the evaluation against facts that permitted the delivery; absent without facts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation_sha256: Option<Sha256Hex>,
 }
 
 impl Event for VerdictCached {
     const NAME: &'static str = "verdict_cached";
-    const ERASABLE: &'static [&'static str] = &[];
+    // it can be the digest of a text that can be guessed
+    const ERASABLE: &'static [&'static str] = &["evaluation_sha256"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
 

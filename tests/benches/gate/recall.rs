@@ -236,6 +236,7 @@ fn record(
         verdict_label: approved.label(),
         verdict_sha256: approved.sha256().clone(),
         path: GatePath::Submit,
+        evaluation_sha256: Some(evaluation.sha256.clone()),
     };
     let evaluated = RulesEvaluated(to_entry(&evaluation));
     let events = [EventKind::from(judged), evaluated.into(), cached.into()];

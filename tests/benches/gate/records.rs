@@ -164,6 +164,7 @@ fn judged(
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
             path,
+            evaluation_sha256: None,
         },
     );
     let interaction_entry = generation.map(|generation| interaction(session_id, path, generation, now));

@@ -122,8 +122,12 @@ impl IngestContext {
             let gates = &ready.definition.pipeline.gates;
             let same_payload = same_payload(&run, &source, gates.accept_same_payload);
             run.breaches = gates.breaches(&staged.counts, &staged.axis_effects, same_payload);
-            let emptied = previous.map(|previous| emptied_axes(&run, &staged.counts, &previous));
-            run.breaches.extend(emptied.unwrap_or_default());
+            if let Some(previous) = &previous {
+                run.breaches.extend(emptied_axes(&run, &staged.counts, previous));
+                let is_cut = staged.counts.open_end && !previous.counts.open_end;
+                let open_end = || GateBreach::OpenEnd { version: previous.input.version.clone() };
+                run.breaches.extend(is_cut.then(open_end));
+            }
             let records = staged.pruned;
             run.breaches.extend((records > 0).then_some(GateBreach::PrunedContent { records }));
         }

@@ -4,6 +4,7 @@ use crate::ingestion::RunTracker;
 use crate::registry::PreparedPipeline;
 use bytes::{Buf, Bytes};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
+use domain_ground::format::PayloadFormat;
 use domain_ground::id::SourceId;
 use domain_ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
@@ -17,7 +18,7 @@ use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 use store_facts::archive::{ArchiveWriter, PayloadRef};
 use store_facts::decoding::{DecodingError, PayloadEncoding};
 use store_facts::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
@@ -114,8 +115,11 @@ impl PayloadReader {
     fn stage(&self, staging: &mut RunStaging) -> Result<bool, PayloadReadError> {
         let run = &self.progress.run;
         let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
-        let payload = CountingReader { inner: archive.reader(), progress: &self.progress };
-        let slices = slice_payload(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
+        let last_byte = AtomicU8::default();
+        let payload =
+            CountingReader { inner: archive.reader(), progress: &self.progress, last_byte: &last_byte };
+        let format = &self.ready.definition.pipeline.retrieval.format;
+        let slices = slice_payload(format, payload, self.limits)?;
         let mut coverage =
             DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
         let (mut digest, mut unchecked_bytes) = (RawRecordDigest::default(), 0);
@@ -134,6 +138,8 @@ impl PayloadReader {
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
         coverage.store_in(staging.counts_mut());
+        let is_open = !matches!(last_byte.load(Ordering::Relaxed), b'\n' | b'\r');
+        staging.counts_mut().open_end = is_open && matches!(format, PayloadFormat::Csv { .. });
         Ok(true)
     }
 
@@ -236,16 +242,20 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     stream.finish_bytes()
 }
 
-/// Counts the bytes that were read.
+/// Counts the bytes that were read, and notes the last one.
 struct CountingReader<'p, R> {
     inner: R,
     progress: &'p RunTracker,
+    last_byte: &'p AtomicU8,
 }
 
 impl<R: Read> Read for CountingReader<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(into)?;
         self.progress.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+        if let Some(last) = into.get(..read).and_then(<[u8]>::last) {
+            self.last_byte.store(*last, Ordering::Relaxed);
+        }
         Ok(read)
     }
 }

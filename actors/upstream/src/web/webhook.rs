@@ -6,7 +6,7 @@ use actors_platform::clock::{Clock, monotonic};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use domain_base::session_id::ApplicationName;
-use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookSendFailure};
+use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookSendFailure, WebhookType};
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
@@ -15,47 +15,65 @@ use ring::hmac;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use strum::VariantArray;
 
 /// The start of each secret.
 const SECRET_PREFIX: &str = "whsec_";
 /// The allowed lengths of a key, in bytes.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// Why a text is not a secret of webhooks. The text is not quoted.
+/// The most secrets of an endpoint: the one that is replaced, and the new one.
+const SECRETS_MAX: usize = 2;
+
+/// Why a text has no secrets of webhooks. The text is not quoted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not a webhook secret (allowed: `{SECRET_PREFIX}` and the base64 form of 24 to 64 bytes)")]
+#[error(
+    "not a webhook secret (allowed: `{SECRET_PREFIX}` and the base64 form of 24 to 64 bytes, and a second secret on a line of its own \
+     while one is replaced)"
+)]
 pub struct WebhookSecretError;
 
-/// The key that signs the webhooks to an endpoint.
+/// The keys that sign the webhooks to an endpoint: two while one is replaced by the other.
 #[derive(Debug, Clone)]
-pub struct WebhookSecret(hmac::Key);
+pub struct WebhookSecrets(Vec<hmac::Key>);
 
-impl WebhookSecret {
-    /// Parses `whsec_` and a key in base64.
+impl WebhookSecrets {
+    /// Parses one or two lines, each `whsec_` and a key in base64.
     ///
     /// # Errors
-    /// If `secret` has another form, or the key has not 24 to 64 bytes.
-    pub fn parse(secret: &SecretString) -> Result<Self, WebhookSecretError> {
-        let key = secret.expose_secret().strip_prefix(SECRET_PREFIX).ok_or(WebhookSecretError)?;
-        let key = STANDARD.decode(key).map_err(|_| WebhookSecretError)?;
-        if !KEY_BYTES.contains(&key.len()) {
-            return Err(WebhookSecretError);
-        }
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &key)))
+    /// If `secrets` has another form, or a key has not 24 to 64 bytes.
+    pub fn parse(secrets: &SecretString) -> Result<Self, WebhookSecretError> {
+        let parse = |line: &str| {
+            let key = line.strip_prefix(SECRET_PREFIX).and_then(|key| STANDARD.decode(key).ok())?;
+            KEY_BYTES.contains(&key.len()).then(|| hmac::Key::new(hmac::HMAC_SHA256, &key))
+        };
+        let keys: Option<Vec<_>> = secrets.expose_secret().lines().map(parse).collect();
+        let keys = keys.filter(|keys| (1..=SECRETS_MAX).contains(&keys.len()));
+        keys.map(Self).ok_or(WebhookSecretError)
     }
 
-    /// The signature of a request that is sent at `at`.
+    /// The signatures of a request that is sent at `at`, one for each secret.
     fn sign(&self, webhook_id: &str, at: Timestamp, body: &str) -> String {
         let content = format!("{webhook_id}.{}.{body}", at.as_second());
-        format!("v1,{}", STANDARD.encode(hmac::sign(&self.0, content.as_bytes())))
+        let sign = |key| format!("v1,{}", STANDARD.encode(hmac::sign(key, content.as_bytes())));
+        self.0.iter().map(sign).collect::<Vec<_>>().join(" ")
     }
 }
 
-/// Where webhooks are sent, and the key that signs them.
+/// Where webhooks are sent, and the keys that sign them.
 #[derive(Debug, Clone)]
 pub struct WebhookEndpoint {
     pub url: String,
-    pub secret: WebhookSecret,
+    pub secrets: WebhookSecrets,
+    /// The events that are sent; `None` for all.
+    pub events: Option<Vec<WebhookType>>,
+}
+
+impl WebhookEndpoint {
+    /// Whether it gets webhooks about this event.
+    fn receives(&self, event: WebhookType) -> bool {
+        self.events.as_ref().is_none_or(|events| events.contains(&event))
+    }
 }
 
 /// The endpoints by application; `None` is the endpoint of operators.
@@ -106,9 +124,13 @@ impl WebhookClient {
         self.endpoints.iter().filter_map(fault).collect()
     }
 
-    /// The receivers that have an endpoint.
-    pub fn receivers(&self) -> impl Iterator<Item = Option<ApplicationName>> {
-        self.endpoints.keys().cloned()
+    /// The events that each receiver with an endpoint gets.
+    #[must_use]
+    pub fn receivers(&self) -> BTreeMap<Option<ApplicationName>, Vec<WebhookType>> {
+        let events_of = |endpoint: &WebhookEndpoint| {
+            WebhookType::VARIANTS.iter().copied().filter(|event| endpoint.receives(*event)).collect()
+        };
+        self.endpoints.iter().map(|(receiver, endpoint)| (receiver.clone(), events_of(endpoint))).collect()
     }
 
     /// Sends `webhook` once. Each status from 200 to 299 accepts it.
@@ -120,7 +142,7 @@ impl WebhookClient {
                 receiver.map_or_else(|| "operators".into(), |name| format!("application `{name}`"));
             return Err(fault(format!("no webhook endpoint is configured for {receiver}")));
         };
-        let headers = self.headers(&endpoint.secret, &webhook.state.webhook_id, &webhook.body);
+        let headers = self.headers(&endpoint.secrets, &webhook.state.webhook_id, &webhook.body);
         let began = monotonic();
         let sent = self.web.post(&endpoint.url, headers, webhook.body.clone()).await;
         let response = sent.map_err(|error| fault(error.to_string()))?;
@@ -136,9 +158,9 @@ impl WebhookClient {
         })
     }
 
-    fn headers(&self, secret: &WebhookSecret, webhook_id: &WebhookId, body: &str) -> HeaderMap {
+    fn headers(&self, secrets: &WebhookSecrets, webhook_id: &WebhookId, body: &str) -> HeaderMap {
         let now = self.clock.now();
-        let signature = secret.sign(webhook_id.as_str(), now, body);
+        let signature = secrets.sign(webhook_id.as_str(), now, body);
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in [
@@ -159,17 +181,27 @@ mod tests {
 
     #[test]
     fn signature_equals_the_known_vector_of_the_scheme() {
-        let secret = WebhookSecret::parse(&"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into());
-        let at = Timestamp::from_second(1_614_265_330).expect("a valid time");
-        let body = r#"{"test": 2432232314}"#;
-        let signature = secret.expect("a secret").sign("msg_p5jXN8AQM9LWM0D4loKWxJek", at, body);
-        assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        let sign = |secrets: &str| {
+            let at = Timestamp::from_second(1_614_265_330).expect("a valid time");
+            let body = r#"{"test": 2432232314}"#;
+            let secrets = WebhookSecrets::parse(&secrets.into()).expect("secrets");
+            secrets.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", at, body)
+        };
+        let (secret, known) =
+            ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+        assert_eq!(sign(secret), known);
+        let another = "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz";
+        assert_eq!(sign(&format!("{another}\n{secret}\n")), format!("{} {known}", sign(another)));
     }
 
     #[test]
     fn secret_of_another_form_is_rejected() {
-        for bad in ["", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!"] {
-            assert!(WebhookSecret::parse(&bad.into()).is_err(), "{bad}");
+        let good = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let (blank, three) = (format!("{good}\n\n{good}"), [good; 3].join("\n"));
+        for bad in
+            ["", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_!", &blank, &three]
+        {
+            assert!(WebhookSecrets::parse(&bad.into()).is_err(), "{bad}");
         }
     }
 }

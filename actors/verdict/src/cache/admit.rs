@@ -20,7 +20,6 @@ use domain_base::caller::DecidingUser;
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::{ApplicationName, SessionId};
-use domain_verdict::crosscheck::ApprovedVerdict;
 use domain_verdict::delivery::{RegenNotes, VerdictDelivery};
 use domain_verdict::divergence::{DivergenceCheck, DivergenceLevel, NoteLanguage, RegeneratedVerdict};
 use domain_verdict::event::{
@@ -160,6 +159,10 @@ impl Admission {
         }
         match (opinion, session) {
             (Some(opinion), Some(session)) => self.decide_with_opinion(admit, opinion, session, sealed),
+            // one answer never decides where several must
+            _ if self.plan_of(admit, session.map(|(session, _)| session)).is_some() => {
+                Err(CommitError::Stale(RowName::of::<SessionRecord>(&admit.submission.session_id)).into())
+            }
             _ => self.decide_delivery(admit, session, sealed),
         }
     }
@@ -239,7 +242,7 @@ fn build_delivery_record(
     let mut events: Vec<_> = GenerationTrace::entries(generation_trace.as_ref()).collect();
     events.extend(judged.clone());
     events.extend(release.as_ref().map(|release| released_event(admit, release, now)));
-    events.push(cached_event(approved, &session, *path, now));
+    events.push(cached_event(admit, now));
     events.extend(address_change_event(store, known, &session, now)?);
     let trace = generation_trace.as_ref();
     let delivered_order = if first { deliver_order(&session, *path, trace, now) } else { None };
@@ -329,19 +332,18 @@ fn mail_kind_of_delivery(check: Option<&DivergenceCheck>, first: bool) -> Option
 }
 
 fn cached_event(
-    approved: &ApprovedVerdict,
-    session: &SessionRecord,
-    path: GatePath,
+    AdmitVerdict { submission, approved, evaluation_sha256, .. }: &AdmitVerdict,
     timestamp: Timestamp,
 ) -> AuditEvent {
     AuditEvent::new(
         timestamp,
-        session.session_id.clone(),
+        submission.session_id.clone(),
         VerdictCached {
             tier: approved.tier(),
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
-            path,
+            path: submission.path,
+            evaluation_sha256: evaluation_sha256.clone(),
         },
     )
 }

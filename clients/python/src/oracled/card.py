@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 FRAMES = {
-    "122edfae0950048f89c5184be7d427c8ed627360df5b29e23fc949dede01ac41",
+    "457abb79baee6523b69661f97db68e6b83a812ed126dcc20250dfad4cb6ec818",
 }
 """The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them."""
 
@@ -278,10 +278,12 @@ def check_part(layout: dict[str, Any], part: Part, verdict: Part, checkpoint: Ch
         proof = [from_base64(hash) for hash in hashes]
         is_in = is_included(leaf_of(id, line), index, checkpoint.size, proof, checkpoint.root)
         require(id, is_in, f"entry {seq} is not in the log")
-        for name in ("session_id", "verdict_sha256"):
+        for name in ("session_id", "verdict_sha256", "evaluation_sha256"):
             own, delivered = entry.get(name), verdict.entries[0].get(name)
             is_other = isinstance(own, str) and isinstance(delivered, str) and own != delivered
-            require(id, not is_other, f"entry {seq} is about another verdict")
+            require(id, not is_other, f"entry {seq} is about another verdict or its facts")
+        has_facts = "evaluation_sha256" in verdict.entries[0] or "evaluation_sha256" not in entry
+        require(id, has_facts, "the verdict was delivered without facts")
     first = part.entries[0] if part.entries else {}
     if id == "facts":
         return check_facts(first, part)

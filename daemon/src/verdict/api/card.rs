@@ -1,6 +1,6 @@
 //! The card of a delivered verdict: `GET /v1/verdicts/{session_id}?card=1`.
 
-use super::proof::{DECIDED, DELIVERED, DeliveredText, no_delivery, prove_lines};
+use super::proof::{DeliveredText, no_delivery, prove_lines};
 use crate::audit::checkpoints::CheckpointsSection;
 use crate::ground::api::read_raw_text;
 use crate::platform::problem::Problem;
@@ -14,7 +14,9 @@ use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
 use domain_rules::event::RulesEvaluated;
 use domain_verdict::card::VerdictCard;
-use domain_verdict::event::{OrderAttempted, PolicyApplied, RegenAttempted, RegenDivergenceCheck};
+use domain_verdict::event::{
+    OrderAttempted, PolicyApplied, RegenAttempted, RegenDivergenceCheck, TmmCrosscheck, VerdictCached,
+};
 use domain_verdict::opinion::OrderOpinion;
 use hyper::header::CONTENT_TYPE;
 use oracled_store::{LogLine, LogQuery, StoreError};
@@ -127,7 +129,7 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
     let entries: Vec<EntryOfCard> = lines.iter().map(read).collect();
     let is_delivery = |entry: &EntryOfCard| {
         let is_it = verdict.is_none_or(|verdict| entry.verdict_sha256.as_ref() == Some(&verdict.sha256));
-        entry.event == DELIVERED && is_it
+        entry.event == VerdictCached::NAME && is_it
     };
     let at = entries.iter().rposition(is_delivery)?;
     let (before, after) = entries.split_at_checked(at)?;
@@ -136,7 +138,7 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
         before.iter().rposition(|entry| entry.event == name && fits(entry))
     };
     let is_same_text = |entry: &EntryOfCard| entry.verdict_sha256 == delivered.verdict_sha256;
-    let decided = last(DECIDED, &is_same_text);
+    let decided = last(TmmCrosscheck::NAME, &is_same_text);
     // the evaluation of an erased verdict is the last one after its crosscheck
     let evaluated = last(RulesEvaluated::NAME, &|entry| match verdict {
         Some(verdict) => {
@@ -157,7 +159,7 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
         _ => None,
     };
     // a comparison is in the commit of its delivery
-    let commit = after.iter().take_while(|entry| entry.event != DELIVERED);
+    let commit = after.iter().take_while(|entry| entry.event != VerdictCached::NAME);
     let compared = commit.map(|entry| entry.event == RegenDivergenceCheck::NAME).position(|is_it| is_it);
     let compared = compared.map(|offset| at + 1 + offset);
     let policy = last(PolicyApplied::NAME, &is_same_text);

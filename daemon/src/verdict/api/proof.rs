@@ -7,18 +7,15 @@ use actors_verdict::submission::CachedVerdict;
 use bytes::Bytes;
 use domain_audit::wire::{LogBundle, LogProof, ProvedEntry};
 use domain_base::digest::Sha256Hex;
+use domain_base::event::Event;
 use domain_base::problem::INTERNAL_ERROR;
 use domain_base::session_id::SessionId;
+use domain_verdict::event::{TmmCrosscheck, VerdictCached};
 use oracled_store::{LogLine, LogQuery, Store, StoreError};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use tokio::task::{JoinError, spawn_blocking};
-
-/// The entry of the delivery.
-pub(super) const DELIVERED: &str = "verdict_cached";
-/// The entry of the decision that permitted it.
-pub(super) const DECIDED: &str = "tmm_crosscheck";
 
 /// The number of entries in the first read. The last one is nearly always about the delivered text.
 const NEWEST_ENTRIES: usize = 8;
@@ -76,10 +73,10 @@ fn prove_delivery(
     sha256: &Sha256Hex,
 ) -> Result<Result<LogBundle, u64>, StoreError> {
     let store = &service.system.store;
-    let Some(delivered) = last_entry(store, session_id, DELIVERED, sha256)? else {
+    let Some(delivered) = last_entry(store, session_id, VerdictCached::NAME, sha256)? else {
         return store.first_seq().map(Err);
     };
-    let decided = last_entry(store, session_id, DECIDED, sha256)?;
+    let decided = last_entry(store, session_id, TmmCrosscheck::NAME, sha256)?;
     prove_lines(service, decided.into_iter().chain([delivered]).collect()).map(Ok)
 }
 

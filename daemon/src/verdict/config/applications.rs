@@ -13,6 +13,7 @@ use domain_verdict::policy::FlagSelector;
 use domain_verdict::prompt::TemplateName;
 use domain_verdict::recall::RecallMode;
 use domain_verdict::tmm::OMEGA;
+use domain_verdict::webhook::WebhookType;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,8 @@ pub struct ApplicationSection {
     /// File with the secret that signs webhooks to `webhook_url`: `whsec_` and the base64 form of 24 to 64 bytes.
     #[schema(value_type = Option<String>)]
     pub webhook_secret_file: Option<PathBuf>,
+    /// The [events](../webhooks.md#events) that are sent to the application, in place of `webhooks.events`.
+    pub webhook_events: Option<Vec<WebhookType>>,
     /// Maximum number of requests to the model for the application within any minute. Beyond the limit, its orders wait, and
     /// reads of its lost verdicts get 503 `model_busy`. The hosts of a cluster share it.
     #[schema(minimum = 1, maximum = 1_000_000)]

@@ -198,7 +198,7 @@ const UNIT_MULTIPLES: [(&str, &str, &str); 13] = [
 const CURRENCIES: [&str; 10] = ["€", "US$", "$", "£", "¥", "EUR ", "USD ", "GBP ", "CHF ", "JPY "];
 
 /// English spellings that `unit.rs` lacks: spelling, base unit, number of base units.
-const ENGLISH_UNITS: [(&str, &str, &str); 22] = [
+const ENGLISH_UNITS: [(&str, &str, &str); 26] = [
     // money or weight
     ("pounds", "pound", "1"),
     ("pound", "pound", "1"),
@@ -212,6 +212,10 @@ const ENGLISH_UNITS: [(&str, &str, &str); 22] = [
     ("hectares", "m²", "1e4"),
     ("hectare", "m²", "1e4"),
     ("sqm", "m²", "1"),
+    ("cubic metres", "m³", "1"),
+    ("cubic meters", "m³", "1"),
+    ("cubic metre", "m³", "1"),
+    ("cubic meter", "m³", "1"),
     ("ha", "m²", "1e4"),
     ("km/h", "km/h", "1"),
     ("kph", "km/h", "1"),
@@ -225,9 +229,10 @@ const ENGLISH_UNITS: [(&str, &str, &str); 22] = [
 ];
 
 /// Units in German.
-const GERMAN_UNITS: [(&str, &str, &str); 26] = [
+const GERMAN_UNITS: [(&str, &str, &str); 27] = [
     ("Hektar", "m²", "1e4"),
     ("Quadratmeter", "m²", "1"),
+    ("Kubikmeter", "m³", "1"),
     ("Prozentpunkte", "% point", "1"),
     ("Prozent", "%", "1"),
     ("Jahre", "month", "12"),

@@ -138,8 +138,9 @@ pub(super) fn leading_unit(text: &str) -> Option<(QuantityUnit, &str)> {
     let [one, two] = leading_words(text);
     let (word, (known, power)) = [two, one].into_iter().find_map(|word| Some((word, by_spelling(word)?)))?;
     let rest = text.get(word.len()..).unwrap_or_default();
-    for (exponent, sign, digit) in [(2, "²", "^2"), (3, "³", "^3")] {
-        if let Some(rest) = rest.strip_prefix(sign).or_else(|| rest.strip_prefix(digit)) {
+    for (exponent, sign, caret, digit) in [(2, "²", "^2", '2'), (3, "³", "^3", '3')] {
+        let written = rest.strip_prefix(sign).or_else(|| rest.strip_prefix(caret));
+        if let Some(rest) = written.or_else(|| after_exponent(known, rest, digit)) {
             return Some((
                 QuantityUnit { name: format!("{}{sign}", known.name), power: power * exponent },
                 rest,
@@ -147,6 +148,14 @@ pub(super) fn leading_unit(text: &str) -> Option<(QuantityUnit, &str)> {
         }
     }
     Some((QuantityUnit { name: known.name.to_owned(), power }, rest))
+}
+
+/// The rest after an exponent that is a plain digit, as in `m3`: of a length, and at the end of the word.
+fn after_exponent<'t>(known: &KnownUnit, text: &'t str, digit: char) -> Option<&'t str> {
+    let rest = text.strip_prefix(digit).filter(|_| matches!(known.name, "m" | "in" | "ft"))?;
+    let ends = !rest.starts_with(char::is_alphanumeric)
+        && !rest.strip_prefix(['.', ',']).is_some_and(|more| more.starts_with(|c: char| c.is_ascii_digit()));
+    ends.then_some(rest)
 }
 
 /// The first word of `text`, and its first two words. A word has letters and the signs of units.
@@ -231,6 +240,21 @@ mod tests {
                 || known.words.iter().find_map(|name| power(lower.strip_suffix(name)?, |prefix| prefix.1));
             Some((known.name, symbol.or_else(by_word)?))
         })
+    }
+
+    #[test]
+    fn exponent_is_read_in_each_spelling() {
+        let read =
+            |text: &str| leading_unit(text).map(|(unit, rest)| (unit.name, unit.power, rest.to_owned()));
+        let cubic = |power, rest: &str| Some(("m³".to_owned(), power, rest.to_owned()));
+        for text in ["m³", "m^3", "m3"] {
+            assert_eq!(read(&format!("{text} of gas")), cubic(0, " of gas"), "{text}");
+            assert_eq!(read(&format!("c{text}.")), cubic(-6, "."), "{text}");
+        }
+        // no exponent: a longer number, a decimal, or a unit that is no length
+        for (text, rest) in [("m35", "35"), ("m3.5", "3.5"), ("m3x", "3x"), ("g2", "2"), ("m 3", " 3")] {
+            assert_eq!(read(text).map(|(_, _, left)| left).as_deref(), Some(rest), "{text}");
+        }
     }
 
     #[test]

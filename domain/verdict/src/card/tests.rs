@@ -30,10 +30,10 @@ fn lines() -> Vec<String> {
             r#"{{"seq":1,"event":"tmm_crosscheck","query_preview":"Does ice float?\u202e","approved":true,"coherence_score":1.0,"flags":[],"verdict_sha256":"{sha256}","session_id":"cs_1","timestamp":"2026-11-29T10:00:00Z","salts":{{"query_preview":"{salt}"}}}}"#
         ),
         format!(
-            r#"{{"seq":2,"event":"rules_evaluated","verdict":"PASS","facts_sha256":"{facts_sha256}","session_id":"cs_1","timestamp":"2026-11-29T10:00:00Z"}}"#
+            r#"{{"seq":2,"event":"rules_evaluated","verdict":"PASS","facts_sha256":"{facts_sha256}","evaluation_sha256":"e1","session_id":"cs_1","timestamp":"2026-11-29T10:00:00Z"}}"#
         ),
         format!(
-            r#"{{"seq":3,"event":"verdict_cached","verdict_label":"GREEN","path":"submit","verdict_sha256":"{sha256}","session_id":"cs_1","timestamp":"2026-11-29T10:00:00Z"}}"#
+            r#"{{"seq":3,"event":"verdict_cached","verdict_label":"GREEN","path":"submit","verdict_sha256":"{sha256}","evaluation_sha256":"e1","session_id":"cs_1","timestamp":"2026-11-29T10:00:00Z"}}"#
         ),
         r#"{"seq":4,"event":"service_stopped","timestamp":"2026-11-29T10:00:00Z"}"#.to_owned(),
     ]
@@ -132,7 +132,7 @@ fn texts_of_another_entry_are_left_out_and_refused() {
 }
 
 #[test]
-fn regenerated_verdict_needs_its_comparison_and_entries_of_one_verdict() {
+fn entries_of_another_delivery_are_refused_and_a_regenerated_verdict_needs_its_comparison() {
     let with = |from: &str, to: &str| {
         let mut changed = card();
         for part in &mut changed.parts {
@@ -146,6 +146,11 @@ fn regenerated_verdict_needs_its_comparison_and_entries_of_one_verdict() {
     };
     assert!(matches!(with("submit", "regen"), Err(CardError::Part { part, .. }) if part == "divergence"));
     assert!(matches!(with("cs_1", "cs_2"), Err(CardError::Part { part, .. }) if part == "decision"));
+    // an evaluation of the same session, which did not permit this delivery
+    assert!(matches!(with("e1", "e2"), Err(CardError::Part { part, .. }) if part == "facts"));
+    let without = with(",\"evaluation_sha256\":\"e1\"", "");
+    assert!(matches!(without, Err(CardError::Part { ref part, .. }) if part == "facts"), "{without:?}");
+    assert_eq!(with("\"e1\"", "{\"sha256\":\"hidden\"}"), Ok(()), "an erased value is unknown");
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl TestLog {
         let entry = RulesEntry::of(&evaluation, Some(path));
         self.add(Some(session_id()), RulesEvaluated(entry).into());
         let (verdict_label, verdict_sha256) = (approved.label(), approved.sha256().clone());
-        let cached = VerdictCached { tier, verdict_label, verdict_sha256, path };
+        let cached = VerdictCached { tier, verdict_label, verdict_sha256, path, evaluation_sha256: None };
         self.add(Some(session_id()), cached.into());
         let mut session = SessionRecord::new(session_id(), tier, query);
         session.check = Some(check.into());

@@ -98,6 +98,7 @@ pub(crate) fn delivered(n: usize, summary_bytes: usize) -> JournalRecord {
             verdict_label: approved.label(),
             verdict_sha256: approved.sha256().clone(),
             path: GatePath::Submit,
+            evaluation_sha256: None,
         },
     );
     let session = SessionRecord {

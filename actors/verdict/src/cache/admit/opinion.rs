@@ -18,6 +18,7 @@ use domain_verdict::policy::PolicyAction;
 use domain_verdict::session::SessionRecord;
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite};
+use std::mem;
 
 /// An approved answer as an opinion on the verdict of its order.
 pub(super) struct TakenOpinion {
@@ -37,15 +38,10 @@ impl Admission {
         &self,
         admit: &mut AdmitVerdict,
     ) -> Result<Option<TakenOpinion>, VerdictCacheError> {
-        let (session_id, label) = (admit.submission.session_id.clone(), admit.approved.label());
-        let plan = self.policy.opinion_plan(session_id.application(), admit.approved.tier());
-        let Some(plan) = plan.filter(|_| is_of_attempt(admit)) else { return Ok(None) };
-        let Some((session, _)) = self.store.session(&session_id)? else { return Ok(None) };
-        let applied = admit.apply_policy(&self.policy.policies, Some(&session));
-        if applied.is_some_and(|policy| policy.action == PolicyAction::Refuse) {
-            return Ok(None);
-        }
-        let order = session.order.filter(|order| order.state == OrderState::Generating);
+        let label = admit.approved.label();
+        let Some((session, _)) = self.store.session(&admit.submission.session_id)? else { return Ok(None) };
+        let Some(plan) = self.plan_of(admit, Some(&session)) else { return Ok(None) };
+        let order = session.order.clone().filter(|order| order.state == OrderState::Generating);
         let asked = order.as_ref().and_then(|order| order.last_attempts.last()?.oracle_id.clone());
         let Some((before, oracle_id)) = order.zip(asked) else { return Ok(None) };
         let first = before.open_opinions.iter().find(|opinion| opinion.verdict_label == label);
@@ -61,11 +57,27 @@ impl Admission {
         };
         match (decision, first) {
             (OpinionDecision::Open, None) => opinion.answer = self.sealed_answer(admit).await?,
-            (OpinionDecision::Agreed(_), Some(first)) => self.take_first_answer(admit, first).await,
+            (OpinionDecision::Agreed(_), Some(first)) => self.take_first_answer(admit, &session, first).await,
             _ => {}
         }
         let order = before.clone().with_opinion(opinion, tally);
         Ok(Some(TakenOpinion { before, order, decision, plan: plan.clone(), entry }))
+    }
+
+    /// The opinions that decide on the verdict; `None` if the answer decides alone, or the policy refuses it.
+    pub(super) fn plan_of(
+        &self,
+        admit: &AdmitVerdict,
+        session: Option<&SessionRecord>,
+    ) -> Option<&OpinionPlan> {
+        let application = admit.submission.session_id.application();
+        let plan = self.policy.opinion_plan(application, admit.approved.tier())?;
+        (is_of_attempt(admit) && !self.is_refused(admit, session)).then_some(plan)
+    }
+
+    fn is_refused(&self, admit: &AdmitVerdict, session: Option<&SessionRecord>) -> bool {
+        let applied = admit.apply_policy(&self.policy.policies, session);
+        applied.is_some_and(|policy| policy.action == PolicyAction::Refuse)
     }
 
     /// The answer, encrypted until the opinions agree.
@@ -76,11 +88,16 @@ impl Admission {
         Ok(Some(SealedAnswer { generation: trace.generation.clone(), sealed, check_sha256 }))
     }
 
-    /// Replaces the answer by the `first` one with its label. It stays if the first one cannot be decrypted, or was not checked against
-    /// the facts that the session has now.
-    async fn take_first_answer(&self, admit: &mut AdmitVerdict, first: &OpenOpinion) {
-        let Submission { session_id, check, generation_trace, .. } = &mut admit.submission;
-        let (Some(answer), Some(trace)) = (&first.answer, generation_trace) else { return };
+    /// Replaces the answer by the `first` one with its label. It stays if the first one cannot be decrypted, was not checked against
+    /// the facts that the session has now, or is refused by the policy of now.
+    async fn take_first_answer(
+        &self,
+        admit: &mut AdmitVerdict,
+        session: &SessionRecord,
+        first: &OpenOpinion,
+    ) {
+        let Submission { session_id, check, generation_trace, .. } = &admit.submission;
+        let (Some(answer), Some(_)) = (&first.answer, generation_trace) else { return };
         let delivery = match self.policy.key.open(session_id, &answer.sealed).await {
             // deserialization judges the verdict again; the error of the parser may quote it
             Ok(text) => serde_json::from_slice::<VerdictDelivery>(&text)
@@ -90,8 +107,13 @@ impl Admission {
         match delivery {
             Ok(_) if answer.check_sha256 != digest_of(check.as_deref()) => {}
             Ok(VerdictDelivery { approved, evaluation_sha256, .. }) => {
-                trace.generation = answer.generation.clone();
-                (admit.approved, admit.evaluation_sha256) = (approved, evaluation_sha256);
+                let last = (mem::replace(&mut admit.approved, approved), admit.evaluation_sha256.clone());
+                admit.evaluation_sha256 = evaluation_sha256;
+                if self.is_refused(admit, Some(session)) {
+                    (admit.approved, admit.evaluation_sha256) = last;
+                } else if let Some(trace) = &mut admit.submission.generation_trace {
+                    trace.generation = answer.generation.clone();
+                }
             }
             Err(error) => {
                 tracing::warn!(%session_id, error, "could not read the first answer with the agreed label; delivering the last one");
