@@ -11,7 +11,7 @@ use crate::{ground, platform, rules, upstream, verdict, verification};
 use axum::{Extension, Router};
 use domain_base::problem::{APPLICATION_UNKNOWN, ProblemDocument};
 use domain_verdict::wire::CacheResult;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Document;
 
@@ -66,14 +66,10 @@ fn describe_refusal(document: &mut Document) {
 /// The description of the routes' socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    &description().document
+    DESCRIPTION.document()
 }
 
-fn description() -> &'static SocketDescription {
-    static DESCRIPTION: LazyLock<SocketDescription> =
-        LazyLock::new(|| SocketDescription::new(RoutesOpenApi::openapi(), &routes()));
-    &DESCRIPTION
-}
+static DESCRIPTION: SocketDescription = SocketDescription::new(RoutesOpenApi::openapi, routes);
 
 /// The metrics of each feature.
 pub(crate) const METRICS: &[FeatureMetrics] =
@@ -87,7 +83,7 @@ pub(crate) fn metrics_router(service: Arc<DaemonService>) -> Router {
 
 /// The router of the routes' socket.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    serve_routes(routes(), &service, description, PATHS)
+    serve_routes(routes(), &service, &DESCRIPTION, PATHS)
         .layer(Extension(ScrapedMetrics(METRICS)))
         .fallback(ground::api::handle_other_path)
         .with_state(service)

@@ -46,8 +46,8 @@ use hyper::Request;
 use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_store::{Store, StoreError};
 use std::process;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -99,18 +99,14 @@ fn routes() -> Routes {
 /// The description of the control socket, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    &description().document
+    DESCRIPTION.document()
 }
 
-fn description() -> &'static SocketDescription {
-    static DESCRIPTION: LazyLock<SocketDescription> =
-        LazyLock::new(|| SocketDescription::new(ControlOpenApi::openapi(), &routes()));
-    &DESCRIPTION
-}
+static DESCRIPTION: SocketDescription = SocketDescription::new(ControlOpenApi::openapi, routes);
 
 /// The router of the control socket.
 pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
-    let router = serve_routes(routes(), &service, description, PATHS).layer(Extension(start));
+    let router = serve_routes(routes(), &service, &DESCRIPTION, PATHS).layer(Extension(start));
     // not described: builds with debug assertions have it, for tests
     #[cfg(debug_assertions)]
     let router =

@@ -9,7 +9,7 @@ use crate::{verdict, verification};
 use axum::Router;
 use domain_base::problem::ProblemDocument;
 use domain_base::session_id::ApplicationName;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use utoipa::OpenApi;
 
 /// The list of the paths of this socket, for errors.
@@ -46,16 +46,12 @@ fn routes() -> Routes {
 /// The description of the socket for reviewers, as JSON.
 #[must_use]
 pub fn document() -> &'static str {
-    &description().document
+    DESCRIPTION.document()
 }
 
-fn description() -> &'static SocketDescription {
-    static DESCRIPTION: LazyLock<SocketDescription> =
-        LazyLock::new(|| SocketDescription::new(ReviewOpenApi::openapi(), &routes()));
-    &DESCRIPTION
-}
+static DESCRIPTION: SocketDescription = SocketDescription::new(ReviewOpenApi::openapi, routes);
 
 /// The router of the socket for reviewers.
 pub fn router(service: Arc<DaemonService>) -> Router {
-    serve_routes(routes(), &service, description, PATHS).with_state(service)
+    serve_routes(routes(), &service, &DESCRIPTION, PATHS).with_state(service)
 }

@@ -39,6 +39,7 @@ use actors_verdict::rate_limiter::{CallLimits, ModelCallLimits};
 use domain_base::session_id::ApplicationName;
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 use domain_verdict::lookup::LookupDefinition;
+use domain_verdict::webhook::WebhookType;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use secrecy::SecretString;
@@ -48,6 +49,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use strum::VariantArray;
 
 /// The clients of upstream systems.
 #[derive(Debug)]
@@ -458,8 +460,12 @@ fn create_webhooks(
     let common = read("webhooks.url", url, "webhooks.secret_file", secret_file);
     let (url, secret_file) = (section.operator_url.as_deref(), section.operator_secret_file.as_deref());
     let operators = read("webhooks.operator_url", url, "webhooks.operator_secret_file", secret_file);
-    let operators =
-        operators.map(|endpoint| WebhookEndpoint { events: section.operator_events.clone(), ..endpoint });
+    let (operator_events, common_events) = (section.operator_events.clone(), section.events.clone());
+    let mut checked =
+        vec![("webhooks.operator_events".to_owned(), operator_events.clone(), operators.is_some())];
+    checked.push(("webhooks.events".to_owned(), common_events.clone(), common.is_some()));
+    let with = |endpoint: WebhookEndpoint, events| WebhookEndpoint { events, ..endpoint };
+    let operators = operators.map(|endpoint| with(endpoint, operator_events));
     let mut endpoints = WebhookEndpoints::from_iter(operators.map(|endpoint| (None, endpoint)));
     for name in processes(applications).names() {
         let own = applications.get(&name);
@@ -469,12 +475,16 @@ fn create_webhooks(
         let key = |key: &str| format!("applications.{name}.{key}");
         let own = read(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file);
         let common = || common.clone().filter(|_| url.is_none() && secret_file.is_none());
-        let endpoint = own.or_else(common).map(|endpoint| WebhookEndpoint {
-            events: events.or_else(|| section.events.clone()),
-            ..endpoint
-        });
+        let common_events = || events.clone().or_else(|| common_events.clone());
+        let own = own.map(|endpoint| with(endpoint, events.clone()));
+        let endpoint = own.or_else(|| common().map(|endpoint| with(endpoint, common_events())));
+        checked.push((key("webhook_events"), events.clone(), endpoint.is_some()));
         endpoints.extend(endpoint.map(|endpoint| (Some(name), endpoint)));
     }
+    faults.extend(checked.into_iter().filter_map(|(key, events, has_endpoint)| {
+        let why = events_fault(&events?, key.ends_with("operator_events"), has_endpoint)?;
+        Some(ConfigError::NotUnderstood(format!("`{key}`: {why}")))
+    }));
     let (allow_local, allow_cleartext) = (&setup.network.allow_local, setup.network.allow_cleartext);
     let hard_timeout = Duration::from_millis(section.hard_timeout_ms);
     let client = WebhookClient::new(endpoints, allow_local, hard_timeout, setup.clock.clone())
@@ -496,6 +506,26 @@ fn create_webhooks(
         return Err(ConfigError::Several(faults));
     }
     Ok(Reloadable::new(Arc::new(client)))
+}
+
+/// Why a list of events has no effect.
+fn events_fault(events: &[WebhookType], is_of_operators: bool, has_endpoint: bool) -> Option<String> {
+    let is_other = |event: &&WebhookType| event.is_for_operators() != is_of_operators;
+    let allowed =
+        WebhookType::VARIANTS.iter().filter(|event| !is_other(event) && **event != WebhookType::Test);
+    let allowed = allowed.map(|event| event.into_str()).collect::<Vec<_>>().join(", ");
+    match events.iter().find(is_other) {
+        Some(event) => {
+            Some(format!("{} is not sent to this receiver (allowed: {allowed})", event.into_str()))
+        }
+        None if events.is_empty() => {
+            Some(format!("it is empty; omit it for all events, or name some of {allowed}"))
+        }
+        None if !has_endpoint => {
+            Some("the receiver has no endpoint; set its URL and its secret, too".to_owned())
+        }
+        None => None,
+    }
 }
 
 /// The endpoint at `url` with its secret; `None` if neither is configured.

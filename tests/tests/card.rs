@@ -7,7 +7,7 @@ use oracled_tests::generation::{coherent_answer, purge_verdict, read_verdict, re
 use oracled_tests::ground::{approve, ingest, office_documents, register_all, started_run, wait_for_run};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::witness::{ScriptedWitness, witness_key};
-use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, post, problem, submission};
+use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
@@ -165,6 +165,22 @@ async fn card_of_an_erased_session_names_the_erased_values_and_verifies() {
     // a new session under the id has its own verdict
     assert_eq!(post(routes, "/v1/verdicts/facts", &submission(GOOD)).await.status, 201);
     assert!(read_card(routes, "facts").await.contains("<dt>Text › summary</dt>"));
+}
+
+#[tokio::test]
+async fn card_of_a_verdict_without_facts_has_no_evaluation_by_the_rules_of_the_gate() {
+    let world = DaemonWorld::with_config("[gate]\nrules = [\"RULE-CONT-002\"]\n");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    assert_eq!(log(control, "event=rules_evaluated").await.len(), 1);
+    let before = file(&world, "before", read_card(routes, "cs_1").await);
+    assert!(world.ctl_in_thread(&["erase", "--session", "cs_1", "--reason", "asked"]).await.status.success());
+    let after = file(&world, "after", read_card(routes, "cs_1").await);
+    for path in [&before, &after] {
+        printed(&world, &["card", "verify", path]);
+        assert!(!fs::read_to_string(path).expect("it is there").contains("rules_evaluated\\"), "{path}");
+    }
 }
 
 #[tokio::test]

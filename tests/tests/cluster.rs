@@ -402,6 +402,11 @@ async fn removed_host_ends_and_a_host_that_left_is_not_started_again() {
     assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
     let too_early = a.ctl_in_thread(&["cluster", "leave", "--last"]).await;
     assert!(!too_early.status.success(), "{too_early:?}");
+    let actions = log(&mut first.control().await, "event=control_action").await;
+    let details: Vec<_> = actions.iter().filter_map(|entry| entry["detail"].as_str()).collect();
+    let expected =
+        ["remove d", "remove d: refused", "leave as the last host", "leave as the last host: refused"];
+    assert!(details.ends_with(&expected), "{details:?}");
     assert!(a.ctl_in_thread(&["cluster", "remove", "b"]).await.status.success());
     assert!(!second.wait().success(), "{}", b.service_log());
     assert!(!b.run_until_exit().status.success(), "it does not enter again by itself");

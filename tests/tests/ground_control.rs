@@ -545,6 +545,8 @@ async fn payload_of_100_mib_uses_less_than_30_mib_of_memory() {
     register(&mut daemon.control().await).await;
     let path = world.path("payload");
     fs::File::create(&path).and_then(|file| file.set_len(100 * MIB)).expect("a sparse file needs no space");
+    // it makes the description of the socket, which the request below needs, too
+    assert_eq!(get(&mut daemon.control().await, "/openapi.json").await.status, 200);
     let before = daemon.most_resident_bytes().expect("the system reports the value");
     let path = path.to_str().expect("valid UTF-8");
     let output = world.ctl(&run(path, "2023", &[]));

@@ -191,7 +191,7 @@ async fn only_named_events_are_queued_and_two_secrets_both_sign() {
     fs::write(world.path("webhook-secret"), both).expect("the file is written");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    // it diverges, which the application does not want to know
+    // it diverges, which is not among the events of the application
     register_session(routes, "cs_other", Some(VerdictLabel::Red)).await;
     assert_eq!(read_verdict(routes, "cs_other").await.status, 200);
     place_order(&world, "cs_1").await;
@@ -230,6 +230,35 @@ async fn check_config_rejects_secret_or_address_that_cannot_be_used() {
         assert_eq!(output.status.success(), is_good, "{url}: {shown}");
         assert!(!shown.contains("s3cret"), "{shown}");
     }
+}
+
+#[tokio::test]
+async fn check_config_rejects_events_that_are_never_sent() {
+    let mut world = DaemonWorld::with_config("");
+    let plain = world.config.clone();
+    for (events, is_good) in [
+        ("events = [\"order.held\"]\noperator_events = [\"circuit.opened\"]", true),
+        ("events = [\"circuit.opened\"]", false),
+        ("events = [\"webhook.test\"]", false),
+        ("events = [\"order.unknown\"]", false),
+        ("events = []", false),
+        ("operator_events = [\"order.held\"]", false),
+        (
+            "events = [\"order.held\"]\n[applications.shop]\nuids = [1]\nwebhook_events = [\"run.held\"]",
+            false,
+        ),
+    ] {
+        world.config.clone_from(&plain);
+        world.configure_webhooks(Some("https://example.org/hook"), "https://ops.example.org/hook");
+        world.config.push_str(&format!("{events}\n"));
+        let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
+        let checked = checked.expect("the command runs");
+        let shown = String::from_utf8_lossy(&checked.stderr).into_owned();
+        assert_eq!(checked.status.success(), is_good, "{events}: {shown}");
+    }
+    world.config = format!("{plain}\n[webhooks]\nevents = [\"order.held\"]\n");
+    let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
+    assert!(!checked.expect("the command runs").status.success(), "there is no endpoint");
 }
 
 #[tokio::test]

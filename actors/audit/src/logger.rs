@@ -709,12 +709,17 @@ impl Drop for UncommittedRecord<'_> {
 }
 
 impl LoggerHandle {
-    /// Makes `record` durable, and retries without a limit while the journal is unavailable. Its events go to
-    /// the service log only if the future is dropped, as when the daemon ends.
+    /// Makes `record` durable, and retries without a limit while the journal is unavailable. In a cluster the answer of a commit can be
+    /// lost, so it is not retried once the log has it, which `is_logged` shows. Its events go to the service log only if the future is
+    /// dropped, as when the daemon ends.
     ///
     /// # Errors
     /// The stale row: read and decide again.
-    pub async fn commit_with_retries(&self, record: JournalRecord) -> Result<CommitReceipt, RowName> {
+    pub async fn commit_with_retries(
+        &self,
+        record: JournalRecord,
+        is_logged: impl Fn() -> bool,
+    ) -> Result<(), RowName> {
         let mut untaken = UncommittedRecord {
             log: self,
             record: Arc::new(add_current_caller(self.additions.add_to(record))),
@@ -724,12 +729,17 @@ impl LoggerHandle {
             let outcome = self.try_commit(&untaken.record).await;
             untaken.cause = None;
             match outcome {
-                Ok(receipt) => return Ok(receipt),
+                Ok(_) => return Ok(()),
+                Err(CommitError::Stale(_)) if is_logged() => return Ok(()),
                 Err(CommitError::Stale(row)) => return Err(row),
                 Err(CommitError::Unavailable(cause)) => {
                     tracing::warn!(cause, "could not commit events that have happened; retrying");
                     untaken.cause = Some(cause);
                     self.wait_until_available().await;
+                    if is_logged() {
+                        untaken.cause = None;
+                        return Ok(());
+                    }
                 }
             }
         }

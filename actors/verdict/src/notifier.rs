@@ -194,13 +194,11 @@ impl OutboxWork {
             writes: vec![write],
             ..JournalRecord::default()
         };
-        if self.log.commit_with_retries(record).await.is_ok() {
+        let is_logged = || self.is_logged(id, revision, &event);
+        if self.log.commit_with_retries(record, is_logged).await.is_ok() {
             return true;
         }
-        if self.is_logged(id, revision, &event) {
-            return true;
-        }
-        let logged = self.log.commit_with_retries(event.into()).await;
+        let logged = self.log.commit_with_retries(event.clone().into(), is_logged).await;
         logged.expect("a record that depends on no row is not stale");
         false
     }

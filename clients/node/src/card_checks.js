@@ -287,6 +287,7 @@ export async function checkParts(blocks, layout) {
     } else {
       require(data.lines.every(({ event }) => part.events.includes(event)), "an entry belongs to another part");
       await checkTexts(part.id, data);
+      if (part.id === "verdict") [delivered] = data.lines;
       for (const [index, { line, proof }] of data.entries.entries()) {
         const leaf = await leafOf(line);
         if (!checkpoint) continue;
@@ -297,7 +298,6 @@ export async function checkParts(blocks, layout) {
         const hasFacts = delivered?.evaluation_sha256 !== undefined || data.lines[index].evaluation_sha256 === undefined;
         require(!delivered || hasFacts, "the verdict was delivered without facts");
       }
-      if (part.id === "verdict") [delivered] = data.lines;
       const isComplete = part.id !== "divergence" || delivered?.path !== "regen" || data.lines.length > 0;
       require(isComplete, "the comparison with the first verdict is missing");
     }

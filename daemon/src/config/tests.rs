@@ -127,6 +127,8 @@ fn every_key_can_be_set_by_variable() {
         ("metrics__listen", "127.0.0.1:9464"),
         ("traces__base_url", "http://127.0.0.1:4318"),
         ("lookup__session_url", "https://pay.example/{session_id}"),
+        ("webhooks__events", "order.held"),
+        ("webhooks__operator_events", "run.held"),
     ]
     .into();
     let config = serde_json::to_value(DaemonConfig::default()).expect("a configuration is plain data");

@@ -25,7 +25,7 @@ use axum::{Extension, Json, Router};
 use domain_base::service::{LivenessResponse, OpenApiDocument, ReadinessResponse};
 use hyper::{Method, StatusCode};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tower::util::MapRequestLayer;
 use utoipa::IntoResponses;
 use utoipa::openapi::path::{Operation, ParameterIn};
@@ -97,15 +97,17 @@ async fn read_readiness(State(service): State<Arc<DaemonService>>) -> Response {
     (status, Json(ReadinessResponse { ready, reasons, degraded, test_mode })).into_response()
 }
 
-/// The description of a socket, and what it says of each operation.
+/// The description of a socket. Its parts are made at their first use.
 #[derive(Debug)]
 pub(crate) struct SocketDescription {
-    /// The document, as JSON.
-    pub(crate) document: String,
-    operations: HashMap<(Method, String), OperationTraits>,
+    /// The description without the routes.
+    head: fn() -> OpenApi,
+    routes: fn() -> Routes,
+    operations: OnceLock<HashMap<(Method, String), OperationTraits>>,
+    document: OnceLock<String>,
 }
 
-/// What a request depends on before its handler.
+/// The parts of the description that decide about a request before its handler.
 #[derive(Debug, Clone, Copy)]
 struct OperationTraits {
     takes_params: bool,
@@ -113,20 +115,31 @@ struct OperationTraits {
 }
 
 impl SocketDescription {
-    /// The description of these routes. `head` is the description without them.
-    pub(crate) fn new(mut head: OpenApi, routes: &Routes) -> Self {
-        routes.describe(&mut head);
-        let operations = operations_by_path(&head).map(|(route, operation)| {
-            let traits =
-                OperationTraits { takes_params: takes_params(operation), store_age: store_age(operation) };
-            (route, traits)
-        });
-        let operations = operations.collect();
-        Self { document: complete(head), operations }
+    pub(crate) const fn new(head: fn() -> OpenApi, routes: fn() -> Routes) -> Self {
+        Self { head, routes, operations: OnceLock::new(), document: OnceLock::new() }
+    }
+
+    fn describe(&self) -> OpenApi {
+        let mut document = (self.head)();
+        (self.routes)().describe(&mut document);
+        document
+    }
+
+    /// The document, as JSON.
+    pub(crate) fn document(&self) -> &str {
+        self.document.get_or_init(|| complete(self.describe()))
     }
 
     fn traits_of(&self, request: &Request) -> Option<OperationTraits> {
-        self.operations.get(&route_of(request)).copied()
+        let operations = self.operations.get_or_init(|| {
+            let document = self.describe();
+            let traits = operations_by_path(&document).map(|(route, operation)| {
+                let (takes_params, store_age) = (takes_params(operation), store_age(operation));
+                (route, OperationTraits { takes_params, store_age })
+            });
+            traits.collect()
+        });
+        operations.get(&route_of(request)).copied()
     }
 }
 
@@ -137,21 +150,21 @@ fn takes_params(operation: &Operation) -> bool {
     )
 }
 
-/// The description of a socket, in the requests of the socket. The first request that needs it makes it, not the start.
+/// The description of a socket, in the requests of the socket.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Described(fn() -> &'static SocketDescription);
+pub(crate) struct Described(&'static SocketDescription);
 
-/// The description of the socket of a request.
-fn description_of(request: &Request) -> Option<&'static SocketDescription> {
+/// The parts of the description of the operation of a request; `None` if its socket describes no such operation.
+fn traits_of(request: &Request) -> Option<OperationTraits> {
     let Described(description) = request.extensions().get()?;
-    Some(description())
+    description.traits_of(request)
 }
 
 /// The router of a socket with these routes and this description. `paths` is for requests of other paths and methods.
 pub(crate) fn serve_routes(
     routes: Routes,
     service: &Arc<DaemonService>,
-    description: fn() -> &'static SocketDescription,
+    description: &'static SocketDescription,
     paths: &'static str,
 ) -> Router<Arc<DaemonService>> {
     after_shared_log(routes, service)
@@ -168,8 +181,7 @@ pub(crate) fn reject_params(routes: Routes) -> Routes {
 
 fn reject_undeclared_params(request: &Request) -> Result<(), Problem> {
     let Err(refused) = check_no_params(request.uri()) else { return Ok(()) };
-    let traits = description_of(request).and_then(|description| description.traits_of(request));
-    if traits.is_some_and(|traits| traits.takes_params) { Ok(()) } else { Err(refused) }
+    if traits_of(request).is_some_and(|traits| traits.takes_params) { Ok(()) } else { Err(refused) }
 }
 
 /// The method and the path of the operation of a request.
@@ -191,5 +203,5 @@ fn route_of(request: &Request) -> (Method, String) {
     ),
 )]
 pub(crate) async fn read_document(Extension(Described(description)): Extension<Described>) -> Response {
-    json_response(StatusCode::OK, description().document.as_str())
+    json_response(StatusCode::OK, description.document())
 }

@@ -1,7 +1,7 @@
 //! Routes that describe themselves with `#[utoipa::path]`.
 //!
-//! utoipa-axum makes the description together with the router. That took half of the processor time of a start, and most daemons are
-//! never asked for their description. Here the first request that needs it makes it.
+//! utoipa-axum makes the description together with the router, which took half of the processor time of a start. Here the first request
+//! that depends on it makes it.
 
 use super::service::DaemonService;
 use axum::Router;
@@ -19,14 +19,35 @@ use utoipa::openapi::path::HttpMethod;
 /// Routes with their descriptions.
 pub(crate) struct Routes {
     router: Router<Arc<DaemonService>>,
-    /// Each adds to a document, in this order.
-    descriptions: Vec<fn(&mut OpenApi)>,
+    descriptions: Vec<RoutesDescription>,
+}
+
+/// How some routes are described.
+enum RoutesDescription {
+    ByUtoipa(fn() -> OpenApi),
+    /// The description of these, changed.
+    Changed(Vec<RoutesDescription>, fn(&mut OpenApi)),
+}
+
+impl RoutesDescription {
+    fn add_to(&self, document: &mut OpenApi) {
+        match self {
+            Self::ByUtoipa(describe) => document.merge(describe()),
+            Self::Changed(described, change) => {
+                let mut own = OpenApi::default();
+                described.iter().for_each(|routes| routes.add_to(&mut own));
+                change(&mut own);
+                document.merge(own);
+            }
+        }
+    }
 }
 
 impl Routes {
     /// No routes, and the description of those that follow. Use `routes!`.
-    pub(crate) fn described_by(description: fn(&mut OpenApi)) -> Self {
-        Self { router: Router::new(), descriptions: vec![description] }
+    pub(crate) fn described_by(description: fn() -> OpenApi) -> Self {
+        let descriptions = vec![RoutesDescription::ByUtoipa(description)];
+        Self { router: Router::new(), descriptions }
     }
 
     /// Adds a handler, which `P` describes.
@@ -49,7 +70,7 @@ impl Routes {
 
     /// Changes the description of the routes so far.
     pub(crate) fn describe_further(mut self, change: fn(&mut OpenApi)) -> Self {
-        self.descriptions.push(change);
+        self.descriptions = vec![RoutesDescription::Changed(self.descriptions, change)];
         self
     }
 
@@ -74,9 +95,7 @@ impl Routes {
 
     /// Adds the descriptions of all routes.
     pub(crate) fn describe(&self, document: &mut OpenApi) {
-        for describe in &self.descriptions {
-            describe(document);
-        }
+        self.descriptions.iter().for_each(|routes| routes.add_to(document));
     }
 }
 
@@ -101,15 +120,13 @@ fn filter(method: &HttpMethod) -> MethodFilter {
 
 /// The routes of handlers with `#[utoipa::path]`, each named as `handler` or `module::handler`.
 macro_rules! routes {
-    ($($handler:ident $(:: $of_module:ident)?),+ $(,)?) => {{
+    ($($name:ident $(:: $handler:ident)?),+ $(,)?) => {{
         #[derive(utoipa::OpenApi)]
-        #[openapi(paths($($handler $(:: $of_module)?),+))]
-        struct Described;
+        #[openapi(paths($($name $(:: $handler)?),+))]
+        struct DescribedPaths;
 
-        $crate::platform::routes::Routes::described_by(|document| {
-            document.merge(<Described as utoipa::OpenApi>::openapi());
-        })
-        $(.handle::<$crate::platform::routes::description_of!($handler $(:: $of_module)?), _>($handler $(:: $of_module)?))+
+        $crate::platform::routes::Routes::described_by(<DescribedPaths as utoipa::OpenApi>::openapi)
+            $(.handle::<$crate::platform::routes::description_of!($name $(:: $handler)?), _>($name $(:: $handler)?))+
     }};
 }
 pub(crate) use routes;

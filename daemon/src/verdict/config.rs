@@ -28,7 +28,7 @@ use jiff::SignedDuration;
 use models::{check_names, model_entries};
 use opinions::{OpinionsSection, is_unset, resolve_for};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::iter;
 use std::path::PathBuf;
@@ -353,11 +353,12 @@ pub struct WebhooksSection {
     /// another secret while one is replaced; both sign then.
     #[schema(value_type = Option<String>)]
     pub secret_file: Option<PathBuf>,
-    /// The [events](../webhooks.md#events) that are sent to `url`; absent for all.
+    /// The [events](../webhooks.md#events) that are sent to `url`; absent for all. An application with that endpoint can name others in
+    /// `webhook_events`.
     pub events: Option<Vec<WebhookType>>,
     /// URL of the endpoint of operators.
     pub operator_url: Option<String>,
-    /// File with the secret that signs webhooks to `operator_url`.
+    /// File with the secret that signs webhooks to `operator_url`, or with two, as `secret_file`.
     #[schema(value_type = Option<String>)]
     pub operator_secret_file: Option<PathBuf>,
     /// The events that are sent to `operator_url`; absent for all.
@@ -388,6 +389,13 @@ impl Default for WebhooksSection {
 impl Section for WebhooksSection {
     fn key(&self) -> &'static str {
         "webhooks"
+    }
+
+    /// The host that commits an event queues its webhook for all.
+    fn decisions(&self) -> Option<Value> {
+        let Self { events, operator_events, .. } = self;
+        let is_set = events.is_some() || operator_events.is_some();
+        is_set.then(|| json!({ "events": events, "operator_events": operator_events }))
     }
 }
 

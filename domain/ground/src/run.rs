@@ -336,9 +336,9 @@ pub struct RunCounts {
     /// with those of another run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// Whether the payload is CSV whose last line has no line break.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub open_end: bool,
+    /// Whether the last line of a payload in CSV or TSV has no line break; absent for other formats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_end: Option<bool>,
     /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,

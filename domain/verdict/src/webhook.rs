@@ -77,6 +77,25 @@ pub enum WebhookType {
 }
 
 impl WebhookType {
+    /// Whether operators receive it, and no application. Both can test their endpoints.
+    #[must_use]
+    pub const fn is_for_operators(self) -> bool {
+        match self {
+            Self::OrderDelivered
+            | Self::OrderHeld
+            | Self::OrderFailed
+            | Self::OrderCancelled
+            | Self::VerdictDiverged
+            | Self::VerdictRecalled => false,
+            Self::ReviewOpened
+            | Self::RunHeld
+            | Self::CircuitOpened
+            | Self::CircuitClosed
+            | Self::MailDeadLetter
+            | Self::Test => true,
+        }
+    }
+
     /// The type with this name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {

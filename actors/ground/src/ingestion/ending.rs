@@ -124,7 +124,7 @@ impl IngestContext {
             run.breaches = gates.breaches(&staged.counts, &staged.axis_effects, same_payload);
             if let Some(previous) = &previous {
                 run.breaches.extend(emptied_axes(&run, &staged.counts, previous));
-                let is_cut = staged.counts.open_end && !previous.counts.open_end;
+                let is_cut = (previous.counts.open_end, staged.counts.open_end) == (Some(false), Some(true));
                 let open_end = || GateBreach::OpenEnd { version: previous.input.version.clone() };
                 run.breaches.extend(is_cut.then(open_end));
             }

@@ -4,7 +4,6 @@ use crate::ingestion::RunTracker;
 use crate::registry::PreparedPipeline;
 use bytes::{Buf, Bytes};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
-use domain_ground::format::PayloadFormat;
 use domain_ground::id::SourceId;
 use domain_ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
@@ -139,7 +138,7 @@ impl PayloadReader {
         }
         coverage.store_in(staging.counts_mut());
         let is_open = !matches!(last_byte.load(Ordering::Relaxed), b'\n' | b'\r');
-        staging.counts_mut().open_end = is_open && matches!(format, PayloadFormat::Csv { .. });
+        staging.counts_mut().open_end = format.table().map(|_| is_open);
         Ok(true)
     }
 

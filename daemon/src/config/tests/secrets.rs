@@ -26,7 +26,7 @@ const VALUES: [&str; 13] = [
 ];
 
 /// Keys without secrets: errors may quote their values.
-const QUOTED: [&str; 16] = [
+const QUOTED: [&str; 18] = [
     "cluster.host",
     "cluster.durability",
     "checkpoints.dir",
@@ -43,6 +43,8 @@ const QUOTED: [&str; 16] = [
     "review_socket_mode",
     "review_socket_group",
     "log_level",
+    "webhooks.events",
+    "webhooks.operator_events",
 ];
 
 /// Keys without secrets: `check-config` may print their values.

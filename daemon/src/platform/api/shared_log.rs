@@ -1,6 +1,6 @@
 //! The wait of a host of a cluster before it answers: others may have changed the store.
 
-use super::description_of;
+use super::traits_of;
 use crate::platform::openapi::has_store_problems;
 use crate::platform::problem::Problem;
 use crate::platform::routes::Routes;
@@ -53,8 +53,9 @@ async fn wait_for_shared_log(
     request: Request,
     next: Next,
 ) -> Response {
-    let traits = description_of(&request).and_then(|description| description.traits_of(&request));
-    let waited = match traits.and_then(|traits| traits.store_age) {
+    // an operation without a description waits, too
+    let age = traits_of(&request).map_or(Some(StoreAge::CaughtUp), |traits| traits.store_age);
+    let waited = match age {
         Some(StoreAge::CaughtUp) => service.catch_up().await,
         Some(StoreAge::Recent) => service.check_recent(),
         None => Ok(()),

@@ -79,10 +79,12 @@ async fn remove_host(
     }
     run_to_end(async move {
         let _guard = service.lock_control().await;
-        log_control_action(&service, "cluster", format!("remove {host}"), Some(peer)).await?;
+        let action = format!("remove {host}");
+        log_control_action(&service, "cluster", action.clone(), Some(peer)).await?;
         let removed = host.clone();
         let is_removed = call(&service, |reply| MembershipCall::Remove { host: removed, reply }).await?;
         if !is_removed {
+            log_control_action(&service, "cluster", format!("{action}: refused"), Some(peer)).await?;
             let detail = format!("the cluster has no host {host}; see `oraclectl cluster status`");
             return Err(Problem::new(HOST_UNKNOWN, detail));
         }
@@ -125,6 +127,9 @@ async fn leave_cluster(
         }
         let report = read_cluster(State(Arc::clone(&service))).await?;
         let has_left = call(&service, |reply| MembershipCall::Leave { is_last, reply }).await?;
+        if !has_left {
+            log_control_action(&service, "cluster", format!("{detail}: refused"), Some(peer)).await?;
+        }
         if !has_left && !is_last {
             let detail =
                 "this is the last host of its cluster; leave with `oraclectl cluster leave --last`, which keeps its store in use";

@@ -21,6 +21,7 @@ use domain_verdict::opinion::OrderOpinion;
 use hyper::header::CONTENT_TYPE;
 use oracled_store::{LogLine, LogQuery, StoreError};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,9 +33,9 @@ struct EntryOfCard {
     attempt: Option<u32>,
     #[serde(default, deserialize_with = "read_open")]
     verdict_sha256: Option<Sha256Hex>,
-    /// `None`, too, if it was erased.
-    #[serde(default, deserialize_with = "read_open")]
-    evaluation_sha256: Option<Sha256Hex>,
+    /// The SHA-256 of an evaluation, or an object in its place if it was erased.
+    #[serde(default)]
+    evaluation_sha256: Option<Value>,
     #[serde(default)]
     path: Option<GatePath>,
 }
@@ -139,14 +140,21 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
     };
     let is_same_text = |entry: &EntryOfCard| entry.verdict_sha256 == delivered.verdict_sha256;
     let decided = last(TmmCrosscheck::NAME, &is_same_text);
-    // the evaluation of an erased verdict is the last one after its crosscheck
-    let evaluated = last(RulesEvaluated::NAME, &|entry| match verdict {
-        Some(verdict) => {
-            verdict.evaluation_sha256.is_some() && entry.evaluation_sha256 == verdict.evaluation_sha256
-        }
-        None => true,
-    });
-    let evaluated = evaluated.filter(|at| verdict.is_some() || decided.is_some_and(|decided| decided < *at));
+    let evaluation = verdict.and_then(|verdict| verdict.evaluation_sha256.as_ref()).map(Sha256Hex::as_str);
+    let is_evaluation = |entry: &EntryOfCard| entry.event == RulesEvaluated::NAME;
+    let evaluated = match verdict {
+        // the entry of a delivery without facts names no evaluation
+        _ if delivered.evaluation_sha256.is_none() => None,
+        Some(_) => before.iter().rposition(|entry| {
+            let own = entry.evaluation_sha256.as_ref().and_then(Value::as_str);
+            is_evaluation(entry) && own.is_some() && own == evaluation
+        }),
+        // the evaluation of an erased verdict is in the record of its crosscheck
+        None => decided.and_then(|decided| {
+            let next = before.iter().skip(decided).position(is_evaluation)?;
+            Some(decided + next)
+        }),
+    };
     let attempted = match delivered.path {
         // with several opinions, an earlier attempt made the answer that is delivered
         Some(GatePath::Generate) => {

@@ -51,10 +51,12 @@ pub struct ApplicationSection {
     pub lookup: bool,
     /// URL of the endpoint of webhooks in place of `webhooks.url`. `webhook_secret_file` must then be set.
     pub webhook_url: Option<String>,
-    /// File with the secret that signs webhooks to `webhook_url`: `whsec_` and the base64 form of 24 to 64 bytes.
+    /// File with the secret that signs webhooks to `webhook_url`: `whsec_` and the base64 form of 24 to 64 bytes, or with two,
+    /// as `webhooks.secret_file`.
     #[schema(value_type = Option<String>)]
     pub webhook_secret_file: Option<PathBuf>,
-    /// The [events](../webhooks.md#events) that are sent to the application, in place of `webhooks.events`.
+    /// The [events](../webhooks.md#events) that are sent to the application; absent for all, or for those of `webhooks.events` if it has no
+    /// `webhook_url`.
     pub webhook_events: Option<Vec<WebhookType>>,
     /// Maximum number of requests to the model for the application within any minute. Beyond the limit, its orders wait, and
     /// reads of its lost verdicts get 503 `model_busy`. The hosts of a cluster share it.

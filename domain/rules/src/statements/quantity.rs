@@ -198,7 +198,7 @@ const UNIT_MULTIPLES: [(&str, &str, &str); 13] = [
 const CURRENCIES: [&str; 10] = ["€", "US$", "$", "£", "¥", "EUR ", "USD ", "GBP ", "CHF ", "JPY "];
 
 /// English spellings that `unit.rs` lacks: spelling, base unit, number of base units.
-const ENGLISH_UNITS: [(&str, &str, &str); 26] = [
+const ENGLISH_UNITS: [(&str, &str, &str); 29] = [
     // money or weight
     ("pounds", "pound", "1"),
     ("pound", "pound", "1"),
@@ -207,8 +207,11 @@ const ENGLISH_UNITS: [(&str, &str, &str); 26] = [
     ("square metres", "m²", "1"),
     ("square meters", "m²", "1"),
     ("square metre", "m²", "1"),
+    ("square meter", "m²", "1"),
     ("square kilometres", "m²", "1e6"),
     ("square kilometers", "m²", "1e6"),
+    ("square kilometre", "m²", "1e6"),
+    ("square kilometer", "m²", "1e6"),
     ("hectares", "m²", "1e4"),
     ("hectare", "m²", "1e4"),
     ("sqm", "m²", "1"),
@@ -229,9 +232,11 @@ const ENGLISH_UNITS: [(&str, &str, &str); 26] = [
 ];
 
 /// Units in German.
-const GERMAN_UNITS: [(&str, &str, &str); 27] = [
+const GERMAN_UNITS: [(&str, &str, &str); 29] = [
     ("Hektar", "m²", "1e4"),
+    ("Quadratmetern", "m²", "1"),
     ("Quadratmeter", "m²", "1"),
+    ("Kubikmetern", "m³", "1"),
     ("Kubikmeter", "m³", "1"),
     ("Prozentpunkte", "% point", "1"),
     ("Prozent", "%", "1"),
@@ -605,7 +610,11 @@ fn with_known_unit(
     let is_hyphenated =
         |rest: &str| rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
     let is_spaced = before == 1 && text_is_spaced;
-    let is_end = |rest: &str| !(rest.starts_with(char::is_alphanumeric) || is_spaced && is_hyphenated(rest));
+    // "10 m/s" is no length
+    let is_rate = |rest: &str| rest.strip_prefix('/').is_some_and(|of| of.starts_with(char::is_alphabetic));
+    let is_end = |rest: &str| {
+        !(rest.starts_with(char::is_alphanumeric) || is_rate(rest) || is_spaced && is_hyphenated(rest))
+    };
     if let Some((spelling, unit, factor)) = ENGLISH_UNITS
         .iter()
         .chain(GERMAN_UNITS.iter().filter(|_| language.is_german()))
