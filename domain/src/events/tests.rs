@@ -310,13 +310,8 @@ fn sample_generation() -> VerdictGeneration {
     }
 }
 
-/// An event of each kind.
-fn all() -> Vec<AuditEvent> {
-    let (timestamp, session_id): (Timestamp, SessionId) =
-        ("2026-11-20T10:00:00Z".parse().expect("a valid time"), "cs_1".parse().expect("a valid id"));
-    let verdict_sha256 = Sha256Hex::of(b"");
-    let peer = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
-    let generation = sample_generation();
+/// A comparison of a regenerated verdict with an unknown first one.
+fn sample_check(generation: &VerdictGeneration) -> DivergenceCheck {
     let regenerated = RegeneratedVerdict {
         tier: ProductTier::Full,
         label: VerdictLabel::Null,
@@ -324,7 +319,17 @@ fn all() -> Vec<AuditEvent> {
         prompt: None,
         settings: Some(&generation.settings),
     };
-    let checked = DivergenceCheck::of(None, &regenerated);
+    DivergenceCheck::of(None, &regenerated)
+}
+
+/// An event of each kind.
+fn all() -> Vec<AuditEvent> {
+    let (timestamp, session_id): (Timestamp, SessionId) =
+        ("2026-11-20T10:00:00Z".parse().expect("a valid time"), "cs_1".parse().expect("a valid id"));
+    let verdict_sha256 = Sha256Hex::of(b"");
+    let peer = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
+    let generation = sample_generation();
+    let checked = sample_check(&generation);
     let mut events = vec![
         entry("{}"),
         AuditEvent::new(
