@@ -460,12 +460,19 @@ fn create_webhooks(
     let common = read("webhooks.url", url, "webhooks.secret_file", secret_file);
     let (url, secret_file) = (section.operator_url.as_deref(), section.operator_secret_file.as_deref());
     let operators = read("webhooks.operator_url", url, "webhooks.operator_secret_file", secret_file);
-    let (operator_events, common_events) = (section.operator_events.clone(), section.events.clone());
-    let mut checked =
-        vec![("webhooks.operator_events".to_owned(), operator_events.clone(), operators.is_some())];
-    checked.push(("webhooks.events".to_owned(), common_events.clone(), common.is_some()));
-    let with = |endpoint: WebhookEndpoint, events| WebhookEndpoint { events, ..endpoint };
-    let operators = operators.map(|endpoint| with(endpoint, operator_events));
+    let with = |endpoint: WebhookEndpoint, events: &Option<Vec<WebhookType>>| {
+        let events = events.clone().or(endpoint.events);
+        WebhookEndpoint { events, ..endpoint }
+    };
+    let common = common.map(|endpoint| with(endpoint, &section.events));
+    let operators = operators.map(|endpoint| with(endpoint, &section.operator_events));
+    let mut unsent = Vec::new();
+    let mut check = |key: &str, events: &Option<Vec<WebhookType>>, is_of_operators, has_endpoint| {
+        let why = events.as_ref().and_then(|events| events_fault(events, is_of_operators, has_endpoint));
+        unsent.extend(why.map(|why| unusable_error(key, why)));
+    };
+    check("webhooks.operator_events", &section.operator_events, true, operators.is_some());
+    check("webhooks.events", &section.events, false, common.is_some());
     let mut endpoints = WebhookEndpoints::from_iter(operators.map(|endpoint| (None, endpoint)));
     for name in processes(applications).names() {
         let own = applications.get(&name);
@@ -475,16 +482,11 @@ fn create_webhooks(
         let key = |key: &str| format!("applications.{name}.{key}");
         let own = read(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file);
         let common = || common.clone().filter(|_| url.is_none() && secret_file.is_none());
-        let common_events = || events.clone().or_else(|| common_events.clone());
-        let own = own.map(|endpoint| with(endpoint, events.clone()));
-        let endpoint = own.or_else(|| common().map(|endpoint| with(endpoint, common_events())));
-        checked.push((key("webhook_events"), events.clone(), endpoint.is_some()));
+        let endpoint = own.or_else(common).map(|endpoint| with(endpoint, &events));
+        check(&key("webhook_events"), &events, false, endpoint.is_some());
         endpoints.extend(endpoint.map(|endpoint| (Some(name), endpoint)));
     }
-    faults.extend(checked.into_iter().filter_map(|(key, events, has_endpoint)| {
-        let why = events_fault(&events?, key.ends_with("operator_events"), has_endpoint)?;
-        Some(ConfigError::NotUnderstood(format!("`{key}`: {why}")))
-    }));
+    faults.extend(unsent);
     let (allow_local, allow_cleartext) = (&setup.network.allow_local, setup.network.allow_cleartext);
     let hard_timeout = Duration::from_millis(section.hard_timeout_ms);
     let client = WebhookClient::new(endpoints, allow_local, hard_timeout, setup.clock.clone())

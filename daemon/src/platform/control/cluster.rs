@@ -129,16 +129,15 @@ async fn leave_cluster(
         let has_left = call(&service, |reply| MembershipCall::Leave { is_last, reply }).await?;
         if !has_left {
             log_control_action(&service, "cluster", format!("{detail}: refused"), Some(peer)).await?;
-        }
-        if !has_left && !is_last {
-            let detail =
-                "this is the last host of its cluster; leave with `oraclectl cluster leave --last`, which keeps its store in use";
-            return Err(Problem::new(INVALID_REQUEST, detail));
-        }
-        if !has_left {
-            let detail = "another host has neither left nor was removed; `oraclectl cluster status` names it, and `oraclectl cluster remove` \
-                          removes one that does not come back";
-            return Err(Problem::new(OTHER_HOSTS_LIVE, detail));
+            return Err(if is_last {
+                let detail = "another host has neither left nor was removed; `oraclectl cluster status` names it, and `oraclectl cluster remove` \
+                              removes one that does not come back";
+                Problem::new(OTHER_HOSTS_LIVE, detail)
+            } else {
+                let detail =
+                    "this is the last host of its cluster; leave with `oraclectl cluster leave --last`, which keeps its store in use";
+                Problem::new(INVALID_REQUEST, detail)
+            });
         }
         // after a failure, the next start finds that the host has left
         let marker = (!is_last).then_some(&ClusterMarker::Left);
