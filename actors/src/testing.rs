@@ -149,7 +149,8 @@ pub(crate) fn with_services<F: Future<Output = ()>>(
 /// Webhooks without an endpoint.
 fn no_webhooks(time: &TestClock) -> WebhookConfig {
     let client = WebhookClient::new(BTreeMap::new(), &[], Duration::from_secs(1), time.clock());
-    WebhookConfig { client: Reloadable::new(Arc::new(client)), max_age: SignedDuration::from_hours(72) }
+    let [max_age, pause_after] = [72, 120].map(SignedDuration::from_hours);
+    WebhookConfig { client: Reloadable::new(Arc::new(client)), max_age, pause_after }
 }
 
 /// Starts a system on the store in `dir`.

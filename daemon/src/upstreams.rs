@@ -3,17 +3,17 @@
 //! A reload reads all credentials before a client is replaced. The clients have the configuration of the start, and new
 //! credentials.
 
+mod webhooks;
+
 use super::platform::config::credentials::SecretDigests;
 use crate::config::DaemonConfig;
 use crate::platform::config::credentials::{
-    ClientSetup, crosses_in_cleartext, read_configured_secret, read_secret, read_secret_file,
+    ClientSetup, crosses_in_cleartext, read_configured_secret, read_secret,
 };
 use crate::platform::config::{
     ConfigError, Configuration, DaemonFlags, LimitsSection, is_cleartext, is_local, redact_url,
 };
-use crate::verdict::config::applications::{
-    ApplicationSection, ApplicationSections, mail_templates, processes,
-};
+use crate::verdict::config::applications::{ApplicationSection, ApplicationSections, mail_templates};
 use crate::verdict::config::lookup::LookupSection;
 use crate::verdict::config::mail::{MailSection, MailTransport};
 use crate::verdict::config::models::{FurtherModels, ModelEntry, ModelProvider, ModelSection, model_entries};
@@ -27,7 +27,7 @@ use actors_upstream::mail::{
 use actors_upstream::oracle::LiveOracle;
 use actors_upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use actors_upstream::web::UpstreamCredential;
-use actors_upstream::web::webhook::{WebhookClient, WebhookEndpoint, WebhookEndpoints, WebhookSecrets};
+use actors_upstream::web::webhook::WebhookClient;
 use actors_upstream::witnesses::Witnesses;
 use actors_upstream::{
     AnthropicClient, BoxFuture, CannedModel, GeminiClient, ModelCallPolicy, ModelCaller, ModelClient,
@@ -39,7 +39,6 @@ use actors_verdict::rate_limiter::{CallLimits, ModelCallLimits};
 use domain_base::session_id::ApplicationName;
 use domain_upstream::health::{CircuitCallOutcome, OracleHealthConfig};
 use domain_verdict::lookup::LookupDefinition;
-use domain_verdict::webhook::WebhookType;
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use secrecy::SecretString;
@@ -49,7 +48,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use strum::VariantArray;
+use webhooks::create_webhooks;
 
 /// The clients of upstream systems.
 #[derive(Debug)]
@@ -253,8 +252,10 @@ impl ServiceClients {
 
     /// The endpoints of webhooks with their limits.
     pub(crate) fn webhook_config(&self, all: &dyn Configuration) -> WebhookConfig {
-        let max_age = SignedDuration::from_secs(all.section::<WebhooksSection>().max_age_s.into());
-        WebhookConfig { client: self.webhooks.clone(), max_age }
+        let section = all.section::<WebhooksSection>();
+        let [max_age, pause_after] = [section.max_age_s, section.pause_after_s]
+            .map(|seconds| SignedDuration::from_secs(seconds.into()));
+        WebhookConfig { client: self.webhooks.clone(), max_age, pause_after }
     }
 
     /// Uses the credentials of `new` from now on. Calls in progress end with the earlier ones.
@@ -440,119 +441,6 @@ fn lookup_cleartext_fault(section: &LookupSection, allow_local: &[IpNet]) -> Opt
 
 fn unusable_error(key: &str, why: impl Display) -> ConfigError {
     ConfigError::NotUnderstood(format!("`{key}`: {why}"))
-}
-
-/// The configured endpoints of webhooks. No connection is opened yet.
-///
-/// # Errors
-/// All addresses and secrets that cannot be used.
-fn create_webhooks(
-    all: &dyn Configuration,
-    setup: &mut ClientSetup<'_>,
-) -> Result<Reloadable<WebhookClient>, ConfigError> {
-    let (section, applications) = (all.section::<WebhooksSection>(), all.section::<ApplicationSections>());
-    let mut faults = Vec::new();
-    let mut read = |url_key: &str, url: Option<&str>, secret_key: &str, secret_file: Option<&Path>| {
-        let endpoint = read_endpoint(url_key, url, secret_key, secret_file, &mut setup.digests);
-        ConfigError::collect(endpoint, &mut faults).flatten()
-    };
-    let (url, secret_file) = (section.url.as_deref(), section.secret_file.as_deref());
-    let common = read("webhooks.url", url, "webhooks.secret_file", secret_file);
-    let (url, secret_file) = (section.operator_url.as_deref(), section.operator_secret_file.as_deref());
-    let operators = read("webhooks.operator_url", url, "webhooks.operator_secret_file", secret_file);
-    let with = |endpoint: WebhookEndpoint, events: &Option<Vec<WebhookType>>| {
-        let events = events.clone().or(endpoint.events);
-        WebhookEndpoint { events, ..endpoint }
-    };
-    let common = common.map(|endpoint| with(endpoint, &section.events));
-    let operators = operators.map(|endpoint| with(endpoint, &section.operator_events));
-    let mut unsent = Vec::new();
-    let mut check = |key: &str, events: &Option<Vec<WebhookType>>, is_of_operators, has_endpoint| {
-        let why = events.as_ref().and_then(|events| events_fault(events, is_of_operators, has_endpoint));
-        unsent.extend(why.map(|why| unusable_error(key, why)));
-    };
-    check("webhooks.operator_events", &section.operator_events, true, operators.is_some());
-    check("webhooks.events", &section.events, false, common.is_some());
-    let mut endpoints = WebhookEndpoints::from_iter(operators.map(|endpoint| (None, endpoint)));
-    for name in processes(applications).names() {
-        let own = applications.get(&name);
-        let events = own.and_then(|section| section.webhook_events.clone());
-        let own = own.map(|section| (section.webhook_url.as_deref(), section.webhook_secret_file.as_deref()));
-        let (url, secret_file) = own.unwrap_or_default();
-        let key = |key: &str| format!("applications.{name}.{key}");
-        let own = read(&key("webhook_url"), url, &key("webhook_secret_file"), secret_file);
-        let common = || common.clone().filter(|_| url.is_none() && secret_file.is_none());
-        let endpoint = own.or_else(common).map(|endpoint| with(endpoint, &events));
-        check(&key("webhook_events"), &events, false, endpoint.is_some());
-        endpoints.extend(endpoint.map(|endpoint| (Some(name), endpoint)));
-    }
-    faults.extend(unsent);
-    let (allow_local, allow_cleartext) = (&setup.network.allow_local, setup.network.allow_cleartext);
-    let hard_timeout = Duration::from_millis(section.hard_timeout_ms);
-    let client = WebhookClient::new(endpoints, allow_local, hard_timeout, setup.clock.clone())
-        .with_cleartext(allow_cleartext);
-    // several applications can share one endpoint
-    let mut unreachable = BTreeMap::new();
-    for (receiver, error) in client.find_unreachable() {
-        let own = |name| applications.get(name).is_some_and(|section| section.webhook_url.is_some());
-        let key = match receiver {
-            None => "webhooks.operator_url".to_owned(),
-            Some(name) if own(&name) => format!("applications.{name}.webhook_url"),
-            Some(_) => "webhooks.url".to_owned(),
-        };
-        unreachable.insert(key, error);
-    }
-    let fault = |(key, error)| ConfigError::NotUnderstood(format!("`{key}`: {error}"));
-    faults.extend(unreachable.into_iter().map(fault));
-    if !faults.is_empty() {
-        return Err(ConfigError::Several(faults));
-    }
-    Ok(Reloadable::new(Arc::new(client)))
-}
-
-/// Why a list of events has no effect.
-fn events_fault(events: &[WebhookType], is_of_operators: bool, has_endpoint: bool) -> Option<String> {
-    let is_other = |event: &&WebhookType| event.is_for_operators() != is_of_operators;
-    let allowed =
-        WebhookType::VARIANTS.iter().filter(|event| !is_other(event) && **event != WebhookType::Test);
-    let allowed = allowed.map(|event| event.into_str()).collect::<Vec<_>>().join(", ");
-    match events.iter().find(is_other) {
-        Some(event) => {
-            Some(format!("{} is not sent to this receiver (allowed: {allowed})", event.into_str()))
-        }
-        None if events.is_empty() => {
-            Some(format!("it is empty; omit it for all events, or name some of {allowed}"))
-        }
-        None if !has_endpoint => {
-            Some("the receiver has no endpoint; set its URL and its secret, too".to_owned())
-        }
-        None => None,
-    }
-}
-
-/// The endpoint at `url` with its secret; `None` if neither is configured.
-fn read_endpoint(
-    url_key: &str,
-    url: Option<&str>,
-    secret_key: &str,
-    secret_file: Option<&Path>,
-    digests: &mut SecretDigests,
-) -> Result<Option<WebhookEndpoint>, ConfigError> {
-    let not_set = |key: &str, other: &str| {
-        ConfigError::NotUnderstood(format!("`{key}` is not set, but `{other}` is; set both or neither"))
-    };
-    match (url, secret_file) {
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(not_set(secret_key, url_key)),
-        (None, Some(_)) => Err(not_set(url_key, secret_key)),
-        (Some(url), Some(file)) => {
-            let secret = read_secret_file(&format!("`{secret_key}`"), file)?;
-            digests.record(secret_key, &secret);
-            let secrets = WebhookSecrets::parse(&secret)
-                .map_err(|error| ConfigError::NotUnderstood(format!("`{secret_key}`: {error}")))?;
-            Ok(Some(WebhookEndpoint { url: url.to_owned(), secrets, events: None }))
-        }
-    }
 }
 
 /// Base URL of Google's API.

@@ -31,11 +31,11 @@ use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::lookup::LookupOutcome;
 use domain_verdict::order::{Order, OrderStopCause};
 use domain_verdict::problem::{
-    DELIVERED_ALREADY, HELD_VERDICT_UNREADABLE, LOOKUP_TIMEOUT, LOOKUP_UNAVAILABLE, MAIL_IN_FLIGHT,
-    MAIL_UNKNOWN, MODEL_BUSY, MODEL_REFUSED, MODEL_REFUSED_REQUEST, MODEL_TIMEOUT, MODEL_UNAVAILABLE,
-    ORDER_CANCELLED, ORDER_FAILED, ORDER_STATE_REFUSED, ORDER_UNKNOWN, POLICY_REJECTED, PROMPT_UNAVAILABLE,
-    QUERY_TOO_LONG, REGEN_RATE_LIMITED, SESSION_MISMATCH, SESSION_NOT_OWNED, SESSION_ON_HOLD,
-    SESSION_UNKNOWN, UNKNOWN_TIER, VERDICT_NOT_CACHED, VerdictProblem,
+    DELIVERED_ALREADY, ENDPOINT_NOT_PAUSED, HELD_VERDICT_UNREADABLE, LOOKUP_TIMEOUT, LOOKUP_UNAVAILABLE,
+    MAIL_IN_FLIGHT, MAIL_UNKNOWN, MODEL_BUSY, MODEL_REFUSED, MODEL_REFUSED_REQUEST, MODEL_TIMEOUT,
+    MODEL_UNAVAILABLE, ORDER_CANCELLED, ORDER_FAILED, ORDER_STATE_REFUSED, ORDER_UNKNOWN, POLICY_REJECTED,
+    PROMPT_UNAVAILABLE, QUERY_TOO_LONG, REGEN_RATE_LIMITED, SESSION_MISMATCH, SESSION_NOT_OWNED,
+    SESSION_ON_HOLD, SESSION_UNKNOWN, UNKNOWN_TIER, VERDICT_NOT_CACHED, VerdictProblem,
 };
 use domain_verdict::session::{SessionMismatch, SessionRecord};
 use std::fmt::Display;
@@ -315,6 +315,7 @@ impl From<OutboxError> for Problem {
         match error {
             OutboxError::Unknown { .. } => Self::new(MAIL_UNKNOWN, detail),
             OutboxError::InFlight { .. } => Self::new(MAIL_IN_FLIGHT, detail),
+            OutboxError::NotPaused { .. } => Self::new(ENDPOINT_NOT_PAUSED, detail),
             OutboxError::Store(error) => error.into(),
             OutboxError::Commit(error) => error.into(),
         }

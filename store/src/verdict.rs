@@ -14,7 +14,7 @@ use domain_verdict::policy::HeldVerdict;
 use domain_verdict::regen::RegenAttempt;
 use domain_verdict::replay::StoredVerdict;
 use domain_verdict::session::{CustomerEmail, RejectingCheck, SessionRecord};
-use domain_verdict::webhook::WebhookId;
+use domain_verdict::webhook::{WebhookId, WebhookOutage, WebhookReceiver};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use oracled_domain::tables::tables;
@@ -120,9 +120,34 @@ impl Store {
     /// # Errors
     /// One cannot be read.
     pub fn legal_holds(&self) -> Result<Vec<LegalHold>, StoreError> {
-        let names = self.names(rows::all(LegalHold::TABLE.name), .., usize::MAX)?;
-        let ids = names.into_iter().filter_map(|name| name.parse().ok());
-        ids.filter_map(|id| self.legal_hold(&id).map(|hold| Some(hold?.0)).transpose()).collect()
+        self.all_rows()
+    }
+
+    /// All rows of a small table, in the order of their names.
+    fn all_rows<R: Row>(&self) -> Result<Vec<R>, StoreError> {
+        let names = self.names(rows::all(R::TABLE.name), .., usize::MAX)?;
+        names.iter().filter_map(|name| self.named(name).map(|row| Some(row?.0)).transpose()).collect()
+    }
+}
+
+impl Store {
+    /// The outage of an endpoint of webhooks, with its revision.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn webhook_outage(
+        &self,
+        receiver: &WebhookReceiver,
+    ) -> Result<Option<(WebhookOutage, u64)>, StoreError> {
+        self.get(receiver)
+    }
+
+    /// The outages of all endpoints of webhooks.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn webhook_outages(&self) -> Result<Vec<WebhookOutage>, StoreError> {
+        self.all_rows()
     }
 }
 

@@ -19,7 +19,7 @@ use std::{fs, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 72] = [
+const PATHS: [(&str, &[&str]); 74] = [
     ("/v1/cluster", &["GET"]),
     ("/v1/cluster/hosts/app-2", &["DELETE"]),
     ("/v1/cluster/leave", &["POST"]),
@@ -52,6 +52,8 @@ const PATHS: [(&str, &[&str]); 72] = [
     ("/v1/outbox", &["GET"]),
     ("/v1/outbox/verdict:cs_1", &["POST", "DELETE"]),
     ("/v1/webhooks", &["GET"]),
+    ("/v1/webhooks/endpoints", &["GET"]),
+    ("/v1/webhooks/resume", &["POST"]),
     ("/v1/webhooks/test", &["POST"]),
     ("/v1/webhooks/msg_00000000000000000000000000000000", &["POST", "DELETE"]),
     ("/v1/drain", &["POST"]),

@@ -129,6 +129,7 @@ async fn answers_of_all_sockets_match_their_descriptions() {
         "[mail]\ntransport = \"http\"\nbase_url = \"{mailbox}\"\n[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n[gate]\nhold = [\"short_summary\"]\n"
     ));
     world.configure_webhooks(None, &operators.url());
+    world.config.push_str("pause_after_s = 1\n");
     world.add_review_socket();
     let daemon = world.serve().await;
     register_offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
@@ -453,7 +454,15 @@ async fn webhooks(control: &mut Described) {
     eventually("it is a dead letter", async || dead(control).await.is_some()).await;
     let path = dead(control).await.expect("a dead letter");
     assert_eq!(control.post(&path, json!({"action": "requeue"})).await.status, 200);
-    eventually("it is one again", async || dead(control).await.is_some()).await;
+    eventually("the endpoint is paused", async || {
+        control.post(&path, json!({"action": "requeue"})).await;
+        let endpoints = document(&control.get("/v1/webhooks/endpoints").await);
+        endpoints.pointer("/0/paused_at").is_some_and(Value::is_string)
+    })
+    .await;
+    let operators = json!({"application": null});
+    assert_eq!(control.post("/v1/webhooks/resume", operators.clone()).await.status, 200);
+    assert_eq!(control.post("/v1/webhooks/resume", operators).await.status, 409);
     eventually("it is dropped", async || control.call(Method::DELETE, &path, None).await.status == 200).await;
     assert_eq!(control.post(&path, json!({"action": "requeue"})).await.status, 404);
     assert_eq!(control.post("/v1/webhooks/test", json!({"application": null})).await.status, 200);

@@ -6,10 +6,11 @@ use oracled_tests::generation::{
 };
 use oracled_tests::model::{ModelServer, ReceivedRequest, ScriptedReply};
 use oracled_tests::webhooks::SECRET;
-use oracled_tests::{DaemonWorld, GOOD, eventually, log, post};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 const UNUSABLE: &str = r#"{"verdict":"GREEN","summary":" "}"#;
 
@@ -110,6 +111,80 @@ async fn endpoint_that_is_gone_gets_no_second_attempt() {
     let dead = r#"oracled_webhook_outbox_depth{state="dead"}"#;
     eventually("it is counted", async || read_metric(routes, dead).await > 0.0).await;
     assert_eq!(endpoint.request_count(), 1);
+}
+
+#[tokio::test]
+async fn endpoint_is_paused_after_a_long_outage_and_gets_what_waited_when_it_is_resumed() {
+    let (model, endpoint, operators, further) = (
+        ModelServer::start().await,
+        ModelServer::start().await,
+        ModelServer::start().await,
+        ModelServer::start().await,
+    );
+    model.set_default(ScriptedReply::with_text(GOOD));
+    // each webhook is a dead letter at once
+    endpoint.set_default(ScriptedReply::bytes(410, ""));
+    operators.set_default(ScriptedReply::bytes(200, ""));
+    further.set_default(ScriptedReply::bytes(202, ""));
+    let mut world = model.create_world("");
+    world.configure_webhooks(Some(&endpoint.url()), &operators.url());
+    world.config.push_str(&format!(
+        "pause_after_s = 1\n[webhooks.endpoints.crm]\napplication = \"default\"\nurl = \"{}\"\nsecret_file = \"{}\"\n\
+         events = [\"order.delivered\"]\n[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n",
+        further.url(),
+        world.path("webhook-secret").display()
+    ));
+    let endpoints = async |daemon: &DaemonProcess<'_>| {
+        let listed = get(&mut daemon.control().await, "/v1/webhooks/endpoints").await;
+        let listed = document(&listed).as_array().cloned().expect("a list");
+        let of =
+            |id: Value| listed.iter().find(|one| one["application"] == "default" && one["endpoint"] == id);
+        [Value::Null, json!("crm")].map(|id| of(id).cloned().expect("it is configured"))
+    };
+    {
+        let daemon = world.serve().await;
+        let control = &mut daemon.control().await;
+        place_order(&world, "cs_1").await;
+        eventually("it failed", async || log(control, "event=message_failed").await.len() == 1).await;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        place_order(&world, "cs_2").await;
+        eventually("it is paused", async || log(control, "event=endpoint_paused").await.len() == 1).await;
+        let paused = &log(control, "event=endpoint_paused").await[0];
+        let failed = &log(control, "event=message_failed").await[0];
+        assert_eq!((&paused["application"], &paused["endpoint"]), (&json!("default"), &Value::Null));
+        assert_eq!(paused["failing_since"], failed["timestamp"]);
+        assert_eq!((&failed["status"], &failed["endpoint"]), (&json!(410), &Value::Null));
+        eventually("operators know", async || operators.request_count() == 1).await;
+        assert_eq!(operators.requests()[0].body["type"], "webhook.paused");
+        assert_eq!(operators.requests()[0].body["data"]["application"], "default");
+    }
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    place_order(&world, "cs_3").await;
+    eventually("the further endpoint has all", async || further.request_count() == 3).await;
+    assert_eq!(ids(&further).len(), 3);
+    assert_eq!(endpoint.request_count(), 2, "it is still paused after a restart");
+    assert!(ids(&endpoint).is_disjoint(&ids(&further)), "each endpoint has ids of its own");
+    let [first, crm] = endpoints(&daemon).await;
+    assert_eq!(
+        (&first["waiting"], &first["dead"], first["paused_at"].is_string()),
+        (&json!(1), &json!(2), true)
+    );
+    assert_eq!((&crm["waiting"], &crm["events"]), (&json!(0), &json!(["order.delivered"])));
+    let sent = log(control, "event=message_sent").await;
+    let to_crm = sent.iter().find(|entry| entry["endpoint"] == "crm").expect("an attempt");
+    assert_eq!((&to_crm["status"], to_crm["latency_ms"].is_u64()), (&json!(202), true));
+    endpoint.set_default(ScriptedReply::bytes(204, ""));
+    let default = json!({"application": "default"});
+    assert_eq!(post(control, "/v1/webhooks/resume", &default).await.status, 200);
+    eventually("it gets what waited", async || endpoint.request_count() == 3).await;
+    assert_eq!(endpoint.requests()[2].body["data"]["session_id"], "cs_3");
+    let again = post(control, "/v1/webhooks/resume", &default).await;
+    assert_eq!((again.status.as_u16(), &document(&again)["code"]), (409, &json!("endpoint_not_paused")));
+    let resumed = log(control, "event=endpoint_resumed").await;
+    assert!(resumed.len() == 1 && resumed[0]["peer"]["uid"].is_u64(), "{resumed:?}");
+    let [first, _] = endpoints(&daemon).await;
+    assert_eq!((&first["paused_at"], &first["failing_since"]), (&Value::Null, &Value::Null));
 }
 
 #[tokio::test]
@@ -255,6 +330,27 @@ async fn check_config_rejects_events_that_are_never_sent() {
         let checked = checked.expect("the command runs");
         let shown = String::from_utf8_lossy(&checked.stderr).into_owned();
         assert_eq!(checked.status.success(), is_good, "{events}: {shown}");
+    }
+    let endpoint = |table: &str| {
+        let secret = world.path("webhook-secret");
+        format!("{plain}\n[webhooks.endpoints.crm]\nsecret_file = \"{}\"\n{table}\n", secret.display())
+    };
+    let url = "url = \"https://crm.example.org/hook\"";
+    for (table, is_good) in [
+        (format!("{url}\napplication = \"default\"\nevents = [\"order.held\"]"), true),
+        (url.to_owned(), true),
+        (format!("{url}\nevents = [\"order.held\"]"), false),
+        (format!("{url}\napplication = \"shpo\""), false),
+        ("url = \"http://crm.example.org/hook\"".to_owned(), false),
+        (String::new(), false),
+    ] {
+        let config = endpoint(&table);
+        let file = world.path("endpoint.toml");
+        fs::write(&file, config).expect("the file is written");
+        let checked = world.oracled(&["check-config", "--config"]).arg(&file).output();
+        let checked = checked.expect("the command runs");
+        let shown = String::from_utf8_lossy(&checked.stderr).into_owned();
+        assert_eq!(checked.status.success(), is_good, "{table}: {shown}");
     }
     world.config = format!("{plain}\n[webhooks]\nevents = [\"order.held\"]\n");
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();

@@ -5,6 +5,7 @@
 //! no other.
 
 mod metrics;
+mod webhooks;
 
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::logger::handle::CommitDecision;
@@ -12,20 +13,17 @@ use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::ActorHandle;
 use actors_platform::caller::run_in_trace;
 use actors_platform::clock::{Clock, monotonic};
-use actors_platform::key_file::random_tag;
 use actors_platform::per_application::PerApplication;
 use actors_platform::span::{Span, SpanKind};
 use actors_platform::work::{
     InFlight, InFlightClaim, RemoveWork, WakeWork, Work, WorkLimits, WorkOutcome, WorkQueue, WorkRunner,
 };
 use actors_platform::work_turn::WorkTurn;
-use actors_upstream::Reloadable;
 use actors_upstream::mail::MailService;
 use actors_upstream::oracle_health::{CallLease, OracleHealth, RequestCallPermit};
-use actors_upstream::web::webhook::WebhookClient;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::{AuditEvent, EventKind};
-use domain_base::session_id::{ApplicationName, SessionId};
+use domain_base::session_id::SessionId;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{MessageDropped, MessageFailed, MessageRequeued, MessageSent};
@@ -33,17 +31,18 @@ use domain_verdict::mail::{MailFailureCause, MailId, MailSendFailure, MessageAtt
 use domain_verdict::mail_template::{MailContent, MailRenderError, MailTemplate, select_mail_template};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageReceiver, MessageState, OutboxMessage};
 use domain_verdict::prompt::{LanguageTag, PromptTemplate, TemplateName, TemplateRef, VerdictPrompt};
-use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
+use domain_verdict::webhook::{WebhookAnswer, WebhookReceiver};
 use jiff::{SignedDuration, Timestamp};
 use metrics::OutboxOutcome;
 pub use metrics::{OutboxMetrics, SERIES};
 use oracled_store::{JournalRecord, LogQuery, RowExpectation, RowWrite, Store, StoreError};
 use serde::Deserialize;
-use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use webhooks::WebhookSender;
+pub use webhooks::{ListEndpoints, ResumeEndpoint, TestWebhook, WebhookConfig, WebhookTest};
 
 /// The actor that sends messages.
 pub type Notifier = WorkRunner<OutboxWork>;
@@ -69,12 +68,17 @@ pub struct OutboxWork {
 /// The result of an attempt to send a message.
 #[derive(Debug)]
 enum SendOutcome {
-    Sent,
+    Sent {
+        /// The answer of a webhook's endpoint.
+        answer: Option<WebhookAnswer>,
+    },
     /// The attempt failed at this time.
     Failed {
         /// The attempts with this one.
         tries: MessageAttempts,
         at: Timestamp,
+        /// The answer of a webhook's endpoint, if there was one.
+        answer: Option<WebhookAnswer>,
     },
     /// No attempt was made.
     Paused,
@@ -91,7 +95,8 @@ impl OutboxWork {
         turn: WorkTurn,
     ) -> Self {
         let mails = MailSender::of_config(mailing, oracle_health, store.clone(), clock.clone());
-        let (mails, webhooks) = (mails.map(Arc::new), Arc::new(WebhookSender::new(webhooks, clock.clone())));
+        let webhooks = WebhookSender::new(webhooks, store.clone(), clock.clone());
+        let (mails, webhooks) = (mails.map(Arc::new), Arc::new(webhooks));
         Self { mails, webhooks, store, log, clock, in_flight: InFlight::default(), metrics, turn }
     }
 
@@ -131,16 +136,18 @@ impl OutboxWork {
         let entry = state.entry();
         let (event, write, at, (counted, outcome)): (EventKind, _, _, _) = match sent {
             SendOutcome::Paused => return WorkOutcome::Blocked,
-            SendOutcome::Sent => (
-                MessageSent { message: entry, attempt: state.tries().attempts.saturating_add(1) }.into(),
+            SendOutcome::Sent { answer } => (
+                MessageSent { message: entry, attempt: state.tries().attempts.saturating_add(1), answer }
+                    .into(),
                 RowWrite::remove::<OutboxMessage>(id),
                 self.clock.now(),
                 (OutboxOutcome::Sent, WorkOutcome::Left),
             ),
-            SendOutcome::Failed { tries, at } => (
+            SendOutcome::Failed { tries, at, answer } => (
                 MessageFailed {
                     message: entry,
                     attempt: tries.attempts,
+                    answer,
                     cause: tries.last_error.clone().unwrap_or_default(),
                     next_attempt_at: tries.next_attempt_at,
                 }
@@ -153,9 +160,17 @@ impl OutboxWork {
             ),
         };
         let event = AuditEvent::new(at, state.session_id().cloned(), event);
-        let is_current = self.commit_attempt(id, revision, event, write).await;
-        if is_current && counted == OutboxOutcome::Dead {
-            self.metrics.add_dead(id.channel(), 1);
+        let mut record = JournalRecord { writes: vec![write], ..JournalRecord::from(event) };
+        let outage = match &state {
+            MessageState::Webhook(webhook) => self.webhooks.add_outage(webhook, counted, at, &mut record),
+            MessageState::Mail(_) => None,
+        };
+        let is_current = self.commit_attempt(id, revision, record).await;
+        if is_current {
+            if counted == OutboxOutcome::Dead {
+                self.metrics.add_dead(id.channel(), 1);
+            }
+            self.webhooks.note_outage(outage);
         }
         self.metrics.count_attempt(&state.entry(), counted);
         if is_current { outcome } else { WorkOutcome::Due(at) }
@@ -181,19 +196,11 @@ impl OutboxWork {
     /// Commits the outcome of an attempt. Retries until the log accepts the record. Until then the message stays in flight. Only a
     /// restart of the daemon could send it again. Returns false if another message has replaced this one meanwhile: the new one is
     /// checked next, and this attempt is still logged.
-    async fn commit_attempt(
-        &self,
-        id: &MessageId,
-        revision: u64,
-        event: AuditEvent,
-        write: RowWrite,
-    ) -> bool {
-        let record = JournalRecord {
-            expect: vec![RowExpectation::new::<OutboxMessage>(id, Some(revision))],
-            events: vec![event.clone()],
-            writes: vec![write],
-            ..JournalRecord::default()
-        };
+    ///
+    /// The first event of `record` is that of the attempt.
+    async fn commit_attempt(&self, id: &MessageId, revision: u64, mut record: JournalRecord) -> bool {
+        let Some(event) = record.events.first().cloned() else { return false };
+        record.expect.push(RowExpectation::new::<OutboxMessage>(id, Some(revision)));
         let is_logged = || self.is_logged(id, revision, &event);
         if self.log.commit_with_retries(record, is_logged).await.is_ok() {
             return true;
@@ -248,10 +255,16 @@ impl Work for OutboxWork {
         // an outcome that cannot be committed would be sent again after a restart
         let is_failed = self.log.report().borrow().failure.is_some();
         // a webhook without an endpoint is an attempt that fails
-        !is_failed && self.turn.is_ours() && (self.mails.is_some() || *receiver != MessageReceiver::Mails)
+        let is_receiving = match receiver {
+            MessageReceiver::Mails => self.mails.is_some(),
+            MessageReceiver::Webhooks(receiver) => !self.webhooks.is_paused(receiver),
+        };
+        !is_failed && self.turn.is_ours() && is_receiving
     }
 
     fn survey(&self, found: &mut WorkQueue<MessageReceiver, MessageId>) -> Result<bool, StoreError> {
+        // another host of a cluster may have paused or resumed an endpoint
+        self.webhooks.read_paused()?;
         let now = self.clock.now();
         let mut survey = self.metrics.begin_survey();
         self.store.visit_messages(None, None, |state| {
@@ -387,7 +400,7 @@ impl MailSender {
         // a clock that was set ahead makes no mail older
         let max_age = self.max_age.saturating_add(self.clock.steps_since(mail.state.tries.tried_since));
         if let Some(expired) = mail.state.expire(now, max_age) {
-            return SendOutcome::Failed { tries: expired.tries, at: now };
+            return SendOutcome::Failed { tries: expired.tries, at: now, answer: None };
         }
         let Some(lease) = self.request_permit().await else { return SendOutcome::Paused };
         if lease.is_trial() {
@@ -414,11 +427,11 @@ impl MailSender {
         let sent = sent.map_err(|failure| failure.hide_address(&mail.state.to));
         lease.report(outcome_of_attempt(&sent, mail.state.tries.attempts, began.elapsed()));
         match sent {
-            Ok(()) => SendOutcome::Sent,
+            Ok(()) => SendOutcome::Sent { answer: None },
             Err(failure) => {
                 let at = self.clock.now();
                 let tries = mail.state.record_failure(&failure, at, max_age).tries;
-                SendOutcome::Failed { tries, at }
+                SendOutcome::Failed { tries, at, answer: None }
             }
         }
     }
@@ -468,82 +481,6 @@ fn outcome_of_attempt(
     }
 }
 
-/// The settings of webhooks.
-#[derive(Debug)]
-pub struct WebhookConfig {
-    pub client: Reloadable<WebhookClient>,
-    /// Maximum age of a webhook that is still retried.
-    pub max_age: SignedDuration,
-}
-
-/// The client of the endpoints.
-#[derive(Debug, Clone)]
-struct WebhookSender {
-    client: Reloadable<WebhookClient>,
-    max_age: SignedDuration,
-    clock: Clock,
-}
-
-/// Sends a test event to the endpoint of an application, or of operators, at once. It is not retried.
-#[derive(Debug, Message)]
-#[rtype(result = "WebhookTest")]
-pub struct TestWebhook(pub Option<ApplicationName>);
-
-/// The result of a test.
-#[derive(Debug, Clone)]
-pub struct WebhookTest {
-    pub webhook_id: WebhookId,
-    /// The status and the time until the answer, or the cause of the failure.
-    pub outcome: Result<(u16, Duration), String>,
-}
-
-impl WebhookSender {
-    fn new(WebhookConfig { client, max_age }: WebhookConfig, clock: Clock) -> Self {
-        Self { client, max_age, clock }
-    }
-
-    /// Sends a webhook that is due.
-    async fn send(&self, webhook: &OutboxWebhook, turn: &WorkTurn) -> SendOutcome {
-        // as for mails
-        if !turn.is_ours() {
-            return SendOutcome::Paused;
-        }
-        let client = self.client.get();
-        let mut span =
-            begin_sending("send webhook", webhook.state.kind.into_str(), webhook.state.tries.attempts);
-        match span.run(client.send(webhook)).await {
-            Ok(reply) => {
-                span.set("http.response.status_code", u64::from(reply.status));
-                SendOutcome::Sent
-            }
-            Err(failure) => {
-                span.fail(if failure.is_permanent { "endpoint_gone" } else { "endpoint" });
-                let (at, state) = (self.clock.now(), &webhook.state);
-                // a clock that was set ahead makes no webhook older
-                let set_ahead = self.clock.steps_since(state.tries.tried_since);
-                let max_age = self.max_age.saturating_add(set_ahead);
-                SendOutcome::Failed { tries: state.record_failure(&failure, at, max_age).tries, at }
-            }
-        }
-    }
-}
-
-impl Handler<TestWebhook> for Notifier {
-    type Result = ResponseFuture<WebhookTest>;
-
-    fn handle(&mut self, TestWebhook(application): TestWebhook, _: &mut Context<Self>) -> Self::Result {
-        let WebhookSender { client, clock, .. } = WebhookSender::clone(&self.work.webhooks);
-        Box::pin(async move {
-            let now = clock.now();
-            let id = WebhookId::new(now, random_tag());
-            let webhook = OutboxWebhook::queued(id, WebhookType::Test, application, None, &json!({}), now);
-            let sent = client.get().send(&webhook).await;
-            let outcome = sent.map(|reply| (reply.status, reply.latency)).map_err(|failure| failure.cause);
-            WebhookTest { webhook_id: webhook.state.webhook_id, outcome }
-        })
-    }
-}
-
 /// Why an administrator's action failed. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
@@ -552,6 +489,8 @@ pub enum OutboxError {
     Unknown { id: MessageId },
     #[error("{} {id} is being sent, or changed by another request; try again", id.channel().into_str())]
     InFlight { id: MessageId },
+    #[error("webhooks to {} are not paused", receiver.describe())]
+    NotPaused { receiver: WebhookReceiver },
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -4,10 +4,9 @@ use actors_audit::logger::handle::RecordAdditions;
 use actors_platform::caller::current_trace;
 use actors_platform::key_file::random_tag;
 use domain_base::event::AuditEvent;
-use domain_base::session_id::ApplicationName;
 use domain_verdict::event::MessageQueued;
 use domain_verdict::outbox::{MessageState, OutboxMessage, StoredMessageHead};
-use domain_verdict::webhook::{OutboxWebhook, WebhookType};
+use domain_verdict::webhook::{OutboxWebhook, WebhookReceiver, WebhookState, WebhookType};
 use oracled_store::{JournalRecord, RecordCallers, RowWrite};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +15,8 @@ use tokio::sync::mpsc;
 /// The most messages whose commit is not yet reported to the notifier. It finds the others by its next survey.
 const REPORTED_MAX: usize = 1024;
 
-/// The events that each receiver of webhooks gets. `None` is the operators.
-type WebhookReceivers = BTreeMap<Option<ApplicationName>, Vec<WebhookType>>;
+/// The events that each endpoint of webhooks gets.
+type WebhookReceivers = BTreeMap<WebhookReceiver, Vec<WebhookType>>;
 
 /// The receivers of webhooks, and the channel to the notifier.
 #[derive(Debug, Clone)]
@@ -32,6 +31,21 @@ impl OutboxQueue {
         let (committed, reported) = mpsc::channel(REPORTED_MAX);
         (Self { receivers: Arc::new(receivers), committed }, reported)
     }
+
+    /// A webhook for each endpoint of its receiver that gets its event.
+    fn to_endpoints(&self, webhook: OutboxWebhook) -> Vec<OutboxWebhook> {
+        let WebhookState { application, kind, .. } = &webhook.state;
+        let is_meant = |(receiver, events): &(&WebhookReceiver, &Vec<WebhookType>)| {
+            receiver.application == *application && events.contains(kind)
+        };
+        let endpoints = self.receivers.iter().filter(is_meant).map(|(receiver, _)| &receiver.endpoint);
+        endpoints
+            .map(|endpoint| match endpoint {
+                None => webhook.clone(),
+                Some(endpoint) => webhook.to_endpoint(endpoint.clone(), random_tag()),
+            })
+            .collect()
+    }
 }
 
 impl RecordAdditions for OutboxQueue {
@@ -41,18 +55,12 @@ impl RecordAdditions for OutboxQueue {
         if self.receivers.is_empty() || matches!(record.callers, RecordCallers::Each(_)) {
             return record;
         }
-        let webhooks: Vec<_> = record
+        let reports = record
             .events
             .iter()
-            .filter_map(|event| Some((event, OutboxWebhook::of_event(event, random_tag())?)))
-            .collect();
-        let is_wanted = |webhook: &OutboxWebhook| {
-            let events = self.receivers.get(&webhook.state.application);
-            events.is_some_and(|events| events.contains(&webhook.state.kind))
-        };
-        let (events, writes): (Vec<_>, Vec<_>) = webhooks
-            .into_iter()
-            .filter(|(_, webhook)| is_wanted(webhook))
+            .filter_map(|event| Some((event, OutboxWebhook::of_event(event, random_tag())?)));
+        let (events, writes): (Vec<_>, Vec<_>) = reports
+            .flat_map(|(event, webhook)| self.to_endpoints(webhook).into_iter().map(move |one| (event, one)))
             .map(|(event, webhook)| {
                 let message = OutboxMessage::from(OutboxWebhook { trace: current_trace(), ..webhook });
                 let kind = MessageQueued(message.state().entry());

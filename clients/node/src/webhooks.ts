@@ -33,6 +33,11 @@ export type WebhookEvent =
   | { type: "run.held"; timestamp: string; data: { run_id: string; oracle_id: string; pipeline_id: string } }
   | { type: "circuit.opened" | "circuit.closed"; timestamp: string; data: { oracle_id: string; consecutive_failures: number } }
   | { type: "mail.dead_letter"; timestamp: string; data: { mail_id: string; kind: string; attempts: number } }
+  | {
+      type: "webhook.paused";
+      timestamp: string;
+      data: { application?: string; endpoint?: string; failing_since: string };
+    }
   | { type: "webhook.test"; timestamp: string; data: Record<string, unknown> };
 
 /** The request is not a webhook of the daemon with this secret. Answer it with status 400. */

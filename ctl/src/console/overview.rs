@@ -34,7 +34,7 @@ use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use domain_verdict::crosscheck::CrosscheckReason;
 use domain_verdict::order::OrderStopCause;
 use domain_verdict::outbox::{MessagesReport, OutboxReport};
-use domain_verdict::wire::OrderReport;
+use domain_verdict::wire::{EndpointReport, OrderReport};
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -77,7 +77,8 @@ async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageErr
     let items = read_items(console).await?;
     let failed = read_failed(console).await?;
     let backup = read_backup(console).await?;
-    let needs = find_needs(&status, &oracles, (&items, &failed), &metrics);
+    let endpoints: Vec<EndpointReport> = get("/v1/webhooks/endpoints").await?.json()?;
+    let needs = find_needs(&status, &oracles, (&items, &failed, &endpoints), &metrics);
     Ok(html! {
         (render_readiness(&status, &needs))
         (render_needs(&needs, items.len()))
@@ -118,7 +119,7 @@ impl Need {
 fn find_needs(
     status: &StatusReport,
     oracles: &[OracleHealthStatus],
-    (items, failed): (&[InboxItem], &[OrderReport]),
+    (items, failed, endpoints): (&[InboxItem], &[OrderReport], &[EndpointReport]),
     metrics: &Metrics,
 ) -> Vec<Need> {
     let mut needs = daemon_needs(status);
@@ -138,6 +139,7 @@ fn find_needs(
     }
     needs.extend(failed_need(failed));
     needs.extend(status.outbox.iter().flat_map(outbox_needs));
+    needs.extend(endpoints.iter().filter_map(endpoint_need));
     needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
@@ -173,6 +175,17 @@ fn outbox_needs(outbox: &OutboxReport) -> Vec<Need> {
         })
     };
     [of("Mails", &outbox.mails), of("Webhooks", &outbox.webhooks)].into_iter().flatten().collect()
+}
+
+/// An endpoint of webhooks that is paused.
+fn endpoint_need(endpoint: &EndpointReport) -> Option<Need> {
+    let title = format!("Webhooks to {} are paused", endpoint.receiver.describe());
+    let webhooks = format_count(endpoint.waiting, "webhook waits", "webhooks wait");
+    let detail = format!("{webhooks}. Correct the endpoint, and use oraclectl webhook resume.");
+    Some(Need {
+        since: Some(endpoint.paused_at?),
+        ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
+    })
 }
 
 /// The age of the oldest order from which waiting orders need a person, in seconds.

@@ -1,19 +1,26 @@
 //! `oraclectl webhook`.
 
 use super::outbox::{message_path, read_page, requeue, requeue_all_dead};
+use crate::audit::log::{SinceTime, read_all_lines};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
 use crate::base::program::examples;
+use domain_base::event::{Event, read_open};
 use domain_base::page::PageLimit;
 use domain_base::session_id::ApplicationName;
-use domain_verdict::webhook::{WebhookId, WebhookState};
-use domain_verdict::wire::{WebhookTestRequest, WebhookTestResponse};
+use domain_ground::id::EndpointId;
+use domain_verdict::event::{MessageFailed, MessageSent};
+use domain_verdict::outbox::{MessageChannel, MessageEntry};
+use domain_verdict::webhook::{WebhookAnswer, WebhookId, WebhookOutage, WebhookReceiver, WebhookState};
+use domain_verdict::wire::{EndpointReport, EndpointRequest, WebhookTestResponse};
 use hyper::Method;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use oracled_api::client::DaemonClient;
+use serde::Deserialize;
 use std::io::{self, Write};
 
-/// Test an endpoint of webhooks, or show, requeue or drop webhooks in the outbox
+/// Show, test or resume endpoints of webhooks, and show, requeue or drop webhooks in the outbox
 #[derive(Debug, clap::Args)]
 pub(crate) struct WebhookArgs {
     #[command(subcommand)]
@@ -22,15 +29,34 @@ pub(crate) struct WebhookArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum WebhookAction {
+    /// Show the endpoints with their events, queued webhooks and outages
+    Endpoints,
+    /// Show the attempts to send webhooks, the newest last, with the answers of their endpoints
+    #[command(after_help = examples(&["oraclectl webhook log --application shop --failed --since 2d"]))]
+    Log {
+        #[command(flatten)]
+        endpoint: EndpointArgs,
+        /// Only attempts that failed
+        #[arg(long)]
+        failed: bool,
+        /// Only attempts since this time, or so long ago [default: 1d]
+        #[arg(long, value_name = "TIME")]
+        since: Option<SinceTime>,
+        /// Maximum number of attempts, the newest ones [default: 100]
+        #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
+        limit: Option<usize>,
+    },
+    /// Send webhooks to a paused endpoint again
+    #[command(after_help = examples(&["oraclectl webhook resume --application shop", "oraclectl webhook resume --application shop --endpoint crm"]))]
+    Resume {
+        #[command(flatten)]
+        endpoint: EndpointArgs,
+    },
     /// Send a test event at once, and show the status and the latency
     #[command(after_help = examples(&["oraclectl webhook test --application shop", "oraclectl webhook test --operator"]))]
     Test {
-        /// The application whose endpoint is tested [default: default]
-        #[arg(long, value_name = "NAME", conflicts_with = "operator")]
-        application: Option<ApplicationName>,
-        /// Test the endpoint of operators
-        #[arg(long)]
-        operator: bool,
+        #[command(flatten)]
+        endpoint: EndpointArgs,
     },
     /// Show queued webhooks and dead letters
     #[command(after_help = examples(&["oraclectl webhook list --dead"]))]
@@ -61,13 +87,49 @@ enum WebhookAction {
     },
 }
 
+/// The choice of an endpoint.
+#[derive(Debug, clap::Args)]
+struct EndpointArgs {
+    /// The application that receives the webhooks [default: default, and all for `log`]
+    #[arg(long, value_name = "NAME", conflicts_with = "operator")]
+    application: Option<ApplicationName>,
+    /// Operators receive the webhooks
+    #[arg(long)]
+    operator: bool,
+    /// The id of a further endpoint in `webhooks.endpoints` [default: the first endpoint, and all for `log`]
+    #[arg(long, value_name = "ID")]
+    endpoint: Option<EndpointId>,
+}
+
+impl EndpointArgs {
+    fn request(&self) -> EndpointRequest {
+        let application = (!self.operator).then(|| self.application.clone().unwrap_or_default());
+        EndpointRequest { application, endpoint: self.endpoint.clone() }
+    }
+
+    /// Whether a message is to an endpoint that the arguments name.
+    fn includes(&self, message: &MessageEntry) -> bool {
+        let is_to_receiver = match &self.application {
+            Some(name) => message.application.as_ref() == Some(name),
+            None => !self.operator || message.application.is_none(),
+        };
+        is_to_receiver && self.endpoint.as_ref().is_none_or(|id| message.endpoint.as_ref() == Some(id))
+    }
+}
+
 impl WebhookArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            WebhookAction::Test { application, operator } => {
-                let application = (!operator).then(|| application.clone().unwrap_or_default());
-                test(options, out, application).await
+            WebhookAction::Endpoints => list_endpoints(options, out).await,
+            WebhookAction::Log { endpoint, failed, since, limit } => {
+                let attempts = read_attempts(options, *failed, *since).await?;
+                let attempts: Vec<_> =
+                    attempts.into_iter().filter(|(_, attempt)| endpoint.includes(&attempt.message)).collect();
+                let omitted = attempts.len().saturating_sub(limit.unwrap_or(ATTEMPTS_SHOWN));
+                print_attempts(options, out, attempts.get(omitted..).unwrap_or_default())
             }
+            WebhookAction::Resume { endpoint } => resume(options, out, &endpoint.request()).await,
+            WebhookAction::Test { endpoint } => test(options, out, &endpoint.request()).await,
             WebhookAction::List { dead, after, limit } => {
                 let after = after.as_ref().map(WebhookId::as_str);
                 let page = read_page::<WebhookState>(options, WEBHOOKS, after, *limit, *dead).await?;
@@ -102,9 +164,9 @@ const WEBHOOKS: &str = "/v1/webhooks";
 async fn test(
     options: &GlobalOptions,
     out: &mut dyn Write,
-    application: Option<ApplicationName>,
+    endpoint: &EndpointRequest,
 ) -> Result<(), CtlError> {
-    let body = serde_json::to_vec(&WebhookTestRequest { application }).map_err(io::Error::from)?;
+    let body = serde_json::to_vec(endpoint).map_err(io::Error::from)?;
     let answer = options.call_control(Method::POST, "/v1/webhooks/test", Some(body.into())).await?;
     let tested: WebhookTestResponse = answer.json()?;
     if options.json {
@@ -116,6 +178,119 @@ async fn test(
         writeln!(out, "the test failed: {error}")?;
     }
     if tested.error.is_some() { Err(CtlError::ProbeFailed) } else { Ok(()) }
+}
+
+async fn list_endpoints(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.call_control(Method::GET, "/v1/webhooks/endpoints", None).await?;
+    let endpoints: Vec<EndpointReport> = answer.json()?;
+    if options.json {
+        return print_json(out, &endpoints);
+    }
+    if endpoints.is_empty() {
+        return Ok(writeln!(out, "no endpoint of webhooks is configured")?);
+    }
+    let rows = endpoints.iter().map(|endpoint| {
+        let state = match (endpoint.paused_at, endpoint.failing_since) {
+            (Some(at), _) => format!("paused since {at:.0}"),
+            (None, Some(since)) => format!("failing since {since:.0}"),
+            (None, None) => "sending".to_owned(),
+        };
+        let events: Vec<_> = endpoint.events.iter().map(|event| event.into_str()).collect();
+        let counts = [endpoint.waiting, endpoint.dead].map(|count| count.to_string());
+        let [waiting, dead] = counts;
+        [endpoint.receiver.describe(), state, waiting, dead, events.join(" ")]
+    });
+    Ok(writeln!(out, "{}", format_table(["to", "state", "waiting", "dead", "events"], rows.collect()))?)
+}
+
+async fn resume(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    endpoint: &EndpointRequest,
+) -> Result<(), CtlError> {
+    let body = serde_json::to_vec(endpoint).map_err(io::Error::from)?;
+    let answer = options.call_control(Method::POST, "/v1/webhooks/resume", Some(body.into())).await?;
+    let ended: WebhookOutage = answer.json()?;
+    if options.json {
+        return print_json(out, &ended);
+    }
+    Ok(writeln!(out, "webhooks to {} are sent again", ended.receiver.describe())?)
+}
+
+/// The number of attempts that are shown if no other is given.
+const ATTEMPTS_SHOWN: usize = 100;
+/// The time for which attempts are shown if no other is given.
+const ATTEMPTS_OF: SignedDuration = SignedDuration::from_hours(24);
+
+/// An attempt to send a message, in the log.
+#[derive(Debug, Deserialize)]
+struct LoggedAttempt {
+    seq: u64,
+    event: String,
+    timestamp: Timestamp,
+    #[serde(flatten)]
+    message: MessageEntry,
+    attempt: u32,
+    #[serde(flatten)]
+    answer: Option<WebhookAnswer>,
+    /// `None` if the attempt succeeded, or if the cause was erased.
+    #[serde(default, deserialize_with = "read_open")]
+    cause: Option<String>,
+}
+
+/// The attempts to send webhooks in the order of the log, each with its line.
+async fn read_attempts(
+    options: &GlobalOptions,
+    only_failed: bool,
+    since: Option<SinceTime>,
+) -> Result<Vec<(String, LoggedAttempt)>, CtlError> {
+    let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
+    let since = since.unwrap_or(SinceTime::Ago(ATTEMPTS_OF)).to_timestamp();
+    let mut attempts = Vec::new();
+    let events = [MessageFailed::NAME, MessageSent::NAME];
+    for event in events.into_iter().take(if only_failed { 1 } else { events.len() }) {
+        for line in read_all_lines(&mut daemon, &format!("event={event}&since={since}"), 0).await? {
+            let attempt: LoggedAttempt = serde_json::from_str(&line).map_err(io::Error::from)?;
+            if attempt.message.message_id.channel() == MessageChannel::Webhook {
+                attempts.push((line, attempt));
+            }
+        }
+    }
+    attempts.sort_by_key(|(_, attempt)| attempt.seq);
+    Ok(attempts)
+}
+
+fn print_attempts(
+    options: &GlobalOptions,
+    out: &mut dyn Write,
+    attempts: &[(String, LoggedAttempt)],
+) -> Result<(), CtlError> {
+    if options.json {
+        return attempts.iter().try_for_each(|(line, _)| Ok(writeln!(out, "{line}")?));
+    }
+    if attempts.is_empty() {
+        return Ok(writeln!(out, "no attempts")?);
+    }
+    let rows = attempts.iter().map(|(_, attempt)| {
+        let MessageEntry { message_id, kind, application, endpoint } = attempt.message.clone();
+        let receiver = WebhookReceiver { application, endpoint };
+        [
+            format!("{:.3}", attempt.timestamp),
+            receiver.describe(),
+            kind.into_str().to_owned(),
+            message_id.to_string(),
+            attempt.attempt.to_string(),
+            attempt.answer.map_or_else(|| "none".into(), |answer| answer.status.to_string()),
+            attempt.answer.map_or_else(String::new, |answer| format!("{} ms", answer.latency_ms)),
+            match &attempt.cause {
+                Some(cause) => cause.clone(),
+                None if attempt.event == MessageSent::NAME => "sent".into(),
+                None => "failed; the cause was erased".into(),
+            },
+        ]
+    });
+    let heads = ["at", "to", "kind", "id", "attempt", "status", "took", "result"];
+    Ok(writeln!(out, "{}", format_table(heads, rows.collect()))?)
 }
 
 fn print_webhook(
@@ -138,7 +313,7 @@ fn format_webhooks(webhooks: &[WebhookState], now: Timestamp) -> String {
         [
             webhook.webhook_id.to_string(),
             webhook.kind.into_str().to_owned(),
-            webhook.application.as_ref().map_or_else(|| "operators".into(), ToString::to_string),
+            webhook.receiver().describe(),
             format!("{} s", now.duration_since(webhook.tries.queued_at).as_secs().max(0)),
             webhook.tries.attempts.to_string(),
             webhook.tries.next_attempt_at.map_or_else(|| "dead".into(), |at| at.to_string()),

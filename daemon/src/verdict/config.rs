@@ -13,6 +13,7 @@ use applications::{ApplicationSection, ApplicationSections, PolicySection};
 use domain_base::decimal::Decimal;
 use domain_base::document::Document;
 use domain_base::session_id::ApplicationName;
+use domain_ground::id::EndpointId;
 use domain_rules::RuleIds;
 use domain_upstream::health::OracleHealthConfig;
 use domain_verdict::cost::CostBudgets;
@@ -363,12 +364,37 @@ pub struct WebhooksSection {
     pub operator_secret_file: Option<PathBuf>,
     /// The events that are sent to `operator_url`; absent for all.
     pub operator_events: Option<Vec<WebhookType>>,
+    /// Further endpoints, by their ids: each gets its webhooks beside the endpoints above and those of applications.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, EndpointSection>)]
+    pub endpoints: BTreeMap<EndpointId, EndpointSection>,
     /// Time during which a webhook is retried.
     #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
+    /// Time without an accepted webhook after which an endpoint is paused, once a webhook is not retried any more.
+    #[schema(minimum = 1, maximum = 2_592_000)]
+    pub pause_after_s: u32,
     /// Time limit of an attempt.
     #[schema(minimum = 100, maximum = 60_000)]
     pub hard_timeout_ms: u64,
+}
+
+/// A further endpoint of webhooks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointSection {
+    /// The application whose webhooks it gets; absent for those of operators.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub application: Option<ApplicationName>,
+    /// Its URL, as `webhooks.url`.
+    pub url: String,
+    /// File with the secret that signs its webhooks, or with two, as `webhooks.secret_file`.
+    #[schema(value_type = String)]
+    pub secret_file: PathBuf,
+    /// The events that are sent to it; absent for all of its receiver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<WebhookType>>,
 }
 
 impl Default for WebhooksSection {
@@ -380,7 +406,9 @@ impl Default for WebhooksSection {
             operator_url: None,
             operator_secret_file: None,
             operator_events: None,
+            endpoints: BTreeMap::new(),
             max_age_s: 3 * 24 * 60 * 60,
+            pause_after_s: 5 * 24 * 60 * 60,
             hard_timeout_ms: 10_000,
         }
     }
@@ -393,9 +421,14 @@ impl Section for WebhooksSection {
 
     /// The host that commits an event queues its webhook for all.
     fn decisions(&self) -> Option<Value> {
-        let Self { events, operator_events, .. } = self;
-        let is_set = events.is_some() || operator_events.is_some();
-        is_set.then(|| json!({ "events": events, "operator_events": operator_events }))
+        let Self { events, operator_events, endpoints, .. } = self;
+        let is_set = events.is_some() || operator_events.is_some() || !endpoints.is_empty();
+        let further = |(id, EndpointSection { application, events, .. }): (&EndpointId, &EndpointSection)| {
+            (id.to_string(), json!({ "application": application, "events": events }))
+        };
+        let further = || endpoints.iter().map(further).collect::<BTreeMap<_, _>>();
+        is_set
+            .then(|| json!({ "events": events, "operator_events": operator_events, "endpoints": further() }))
     }
 }
 

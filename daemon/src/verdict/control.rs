@@ -48,6 +48,8 @@ pub(crate) fn routes() -> Routes {
         outbox::drop_mail,
         outbox::list_webhooks,
         outbox::test_webhook,
+        outbox::list_webhook_endpoints,
+        outbox::resume_webhooks,
         outbox::requeue_webhook,
         outbox::drop_webhook,
         orders::list,

@@ -1,4 +1,4 @@
-//! The ids of registered documents.
+//! The ids of registered documents and of configured endpoints.
 
 use domain_base::session_id::text_conversions;
 use domain_base::wording::excerpt;
@@ -56,6 +56,8 @@ ids! {
     WordlistId
     /// The id of a fact template within its ontology.
     FactTemplateId
+    /// The id of a further endpoint of webhooks: its table in `webhooks.endpoints`.
+    EndpointId
 }
 
 #[cfg(test)]

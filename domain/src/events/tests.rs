@@ -41,7 +41,9 @@ use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::recall::{RecallResult, RunRecalled, VerdictRecalled};
 use domain_verdict::rejection::{AnswerRejection, RejectingRule};
-use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
+use domain_verdict::webhook::{
+    EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId, WebhookReceiver, WebhookType,
+};
 use domain_verification::event::VerificationDecided;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -196,30 +198,42 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
 fn message_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
     let data = serde_json::json!({ "session_id": session_id });
     let application = Some(session_id.application());
+    let receiver = WebhookReceiver { application, endpoint: Some("crm".parse().expect("a valid id")) };
     let id = WebhookId::new(timestamp, 7);
-    let webhook = OutboxWebhook::queued(id, WebhookType::OrderDelivered, application, None, &data, timestamp);
+    let webhook =
+        OutboxWebhook::queued(id, WebhookType::OrderDelivered, receiver.clone(), None, &data, timestamp);
     let webhook = MessageState::Webhook(webhook.state).entry();
     let mail = MessageEntry {
         message_id: MailId::verdict(session_id).into(),
         kind: MessageKind::Mail(MailKind::Verdict),
         application: None,
+        endpoint: None,
     };
-    let kinds = [mail, webhook].map(|message| {
+    let answered = |status| Some(WebhookAnswer { status, latency_ms: 12 });
+    let kinds = [(mail, None, None), (webhook, answered(204), answered(502))];
+    let kinds = kinds.map(|(message, accepted, refused)| {
         let failed = MessageFailed {
             message: message.clone(),
             attempt: 1,
+            answer: refused,
             cause: "status 502".into(),
             next_attempt_at: None,
         };
         kinds![
             MessageQueued(message.clone()),
-            MessageSent { message: message.clone(), attempt: 2 },
+            MessageSent { message: message.clone(), attempt: 2, answer: accepted },
             failed,
             MessageRequeued { message: message.clone(), peer },
             MessageDropped { message, peer },
         ]
     });
-    kinds.into_iter().flatten().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind)).collect()
+    let of_session = kinds.into_iter().flatten();
+    let of_session = of_session.map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind));
+    let of_endpoint = kinds![
+        EndpointPaused { receiver: receiver.clone(), failing_since: timestamp },
+        EndpointResumed { receiver, peer },
+    ];
+    of_session.chain(of_endpoint.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind))).collect()
 }
 
 /// Events of the ground-truth layer.

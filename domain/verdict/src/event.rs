@@ -17,7 +17,7 @@ use crate::query::CustomerQuery;
 use crate::recall::{RunRecalled, VerdictRecalled};
 use crate::rejection::AnswerRejection;
 use crate::tmm::{OMEGA, PHI};
-use crate::webhook::WebhookId;
+use crate::webhook::{EndpointPaused, EndpointResumed, WebhookAnswer, WebhookId};
 use domain_base::caller::PeerCredentials;
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
@@ -48,6 +48,12 @@ fn format_next_attempt(entry: EntryMembers<'_>) -> String {
 fn format_message(entry: EntryMembers<'_>) -> String {
     let (kind, id) = (entry.text("kind"), entry.text("message_id"));
     if id.starts_with(WebhookId::PREFIX) { format!("{kind} {id}") } else { kind }
+}
+
+/// The answer of an endpoint; empty if there is none.
+fn format_answer(entry: EntryMembers<'_>) -> String {
+    let status = entry.text_after(": status ", "status");
+    if status.is_empty() { status } else { format!("{status} after {} ms", entry.text("latency_ms")) }
 }
 
 /// A value before and after a change.
@@ -781,6 +787,9 @@ pub struct MessageSent {
     pub message: MessageEntry,
     /// The number of the attempt, from 1.
     pub attempt: u32,
+    /// How the endpoint of a webhook answered; absent for a mail.
+    #[serde(flatten)]
+    pub answer: Option<WebhookAnswer>,
 }
 
 impl Event for MessageSent {
@@ -790,7 +799,7 @@ impl Event for MessageSent {
     const NEEDS_COMMIT: bool = false;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} at attempt {}", format_message(entry), entry.text("attempt"))
+        format!("{} at attempt {}{}", format_message(entry), entry.text("attempt"), format_answer(entry))
     }
 }
 
@@ -801,6 +810,9 @@ pub struct MessageFailed {
     pub message: MessageEntry,
     /// The number of the attempt, from 1. For a notice that became too old, the number of its attempts until then.
     pub attempt: u32,
+    /// How the endpoint of a webhook answered; absent for a mail, and without an answer.
+    #[serde(flatten)]
+    pub answer: Option<WebhookAnswer>,
     /// The error.
     pub cause: String,
     /// The time of the next attempt; null if the message is now a dead letter.
@@ -912,6 +924,8 @@ pub const EVENTS: &[&EventType] = &[
     MessageFailed::TYPE,
     MessageRequeued::TYPE,
     MessageDropped::TYPE,
+    EndpointPaused::TYPE,
+    EndpointResumed::TYPE,
 ];
 
 /// The seed's "Log Entry", with the mapping's variables, the path and the verdict's digest in addition.

@@ -44,6 +44,7 @@ use prompt::PromptTemplate;
 use recall::RecallProgress;
 use regen::RegenAttempt;
 use session::{RejectingCheck, SessionRecord};
+use webhook::WebhookOutage;
 
 /// The tables of the feature.
 pub const TABLES: &[&Table] = &[
@@ -55,6 +56,7 @@ pub const TABLES: &[&Table] = &[
     RecallProgress::TABLE,
     OutboxMessage::TABLE,
     LegalHold::TABLE,
+    WebhookOutage::TABLE,
 ];
 /// The sums of the feature.
 pub const SUMS: &[&SumTable] = &[&cost::COSTS];

@@ -1,12 +1,13 @@
 //! The outbox: mails and webhooks to be sent, with their retries, and dead letters.
 
 use crate::mail::{MailId, MailKind, MailState, MessageAttempts, OutboxMail};
-use crate::webhook::{OutboxWebhook, WebhookId, WebhookState, WebhookType};
+use crate::webhook::{OutboxWebhook, WebhookId, WebhookReceiver, WebhookState, WebhookType};
 use domain_base::caller::TraceContext;
 use domain_base::row::{
     ErasedData, IndexEntry, KeyedRow, Row, RowData, RowOwner, Table, check_row, not_indexed,
 };
 use domain_base::session_id::{ApplicationName, SessionId};
+use domain_ground::id::EndpointId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -124,14 +125,17 @@ pub struct MessageEntry {
     /// The application that receives the webhook; absent for operators, and for a mail.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub application: Option<ApplicationName>,
+    /// The endpoint of the webhook; absent for the first one of the application or of operators.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub endpoint: Option<EndpointId>,
 }
 
 /// The receiver of messages: the mail service, or an endpoint of webhooks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MessageReceiver {
     Mails,
-    /// `None`: operators.
-    Webhooks(Option<ApplicationName>),
+    Webhooks(WebhookReceiver),
 }
 
 impl MessageReceiver {
@@ -160,11 +164,13 @@ impl MessageState {
                 message_id: mail_id.clone().into(),
                 kind: MessageKind::Mail(*kind),
                 application: None,
+                endpoint: None,
             },
-            Self::Webhook(WebhookState { webhook_id, kind, application, .. }) => MessageEntry {
+            Self::Webhook(WebhookState { webhook_id, kind, application, endpoint, .. }) => MessageEntry {
                 message_id: webhook_id.clone().into(),
                 kind: MessageKind::Webhook(*kind),
                 application: application.clone(),
+                endpoint: endpoint.clone(),
             },
         }
     }
@@ -181,7 +187,7 @@ impl MessageState {
     pub fn receiver(&self) -> MessageReceiver {
         match self {
             Self::Mail(_) => MessageReceiver::Mails,
-            Self::Webhook(webhook) => MessageReceiver::Webhooks(webhook.application.clone()),
+            Self::Webhook(webhook) => MessageReceiver::Webhooks(webhook.receiver()),
         }
     }
 

@@ -26,6 +26,8 @@ problem_codes! {
     ORDER_UNKNOWN = 404: "Place an order with `POST /v1/verdicts/{session_id}`.",
     /// Another request is sending or changing the mail.
     MAIL_IN_FLIGHT = 409: "Send the request again after a moment.",
+    /// The endpoint of webhooks is not paused.
+    ENDPOINT_NOT_PAUSED = 409: "Use an endpoint that is paused: see `oraclectl webhook endpoints`.",
     /// The session has another tier, query or original verdict, or its verdict or its order has other facts. `mismatch` names
     /// the difference.
     SESSION_MISMATCH = 409: "Use a new session id, or the session's own data.",

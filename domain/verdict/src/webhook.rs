@@ -1,13 +1,16 @@
 //! Webhooks: messages to applications and operators, by the Standard Webhooks scheme, with their retries.
 
 use crate::mail::MessageAttempts;
-use domain_base::caller::TraceContext;
-use domain_base::event::{AuditEvent, EventNotice};
+use domain_base::caller::{PeerCredentials, TraceContext};
+use domain_base::event::{AuditEvent, EntryMembers, Event, EventClass, EventNotice};
+use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::{ApplicationName, SessionId, text_conversions};
 use domain_base::wording::ParseTextError;
+use domain_ground::id::EndpointId;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::fmt;
 use strum::{IntoStaticStr, VariantArray};
 
 /// The event that a webhook reports.
@@ -70,6 +73,10 @@ pub enum WebhookType {
     #[serde(rename = "mail.dead_letter")]
     #[strum(serialize = "mail.dead_letter")]
     MailDeadLetter,
+    /// An endpoint failed for so long that it gets no further webhooks until an operator resumes it.
+    #[serde(rename = "webhook.paused")]
+    #[strum(serialize = "webhook.paused")]
+    EndpointPaused,
     /// An operator tests the endpoint.
     #[serde(rename = "webhook.test")]
     #[strum(serialize = "webhook.test")]
@@ -92,6 +99,7 @@ impl WebhookType {
             | Self::CircuitOpened
             | Self::CircuitClosed
             | Self::MailDeadLetter
+            | Self::EndpointPaused
             | Self::Test => true,
         }
     }
@@ -137,6 +145,147 @@ impl TryFrom<String> for WebhookId {
 
 text_conversions! { WebhookId }
 
+/// An endpoint of webhooks.
+#[derive(
+    Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
+pub struct WebhookReceiver {
+    /// The application that receives its webhooks; absent for operators.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub application: Option<ApplicationName>,
+    /// The id of the endpoint; absent for the first one of the application or of operators.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub endpoint: Option<EndpointId>,
+}
+
+impl WebhookReceiver {
+    /// The first endpoint of an application, or of operators.
+    #[must_use]
+    pub const fn first_of(application: Option<ApplicationName>) -> Self {
+        Self { application, endpoint: None }
+    }
+
+    /// For people: `operators`, `application shop`, or `application shop, endpoint crm`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let receiver = match &self.application {
+            Some(name) => format!("application {name}"),
+            None => "operators".to_owned(),
+        };
+        match &self.endpoint {
+            Some(endpoint) => format!("{receiver}, endpoint {endpoint}"),
+            None => receiver,
+        }
+    }
+}
+
+impl fmt::Display for WebhookReceiver {
+    /// `APPLICATION/ENDPOINT`, either of which can be empty.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let application = self.application.as_ref().map_or("", ApplicationName::as_str);
+        write!(f, "{application}/{}", self.endpoint.as_ref().map_or("", EndpointId::as_str))
+    }
+}
+
+/// An endpoint that has accepted no webhook since an attempt failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WebhookOutage {
+    #[serde(flatten)]
+    pub receiver: WebhookReceiver,
+    /// When the first attempt failed.
+    pub failing_since: Timestamp,
+    /// Since when nothing is sent to it; null if webhooks are still sent.
+    pub paused_at: Option<Timestamp>,
+}
+
+impl WebhookOutage {
+    /// The outage after a further failure at `now`. It is paused if the failure ended the attempts of a webhook, and if every attempt has
+    /// failed for at least `pause_after`.
+    #[must_use]
+    pub fn after_failure(self, is_dead: bool, now: Timestamp, pause_after: SignedDuration) -> Self {
+        let is_long = now.duration_since(self.failing_since) >= pause_after;
+        let paused_at = self.paused_at.or_else(|| (is_dead && is_long).then_some(now));
+        Self { paused_at, ..self }
+    }
+}
+
+impl Row for WebhookOutage {
+    type Key = WebhookReceiver;
+    const TABLE: &'static Table = &Table {
+        name: "webhook_outages",
+        bundle: None,
+        data: RowData::Impersonal,
+        is_new_work: false,
+        names_files: false,
+        finds_entries: false,
+        upgrades: &[],
+        check: check_row::<Self>,
+        indexes: &[],
+        index: not_indexed,
+    };
+
+    fn index(&self) -> Vec<IndexEntry> {
+        Vec::new()
+    }
+}
+
+impl KeyedRow for WebhookOutage {
+    fn key(&self) -> WebhookReceiver {
+        self.receiver.clone()
+    }
+}
+
+/// An endpoint gets no further webhooks, because it accepted none for `webhooks.pause_after_s`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EndpointPaused {
+    #[serde(flatten)]
+    pub receiver: WebhookReceiver,
+    /// When the first attempt failed.
+    pub failing_since: Timestamp,
+}
+
+impl Event for EndpointPaused {
+    const NAME: &'static str = "endpoint_paused";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{}: failing since {}", summarize_receiver(entry), entry.text("failing_since"))
+    }
+
+    fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
+        Some(EventNotice::to_operators(WebhookType::EndpointPaused.into_str(), json!(self)))
+    }
+}
+
+/// An administrator let webhooks be sent to a paused endpoint again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EndpointResumed {
+    #[serde(flatten)]
+    pub receiver: WebhookReceiver,
+    /// The administrator's process.
+    pub peer: PeerCredentials,
+}
+
+impl Event for EndpointResumed {
+    const NAME: &'static str = "endpoint_resumed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("{} {}", summarize_receiver(entry), entry.by_peer())
+    }
+}
+
+fn summarize_receiver(entry: EntryMembers<'_>) -> String {
+    let receiver = entry.words(&["application", "endpoint"]);
+    if receiver.is_empty() { "operators".to_owned() } else { receiver }
+}
+
 /// The state of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WebhookState {
@@ -146,6 +295,10 @@ pub struct WebhookState {
     pub kind: WebhookType,
     /// The application that receives it; null for operators.
     pub application: Option<ApplicationName>,
+    /// The endpoint that receives it; absent for the first one of the application or of operators.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub endpoint: Option<EndpointId>,
     /// The session of the event; null if it has none.
     pub session_id: Option<SessionId>,
     #[serde(flatten)]
@@ -163,10 +316,21 @@ pub struct OutboxWebhook {
     pub trace: Option<TraceContext>,
 }
 
+/// The answer of an endpoint to an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WebhookAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Milliseconds from the begin of the attempt until the answer.
+    pub latency_ms: u64,
+}
+
 /// Why an attempt to send a webhook failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookSendFailure {
     pub cause: String,
+    /// The answer; `None` if there was none.
+    pub answer: Option<WebhookAnswer>,
     /// Whether each further attempt would fail, too.
     pub is_permanent: bool,
     /// The wait that the endpoint requested.
@@ -179,19 +343,25 @@ impl OutboxWebhook {
     pub fn queued(
         webhook_id: WebhookId,
         kind: WebhookType,
-        application: Option<ApplicationName>,
+        receiver: WebhookReceiver,
         session_id: Option<SessionId>,
         data: &Value,
         at: Timestamp,
     ) -> Self {
         let body = json!({ "type": kind.into_str(), "timestamp": at, "data": data }).to_string();
         let tries = MessageAttempts::queued(at);
-        let state = WebhookState { webhook_id, kind, application, session_id, tries };
+        let WebhookReceiver { application, endpoint } = receiver;
+        let state = WebhookState { webhook_id, kind, application, endpoint, session_id, tries };
         Self { state, body, trace: None }
     }
 }
 
 impl WebhookState {
+    #[must_use]
+    pub fn receiver(&self) -> WebhookReceiver {
+        WebhookReceiver { application: self.application.clone(), endpoint: self.endpoint.clone() }
+    }
+
     /// The state of the webhook after a failed attempt at `now`: to be retried, or dead.
     ///
     /// It is retried after 2 s, 4 s, 8 s and so on up to 15 minutes, or after the requested wait if that is longer, up to
@@ -215,8 +385,18 @@ impl OutboxWebhook {
     pub fn of_event(event: &AuditEvent, tag: u64) -> Option<Self> {
         let EventNotice { kind, application, data } = event.notice()?;
         let (id, kind) = (WebhookId::new(event.timestamp, tag), WebhookType::of(kind)?);
-        let session_id = event.session_id.clone();
-        Some(Self::queued(id, kind, application, session_id, &data, event.timestamp))
+        let (session_id, receiver) = (event.session_id.clone(), WebhookReceiver::first_of(application));
+        Some(Self::queued(id, kind, receiver, session_id, &data, event.timestamp))
+    }
+
+    /// The same report to a further endpoint of its receiver. `tag` is a random number for its id.
+    #[must_use]
+    pub fn to_endpoint(&self, endpoint: EndpointId, tag: u64) -> Self {
+        let webhook_id = WebhookId::new(self.state.tries.queued_at, tag);
+        Self {
+            state: WebhookState { webhook_id, endpoint: Some(endpoint), ..self.state.clone() },
+            ..self.clone()
+        }
     }
 }
 
@@ -291,8 +471,10 @@ mod tests {
                 message_id: MailId::verdict(&"cs_1".parse().expect("a valid id")).into(),
                 kind: MessageKind::Mail(MailKind::Verdict),
                 application: None,
+                endpoint: None,
             },
             attempt: 3,
+            answer: None,
             cause: "refused".into(),
             next_attempt_at,
         };

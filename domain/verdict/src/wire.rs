@@ -17,7 +17,7 @@ use crate::prompt::{PromptTemplate, TemplateRef};
 use crate::query::CustomerQuery;
 use crate::recall::RecalledVerdict;
 use crate::session::{CustomerEmail, SessionRecord};
-use crate::webhook::WebhookId;
+use crate::webhook::{WebhookId, WebhookReceiver, WebhookType};
 use domain_audit::event::DueData;
 use domain_audit::wire::{LogBundle, LogEntry};
 use domain_base::digest::Sha256Hex;
@@ -27,7 +27,7 @@ use domain_base::page::PageLimit;
 use domain_base::payload::{given, object};
 use domain_base::row::ErasedData;
 use domain_base::session_id::{ApplicationName, SessionId};
-use domain_ground::id::SourceId;
+use domain_ground::id::{EndpointId, SourceId};
 use domain_ground::source_state::PruneReport;
 use domain_ground::version_name::WordlistName;
 use domain_rules::sourced::FactsFrom;
@@ -301,12 +301,38 @@ pub struct WebhookListParams {
     pub dead: bool,
 }
 
-/// `POST /v1/webhooks/test`.
+/// `POST /v1/webhooks/test` and `POST /v1/webhooks/resume`: the endpoint.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WebhookTestRequest {
-    /// The application whose endpoint is tested; null for operators.
+pub struct EndpointRequest {
+    /// The application whose endpoint is meant; null for operators.
     pub application: Option<ApplicationName>,
+    /// The id of a further endpoint in `webhooks.endpoints`; null for the first one.
+    pub endpoint: Option<EndpointId>,
+}
+
+impl From<EndpointRequest> for WebhookReceiver {
+    fn from(EndpointRequest { application, endpoint }: EndpointRequest) -> Self {
+        Self { application, endpoint }
+    }
+}
+
+/// A configured endpoint of webhooks.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EndpointReport {
+    /// The receiver.
+    #[serde(flatten)]
+    pub receiver: WebhookReceiver,
+    /// The events that are sent to it.
+    pub events: Vec<WebhookType>,
+    /// The number of queued webhooks.
+    pub waiting: u64,
+    /// The number of dead letters.
+    pub dead: u64,
+    /// When the first attempt failed since the last accepted webhook; null if none did.
+    pub failing_since: Option<Timestamp>,
+    /// Since when nothing is sent; null if the endpoint is not paused.
+    pub paused_at: Option<Timestamp>,
 }
 
 /// The result of a test of an endpoint.

@@ -6,7 +6,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
 use domain_verdict::event::MessageQueued;
 use domain_verdict::outbox::OutboxMessage;
-use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookType};
+use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookReceiver, WebhookType};
 use oracled_store::{JournalRecord, RowWrite};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ fn webhook_queued_during_the_removal_is_dropped_by_a_resumed_erasure() {
         let webhook = OutboxMessage::from(OutboxWebhook::queued(
             WebhookId::new(now, 7),
             WebhookType::OrderFailed,
-            None,
+            WebhookReceiver::default(),
             Some(id("ada")),
             &json!({}),
             now,

@@ -5,8 +5,9 @@ use crate::http::requested_wait;
 use actors_platform::clock::{Clock, monotonic};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use domain_base::session_id::ApplicationName;
-use domain_verdict::webhook::{OutboxWebhook, WebhookId, WebhookSendFailure, WebhookType};
+use domain_verdict::webhook::{
+    OutboxWebhook, WebhookAnswer, WebhookId, WebhookReceiver, WebhookSendFailure, WebhookType,
+};
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::StatusCode;
@@ -76,15 +77,8 @@ impl WebhookEndpoint {
     }
 }
 
-/// The endpoints by application; `None` is the endpoint of operators.
-pub type WebhookEndpoints = BTreeMap<Option<ApplicationName>, WebhookEndpoint>;
-
-/// The answer to an accepted webhook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WebhookReply {
-    pub status: u16,
-    pub latency: Duration,
-}
+/// The configured endpoints.
+pub type WebhookEndpoints = BTreeMap<WebhookReceiver, WebhookEndpoint>;
 
 /// The client of the configured endpoints.
 #[derive(Debug)]
@@ -115,8 +109,8 @@ impl WebhookClient {
 
     /// The receivers whose endpoint may not be reached. Host names are not resolved.
     #[must_use]
-    pub fn find_unreachable(&self) -> Vec<(Option<ApplicationName>, WebError)> {
-        let fault = |(receiver, endpoint): (&Option<ApplicationName>, &WebhookEndpoint)| {
+    pub fn find_unreachable(&self) -> Vec<(WebhookReceiver, WebError)> {
+        let fault = |(receiver, endpoint): (&WebhookReceiver, &WebhookEndpoint)| {
             let url = self.web.address_filter.endpoint(&endpoint.url).map_err(WebError::Endpoint);
             let checked = url.and_then(|url| self.web.check_confidential(&url, super::format_url));
             Some((receiver.clone(), checked.err()?))
@@ -126,35 +120,47 @@ impl WebhookClient {
 
     /// The events that each receiver with an endpoint gets.
     #[must_use]
-    pub fn receivers(&self) -> BTreeMap<Option<ApplicationName>, Vec<WebhookType>> {
+    pub fn receivers(&self) -> BTreeMap<WebhookReceiver, Vec<WebhookType>> {
         let events_of = |endpoint: &WebhookEndpoint| {
             WebhookType::VARIANTS.iter().copied().filter(|event| endpoint.receives(*event)).collect()
         };
         self.endpoints.iter().map(|(receiver, endpoint)| (receiver.clone(), events_of(endpoint))).collect()
     }
 
+    /// Whether an endpoint is configured for this receiver.
+    #[must_use]
+    pub fn has(&self, receiver: &WebhookReceiver) -> bool {
+        self.endpoints.contains_key(receiver)
+    }
+
     /// Sends `webhook` once. Each status from 200 to 299 accepts it.
-    pub async fn send(&self, webhook: &OutboxWebhook) -> Result<WebhookReply, WebhookSendFailure> {
-        let fault = |cause: String| WebhookSendFailure { cause, is_permanent: false, retry_after: None };
-        let Some(endpoint) = self.endpoints.get(&webhook.state.application) else {
-            let receiver = webhook.state.application.as_ref();
-            let receiver =
-                receiver.map_or_else(|| "operators".into(), |name| format!("application `{name}`"));
-            return Err(fault(format!("no webhook endpoint is configured for {receiver}")));
+    pub async fn send(&self, webhook: &OutboxWebhook) -> Result<WebhookAnswer, WebhookSendFailure> {
+        let fault = |cause: String| WebhookSendFailure {
+            cause,
+            answer: None,
+            is_permanent: false,
+            retry_after: None,
+        };
+        let receiver = webhook.state.receiver();
+        let Some(endpoint) = self.endpoints.get(&receiver) else {
+            return Err(fault(format!("no webhook endpoint is configured for {}", receiver.describe())));
         };
         let headers = self.headers(&endpoint.secrets, &webhook.state.webhook_id, &webhook.body);
         let began = monotonic();
         let sent = self.web.post(&endpoint.url, headers, webhook.body.clone()).await;
         let response = sent.map_err(|error| fault(error.to_string()))?;
         let status = response.status();
+        let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let answer = WebhookAnswer { status: status.as_u16(), latency_ms };
         if status.is_success() {
-            return Ok(WebhookReply { status: status.as_u16(), latency: began.elapsed() });
+            return Ok(answer);
         }
         let retry_after = requested_wait(&response, &self.clock);
         Err(WebhookSendFailure {
+            answer: Some(answer),
             is_permanent: status == StatusCode::GONE,
             retry_after: retry_after.and_then(|wait| SignedDuration::try_from(wait).ok()),
-            ..fault(format!("the endpoint answered with status {}", status.as_u16()))
+            ..fault(format!("the endpoint answered with status {}", answer.status))
         })
     }
 

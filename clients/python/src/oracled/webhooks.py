@@ -67,6 +67,15 @@ class MailEventData(TypedDict):
     attempts: int
 
 
+class PausedEndpoint(TypedDict, total=False):
+    application: str
+    endpoint: str
+
+
+class EndpointPausedEventData(PausedEndpoint):
+    failing_since: str
+
+
 class OrderEvent(TypedDict):
     type: Literal["order.delivered", "order.cancelled"]
     timestamp: str
@@ -115,6 +124,12 @@ class MailEvent(TypedDict):
     data: MailEventData
 
 
+class EndpointPausedEvent(TypedDict):
+    type: Literal["webhook.paused"]
+    timestamp: str
+    data: EndpointPausedEventData
+
+
 class EndpointTestEvent(TypedDict):
     type: Literal["webhook.test"]
     timestamp: str
@@ -130,6 +145,7 @@ WebhookEvent: TypeAlias = (
     | RunEvent
     | CircuitEvent
     | MailEvent
+    | EndpointPausedEvent
     | EndpointTestEvent
 )
 """An event that the daemon reports. Later versions can add types and members."""

@@ -7,7 +7,6 @@ use domain_base::text_form::encode_segment;
 use domain_verdict::mail::{MailKind, MailState};
 use domain_verdict::order::OrderState;
 use domain_verdict::outbox::{MessageChannel, MessageState};
-use domain_verdict::webhook::WebhookState;
 use oracled_store::{Store, StoreError};
 
 const HELD_ORDER: &str = "held_order";
@@ -72,11 +71,11 @@ fn dead_letter(state: MessageState) -> WaitingItem {
             let link = format!("/dead/outbox/{}", encode_segment(mail_id.as_str()));
             (DEAD_MAIL, mail_id.to_string(), title, InboxImportance::Customer, link)
         }
-        MessageState::Webhook(WebhookState { webhook_id, kind, application, .. }) => {
-            let receiver = application.map_or_else(|| "operators".to_owned(), |name| name.to_string());
-            let title = format!("Webhook {} for {receiver}", kind.into_str());
-            let link = format!("/dead/webhooks/{}", encode_segment(webhook_id.as_str()));
-            (DEAD_WEBHOOK, webhook_id.to_string(), title, InboxImportance::Operation, link)
+        MessageState::Webhook(webhook) => {
+            let title = format!("Webhook {} for {}", webhook.kind.into_str(), webhook.receiver().describe());
+            let id = webhook.webhook_id.to_string();
+            let link = format!("/dead/webhooks/{}", encode_segment(&id));
+            (DEAD_WEBHOOK, id, title, InboxImportance::Operation, link)
         }
     };
     WaitingItem {

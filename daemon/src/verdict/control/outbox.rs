@@ -5,7 +5,7 @@ use crate::platform::control::{parse_name, require_application};
 use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
-use actors_verdict::notifier::{ChangeMessage, OutboxAction, TestWebhook};
+use actors_verdict::notifier::{ChangeMessage, ListEndpoints, OutboxAction, ResumeEndpoint, TestWebhook};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
@@ -13,10 +13,11 @@ use domain_base::caller::PeerCredentials;
 use domain_base::page::ListPage;
 use domain_verdict::mail::{MailId, MailState};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageState};
-use domain_verdict::problem::{MAIL_IN_FLIGHT, MAIL_UNKNOWN};
-use domain_verdict::webhook::{WebhookId, WebhookState};
+use domain_verdict::problem::{ENDPOINT_NOT_PAUSED, MAIL_IN_FLIGHT, MAIL_UNKNOWN};
+use domain_verdict::webhook::{WebhookId, WebhookOutage, WebhookReceiver, WebhookState};
 use domain_verdict::wire::{
-    MailAction, MailActionRequest, OutboxParams, WebhookListParams, WebhookTestRequest, WebhookTestResponse,
+    EndpointReport, EndpointRequest, MailAction, MailActionRequest, OutboxParams, WebhookListParams,
+    WebhookTestResponse,
 };
 use oracled_store::StoreError;
 use std::sync::Arc;
@@ -202,7 +203,7 @@ problems!(TestProblems: JSON_BODY);
     path = "/v1/webhooks/test",
     operation_id = "test_webhook",
     tag = "verdict",
-    request_body = WebhookTestRequest,
+    request_body = EndpointRequest,
     responses(
         TestProblems,
         (status = 200, description = "The result of the test", body = WebhookTestResponse),
@@ -212,19 +213,69 @@ pub async fn test_webhook(
     State(service): State<Arc<DaemonService>>,
     body: JsonBody,
 ) -> Result<Json<WebhookTestResponse>, Problem> {
-    let WebhookTestRequest { application } = body.parse()?;
-    if let Some(name) = &application {
-        require_application(&service, name)?;
-    }
-    let tested = service.system.notifier.ask(TestWebhook(application)).await?;
+    let receiver = parse_receiver(&service, body)?;
+    let tested = service.system.notifier.ask(TestWebhook(receiver)).await?;
     let (answer, error) = match tested.outcome {
         Ok(answer) => (Some(answer), None),
         Err(error) => (None, Some(error)),
     };
     Ok(Json(WebhookTestResponse {
         webhook_id: tested.webhook_id,
-        status: answer.map(|(status, _)| status),
-        latency_ms: answer.map(|(_, latency)| u64::try_from(latency.as_millis()).unwrap_or(u64::MAX)),
+        status: answer.map(|answer| answer.status),
+        latency_ms: answer.map(|answer| answer.latency_ms),
         error,
     }))
+}
+
+fn parse_receiver(service: &DaemonService, body: JsonBody) -> Result<WebhookReceiver, Problem> {
+    let request: EndpointRequest = body.parse()?;
+    if let Some(name) = &request.application {
+        require_application(service, name)?;
+    }
+    Ok(request.into())
+}
+
+problems!(EndpointsProblems: STORE);
+
+/// List the endpoints of webhooks, with their states.
+#[utoipa::path(
+    get,
+    path = "/v1/webhooks/endpoints",
+    operation_id = "list_webhook_endpoints",
+    tag = "verdict",
+    responses(
+        EndpointsProblems,
+        (status = 200, description = "The configured endpoints", body = Vec<EndpointReport>),
+    ),
+)]
+pub async fn list_webhook_endpoints(
+    State(service): State<Arc<DaemonService>>,
+) -> Result<Json<Vec<EndpointReport>>, Problem> {
+    Ok(Json(service.system.notifier.ask(ListEndpoints).await??))
+}
+
+problems!(ResumeProblems: JSON_BODY STORE; ENDPOINT_NOT_PAUSED);
+
+/// Send webhooks to a paused endpoint again.
+///
+/// Those that waited are sent first.
+#[utoipa::path(
+    post,
+    path = "/v1/webhooks/resume",
+    operation_id = "resume_webhooks",
+    tag = "verdict",
+    request_body = EndpointRequest,
+    responses(
+        ResumeProblems,
+        (status = 200, description = "The outage that has ended", body = WebhookOutage),
+    ),
+)]
+pub async fn resume_webhooks(
+    State(service): State<Arc<DaemonService>>,
+    Extension(peer): Extension<PeerCredentials>,
+    body: JsonBody,
+) -> Result<Json<WebhookOutage>, Problem> {
+    let receiver = parse_receiver(&service, body)?;
+    let notifier = service.system.notifier.clone();
+    run_to_end(async move { Ok(Json(notifier.ask(ResumeEndpoint { receiver, peer }).await??)) }).await
 }

@@ -153,6 +153,7 @@ fn session_ids_are_erased_only_where_the_log_commits_to_them() {
         message_id: MailId::verdict(&session_id).into(),
         kind: MessageKind::Mail(MailKind::Verdict),
         application: None,
+        endpoint: None,
     });
     let event = AuditEvent::new(at, session_id, queued);
     for covers_session_ids in [false, true] {

@@ -1,0 +1,252 @@
+//! Sends webhooks, tests endpoints, and pauses those that fail for days.
+//!
+//! The row of an outage has the time of its first failure. The endpoint is paused when the attempts of a webhook end and none was accepted for
+//! `webhooks.pause_after_s`. Webhooks are still queued then, and wait until an operator resumes the endpoint.
+
+use super::metrics::OutboxOutcome;
+use super::{Notifier, OutboxError, SendOutcome, begin_sending};
+use actix::{Context, Handler, Message, ResponseFuture};
+use actors_audit::logger::handle::CommitDecision;
+use actors_platform::clock::Clock;
+use actors_platform::key_file::random_tag;
+use actors_platform::work_turn::WorkTurn;
+use actors_upstream::Reloadable;
+use actors_upstream::web::webhook::WebhookClient;
+use domain_base::caller::PeerCredentials;
+use domain_base::event::AuditEvent;
+use domain_verdict::outbox::{MessageChannel, MessageState};
+use domain_verdict::webhook::{
+    EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId, WebhookOutage, WebhookReceiver,
+    WebhookState, WebhookType,
+};
+use domain_verdict::wire::EndpointReport;
+use jiff::{SignedDuration, Timestamp};
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::spawn_blocking;
+
+/// The settings of webhooks.
+#[derive(Debug)]
+pub struct WebhookConfig {
+    pub client: Reloadable<WebhookClient>,
+    /// Maximum age of a webhook that is still retried.
+    pub max_age: SignedDuration,
+    /// The time without an accepted webhook after which an endpoint is paused.
+    pub pause_after: SignedDuration,
+}
+
+/// The client of the endpoints, and those that are paused.
+#[derive(Debug)]
+pub(super) struct WebhookSender {
+    config: WebhookConfig,
+    /// A copy of the rows of outages. It can be a survey old in a cluster.
+    paused: Mutex<BTreeSet<WebhookReceiver>>,
+    store: Store,
+    clock: Clock,
+}
+
+impl WebhookSender {
+    pub(super) fn new(config: WebhookConfig, store: Store, clock: Clock) -> Self {
+        Self { config, paused: Mutex::default(), store, clock }
+    }
+
+    /// Sends a webhook that is due.
+    pub(super) async fn send(&self, webhook: &OutboxWebhook, turn: &WorkTurn) -> SendOutcome {
+        // as for mails
+        if !turn.is_ours() {
+            return SendOutcome::Paused;
+        }
+        let client = self.config.client.get();
+        let mut span =
+            begin_sending("send webhook", webhook.state.kind.into_str(), webhook.state.tries.attempts);
+        match span.run(client.send(webhook)).await {
+            Ok(answer) => {
+                span.set("http.response.status_code", u64::from(answer.status));
+                SendOutcome::Sent { answer: Some(answer) }
+            }
+            Err(failure) => {
+                span.fail(if failure.is_permanent { "endpoint_gone" } else { "endpoint" });
+                let (at, state) = (self.clock.now(), &webhook.state);
+                // a clock that was set ahead makes no webhook older
+                let set_ahead = self.clock.steps_since(state.tries.tried_since);
+                let max_age = self.config.max_age.saturating_add(set_ahead);
+                let tries = state.record_failure(&failure, at, max_age).tries;
+                SendOutcome::Failed { tries, at, answer: failure.answer }
+            }
+        }
+    }
+
+    /// Adds what the outcome of an attempt changes in the outage of its endpoint to `record`. Returns the endpoint, and whether it is then
+    /// paused, if that changes.
+    pub(super) fn add_outage(
+        &self,
+        webhook: &WebhookState,
+        outcome: OutboxOutcome,
+        at: Timestamp,
+        record: &mut JournalRecord,
+    ) -> Option<(WebhookReceiver, bool)> {
+        let receiver = webhook.receiver();
+        let known = self.store.webhook_outage(&receiver).unwrap_or_else(|error| {
+            tracing::error!(%error, "the outage of an endpoint of webhooks cannot be read; it begins again");
+            None
+        });
+        let known = known.map(|(outage, _)| outage);
+        if outcome == OutboxOutcome::Sent {
+            let _ended = known?;
+            record.writes.push(RowWrite::remove::<WebhookOutage>(&receiver));
+            return Some((receiver, false));
+        }
+        // the webhooks of an endpoint that is not configured any more end as dead letters
+        if !self.config.client.get().has(&receiver) {
+            return None;
+        }
+        let begun = WebhookOutage { receiver: receiver.clone(), failing_since: at, paused_at: None };
+        let before = known.clone().unwrap_or(begun);
+        let set_ahead = self.clock.steps_since(before.failing_since);
+        let pause_after = self.config.pause_after.saturating_add(set_ahead);
+        let after = before.after_failure(outcome == OutboxOutcome::Dead, at, pause_after);
+        if known.as_ref() == Some(&after) {
+            return None;
+        }
+        record.writes.push(RowWrite::put(&after));
+        let paused = after.paused_at.map(|_| {
+            let paused = EndpointPaused { receiver: receiver.clone(), failing_since: after.failing_since };
+            record.events.push(AuditEvent::new(at, None, paused));
+            tracing::warn!(receiver = receiver.describe(), since = %after.failing_since, "webhooks are paused");
+        });
+        Some((receiver, paused.is_some()))
+    }
+
+    /// Notes a committed change of an outage.
+    pub(super) fn note_outage(&self, change: Option<(WebhookReceiver, bool)>) {
+        match change {
+            Some((receiver, true)) => drop(self.paused().insert(receiver)),
+            Some((receiver, false)) => drop(self.paused().remove(&receiver)),
+            None => {}
+        }
+    }
+
+    /// Reads from the store which endpoints are paused.
+    pub(super) fn read_paused(&self) -> Result<(), StoreError> {
+        let outages = self.store.webhook_outages()?.into_iter().filter(|outage| outage.paused_at.is_some());
+        *self.paused() = outages.map(|outage| outage.receiver).collect();
+        Ok(())
+    }
+
+    /// Whether nothing is sent to a configured endpoint.
+    pub(super) fn is_paused(&self, receiver: &WebhookReceiver) -> bool {
+        self.paused().contains(receiver) && self.config.client.get().has(receiver)
+    }
+
+    fn paused(&self) -> MutexGuard<'_, BTreeSet<WebhookReceiver>> {
+        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The configured endpoints with their states. Blocks on disk reads.
+    fn report(&self) -> Result<Vec<EndpointReport>, StoreError> {
+        let receivers = self.config.client.get().receivers();
+        let empty = |(receiver, events)| (receiver, EndpointReport { events, ..EndpointReport::default() });
+        let mut reports: BTreeMap<WebhookReceiver, EndpointReport> =
+            receivers.into_iter().map(empty).collect();
+        self.store.visit_messages(Some(MessageChannel::Webhook), None, |state| {
+            if let MessageState::Webhook(webhook) = state
+                && let Some(report) = reports.get_mut(&webhook.receiver())
+            {
+                let count = if webhook.tries.is_dead() { &mut report.dead } else { &mut report.waiting };
+                *count += 1;
+            }
+            true
+        })?;
+        for outage in self.store.webhook_outages()? {
+            if let Some(report) = reports.get_mut(&outage.receiver) {
+                (report.failing_since, report.paused_at) = (Some(outage.failing_since), outage.paused_at);
+            }
+        }
+        Ok(reports.into_iter().map(|(receiver, report)| EndpointReport { receiver, ..report }).collect())
+    }
+}
+
+/// Sends a test event to an endpoint at once, even if it is paused. It is not retried.
+#[derive(Debug, Message)]
+#[rtype(result = "WebhookTest")]
+pub struct TestWebhook(pub WebhookReceiver);
+
+/// The result of a test.
+#[derive(Debug, Clone)]
+pub struct WebhookTest {
+    pub webhook_id: WebhookId,
+    /// The answer, or the cause of the failure.
+    pub outcome: Result<WebhookAnswer, String>,
+}
+
+impl Handler<TestWebhook> for Notifier {
+    type Result = ResponseFuture<WebhookTest>;
+
+    fn handle(&mut self, TestWebhook(receiver): TestWebhook, _: &mut Context<Self>) -> Self::Result {
+        let sender = Arc::clone(&self.work.webhooks);
+        Box::pin(async move {
+            let now = sender.clock.now();
+            let id = WebhookId::new(now, random_tag());
+            let webhook = OutboxWebhook::queued(id, WebhookType::Test, receiver, None, &json!({}), now);
+            let sent = sender.config.client.get().send(&webhook).await;
+            let outcome = sent.map_err(|failure| failure.cause);
+            WebhookTest { webhook_id: webhook.state.webhook_id, outcome }
+        })
+    }
+}
+
+/// Lists the configured endpoints with their states.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Vec<EndpointReport>, OutboxError>")]
+pub struct ListEndpoints;
+
+impl Handler<ListEndpoints> for Notifier {
+    type Result = ResponseFuture<Result<Vec<EndpointReport>, OutboxError>>;
+
+    fn handle(&mut self, ListEndpoints: ListEndpoints, _: &mut Context<Self>) -> Self::Result {
+        let sender = Arc::clone(&self.work.webhooks);
+        Box::pin(async move {
+            let report = spawn_blocking(move || sender.report()).await;
+            Ok(report.expect("the outbox is read without a panic")?)
+        })
+    }
+}
+
+/// Lets webhooks be sent to a paused endpoint again. Returns the outage that ends.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<WebhookOutage, OutboxError>")]
+pub struct ResumeEndpoint {
+    pub receiver: WebhookReceiver,
+    /// The administrator.
+    pub peer: PeerCredentials,
+}
+
+impl Handler<ResumeEndpoint> for Notifier {
+    type Result = ResponseFuture<Result<WebhookOutage, OutboxError>>;
+
+    fn handle(&mut self, message: ResumeEndpoint, _: &mut Context<Self>) -> Self::Result {
+        let ResumeEndpoint { receiver, peer } = message;
+        let work = self.work.clone();
+        Box::pin(async move {
+            let decide = || {
+                let outage = work.store.webhook_outage(&receiver)?;
+                let paused = outage.filter(|(outage, _)| outage.paused_at.is_some());
+                let not_paused = || OutboxError::NotPaused { receiver: receiver.clone() };
+                let (outage, revision) = paused.ok_or_else(not_paused)?;
+                let event = EndpointResumed { receiver: receiver.clone(), peer };
+                let record = JournalRecord {
+                    expect: vec![RowExpectation::new::<WebhookOutage>(&receiver, Some(revision))],
+                    writes: vec![RowWrite::remove::<WebhookOutage>(&receiver)],
+                    ..JournalRecord::from(AuditEvent::new(work.clock.now(), None, event))
+                };
+                Ok::<_, OutboxError>(CommitDecision::Change(outage, record))
+            };
+            let (ended, ..) = work.log.decide_and_commit(decide).await?;
+            // the next tick starts attempts
+            work.webhooks.note_outage(Some((receiver, false)));
+            Ok(ended)
+        })
+    }
+}
