@@ -35,6 +35,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemDocument, STORAGE_UNAVAILABLE};
 use domain_base::row::Row;
 use domain_base::service::ReloadResponse;
+use domain_verdict::cost::DailyBudget;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
@@ -43,6 +44,7 @@ use domain_verdict::prompt::TemplateName;
 use domain_verdict::session::SessionRecord;
 use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
+use jiff::Timestamp;
 use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_store::{Store, StoreError};
 use std::process;
@@ -315,16 +317,10 @@ pub async fn read_status(
         format!("{} {}{refusal}", health.oracle_id, health.status.into_str())
     });
     let oracles = oracles.collect();
-    // the status must be readable while the store is not
     let reading = Arc::clone(&service);
-    let read = move || {
-        let system = &reading.system;
-        let held_runs = read_held_runs(&system.store).ok();
-        let webhooks = system.store.count_webhooks().ok();
-        (OrderSurvey::read(&system.store).ok(), system.daily_budgets().ok(), held_runs, webhooks)
-    };
-    let (orders, budgets, held_runs, webhooks) = spawn_blocking(read).await.unwrap_or_default();
-    let orders = orders.map(|survey| WaitingOrders {
+    let stored = spawn_blocking(move || StoredStatus::read(&reading)).await.unwrap_or_default();
+    let webhooks = stored.webhooks;
+    let orders = stored.orders.map(|survey| WaitingOrders {
         queued: survey.count(OrderState::Queued),
         generating: survey.count(OrderState::Generating),
         held: survey.count(OrderState::Held),
@@ -341,6 +337,8 @@ pub async fn read_status(
         config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
+        last_entry_at: stored.last_entry_at,
+        last_backup_at: stored.last_backup_at,
         log_key: service.log_signer.key().to_string(),
         cluster: service.cluster_report().await,
         witnesses: service.witnesses.statuses().into_iter().map(report_of).collect(),
@@ -363,15 +361,42 @@ pub async fn read_status(
         webhooks,
         outbox: service.system.outbox.report(),
         orders,
-        budgets,
+        budgets: stored.budgets,
         open_reviews: journal.counts.of(OPEN_REVIEWS.name),
-        held_runs,
+        held_runs: stored.held_runs,
         oracles,
         variance,
         in_flight: service.in_flight(),
         connections: service.connections.load(Ordering::Relaxed),
         control_connections: service.control_connections.load(Ordering::Relaxed),
     }))
+}
+
+/// The part of the status that is read from the store. A value is `None` if it cannot be read: the status must be readable while the
+/// store is not.
+#[derive(Default)]
+struct StoredStatus {
+    orders: Option<OrderSurvey>,
+    budgets: Option<Vec<DailyBudget>>,
+    held_runs: Option<Vec<HeldRun>>,
+    webhooks: Option<u64>,
+    last_entry_at: Option<Timestamp>,
+    last_backup_at: Option<Timestamp>,
+}
+
+impl StoredStatus {
+    /// Blocks on disk reads.
+    fn read(service: &DaemonService) -> Self {
+        let store = &service.system.store;
+        Self {
+            orders: OrderSurvey::read(store).ok(),
+            budgets: service.system.daily_budgets().ok(),
+            held_runs: read_held_runs(store).ok(),
+            webhooks: store.count_webhooks().ok(),
+            last_entry_at: store.last_entry_at().ok().flatten(),
+            last_backup_at: control::last_backup_at(store).ok().flatten(),
+        }
+    }
 }
 
 /// The held runs, by source, the oldest one of a source first. Blocks on disk reads.

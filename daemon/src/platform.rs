@@ -7,6 +7,7 @@ pub mod config;
 pub mod control;
 pub(crate) mod inbox;
 pub mod listen;
+pub mod logged_read;
 pub(crate) mod metrics_listener;
 pub(crate) mod openapi;
 pub mod problem;

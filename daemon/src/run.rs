@@ -778,7 +778,7 @@ fn last_named_log_key(store: &Store) -> Result<Option<String>, StoreError> {
     let mut last: Option<(u64, String)> = None;
     for event in LOG_KEY_EVENTS {
         let query = LogQuery {
-            event: Some(event.to_owned()),
+            events: vec![event.to_owned()],
             newest: true,
             limit: NAMING_ENTRIES,
             ..LogQuery::default()

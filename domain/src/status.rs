@@ -56,6 +56,10 @@ pub struct StatusReport {
     pub state_dir: String,
     /// Entries in the log.
     pub entries: u64,
+    /// The time of the last entry; null if it cannot be read.
+    pub last_entry_at: Option<Timestamp>,
+    /// When the last complete backup was sent; null if the log has none, or if it cannot be read.
+    pub last_backup_at: Option<Timestamp>,
     /// The public key with which checkpoints of the log are verified.
     pub log_key: String,
     /// The cluster, as this host sees it; null if it is the only host.

@@ -628,6 +628,12 @@ impl Store {
         self.get(session_id)
     }
 
+    /// The present revision of a session, for a record that depends on it; `None` if there is no such session.
+    pub fn session_expectation(&self, session_id: &SessionId) -> Result<Option<RowExpectation>, StoreError> {
+        let session = self.session(session_id)?;
+        Ok(session.map(|(_, revision)| RowExpectation::new::<SessionRecord>(session_id, Some(revision))))
+    }
+
     /// Whether there is a session with this id, or a rejected verdict of an unknown one, even if the row is lost.
     ///
     /// # Errors

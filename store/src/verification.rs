@@ -171,7 +171,7 @@ impl Store {
     pub fn decisions(&self, execution_id: &str) -> Result<Vec<LoggedVerification>, StoreError> {
         let query = LogQuery {
             execution: Some(execution_id.to_owned()),
-            event: Some("verification_decided".to_owned()),
+            events: vec!["verification_decided".to_owned()],
             limit: usize::MAX,
             ..LogQuery::default()
         };

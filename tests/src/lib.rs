@@ -506,31 +506,67 @@ pub fn problem(answer: &DaemonResponse, status: u16, code: &str) -> Value {
     document
 }
 
-/// Log entries that match the query string `question`, read from the control socket.
+/// Log entries that match the query string `question`, read from the control socket, as if the log had no entries of reads by
+/// operators: each read of a test adds one. `event=operator_read` asks for these entries.
 ///
 /// # Panics
 /// Panics if they cannot be read.
 pub async fn log(control: &mut DaemonClient, question: &str) -> Vec<Value> {
+    if question.contains("event=") {
+        return log_with_reads(control, question).await;
+    }
+    let params = question.split('&').filter(|param| !param.is_empty());
+    let (limit, mut others): (Vec<_>, Vec<_>) = params.partition(|param| param.starts_with("limit="));
+    let limit = limit.first().and_then(|limit| limit.strip_prefix("limit="));
+    let limit = limit.map_or(100, |limit| limit.parse().expect("a number"));
+    others.push("limit=10000");
+    let mut entries = log_with_reads(control, &others.join("&")).await;
+    entries.retain(is_no_read);
+    if question.contains("after=") || question.contains("since=") {
+        entries.truncate(limit);
+    } else {
+        entries.drain(..entries.len().saturating_sub(limit));
+    }
+    entries
+}
+
+/// Log entries that match the query string `question`, read from the control socket.
+///
+/// # Panics
+/// Panics if they cannot be read.
+pub async fn log_with_reads(control: &mut DaemonClient, question: &str) -> Vec<Value> {
     let answer = get(control, &format!("/v1/log?{question}")).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     lines(&answer.body)
 }
 
-/// All log entries, from the first.
+/// Whether a log entry is not of a read by an operator.
+#[must_use]
+pub fn is_no_read(entry: &Value) -> bool {
+    entry.get("event").is_none_or(|event| event != "operator_read")
+}
+
+/// Number of entries that a read of the whole log asks for at a time.
+const AT_ONCE: usize = 10_000;
+
+/// All log entries, from the first, without those of reads by operators.
 ///
 /// # Panics
 /// Panics if they cannot be read, or if a sequence number is missing.
 pub async fn read_whole_log(control: &mut DaemonClient) -> Vec<Value> {
     let mut entries = Vec::new();
     loop {
-        let more = log(control, &format!("after={}&limit=10000", entries.len())).await;
-        if more.is_empty() {
-            return entries;
-        }
+        let more = log_with_reads(control, &format!("after={}&limit={AT_ONCE}", entries.len())).await;
+        // each read adds an entry, so the last page is not empty
+        let is_last = more.len() < AT_ONCE;
         for entry in more {
             let seq = entry.get("seq").and_then(Value::as_u64);
             assert_eq!(seq, Some(entries.len() as u64 + 1), "a gap before {entry}");
             entries.push(entry);
+        }
+        if is_last {
+            entries.retain(is_no_read);
+            return entries;
         }
     }
 }

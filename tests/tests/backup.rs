@@ -103,6 +103,8 @@ async fn backup_under_load_is_restored_and_serves_the_same() {
     let taken = log(&mut daemon.control().await, "event=backup_taken&after=0").await;
     assert_eq!((taken.len(), &taken[0]["complete"]), (1, &json!(true)));
     assert_eq!(taken[0]["entries"], summary["entries"]);
+    let status = document(&get(&mut daemon.control().await, "/v1/status").await);
+    assert_eq!(status["last_backup_at"], taken[0]["timestamp"]);
     stop.send(true).expect("the load runs");
     load.await.expect("no answer is wrong");
     assert!(daemon.stop().success());

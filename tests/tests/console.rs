@@ -631,8 +631,9 @@ async fn log_page_filters_and_proves_entries() {
     assert_eq!(console.get("/log/99999").await.status, 404);
 }
 
-/// Reads all pages to which links lead, and checks that foreign text is visible on each. Returns the areas that have some.
-async fn visit_all_pages(console: &ConsoleProcess) -> BTreeSet<String> {
+/// Reads all pages to which links lead, and checks that foreign text is visible on each. Returns the areas that have some. Of the entries
+/// of the log, only those up to `last` are read: each read adds one.
+async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String> {
     let (mut to_visit, mut visited) = (vec!["/".to_owned()], BTreeSet::new());
     let mut escaped = BTreeSet::new();
     while let Some(path) = to_visit.pop() {
@@ -640,7 +641,7 @@ async fn visit_all_pages(console: &ConsoleProcess) -> BTreeSet<String> {
             continue;
         }
         let page = console.get(&path).await;
-        // the page of the last entry links to the next one
+        // an item can be decided meanwhile
         let is_known = page.status.is_success() || page.status.is_redirection() || page.status == 404;
         assert!(is_known, "{path}: {}", page.text);
         // a download for a program keeps the text as it is
@@ -654,9 +655,12 @@ async fn visit_all_pages(console: &ConsoleProcess) -> BTreeSet<String> {
         let links = page.text.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let links =
             links.map(|link| link.replace("&amp;", "&").split('#').next().unwrap_or_default().to_owned());
+        let entry = |link: &str| link.strip_prefix("/log/")?.parse::<u64>().ok();
         // each filter of facts leads to further ones
-        let is_endless =
-            |link: &str| ["filters=", "sort=", "/history?"].iter().any(|part| link.contains(part));
+        let is_endless = |link: &str| {
+            ["filters=", "sort=", "/history?"].iter().any(|part| link.contains(part))
+                || entry(link).is_some_and(|seq| seq > last)
+        };
         to_visit.extend(links.filter(|link| link.starts_with('/') && !is_endless(link)));
     }
     assert!(visited.len() >= 20, "{visited:?}");
@@ -678,7 +682,8 @@ async fn foreign_text_is_visible_on_every_page_in_every_command_and_in_the_log()
     assert!(world.ctl(&["review", "comment", &review, &reason]).status.success());
 
     let console = start(&world).await;
-    let escaped = visit_all_pages(&console).await;
+    let last = log(&mut daemon.control().await, "limit=1").await[0]["seq"].as_u64().expect("a number");
+    let escaped = visit_all_pages(&console, last).await;
     for area in ["log", "orders", "runs", "reviews"] {
         assert!(escaped.contains(area), "no page of {area} has foreign text: {escaped:?}");
     }
@@ -788,6 +793,30 @@ async fn live_parts_follow_the_daemon_and_are_limited() {
         console.events("/events/overview").await.status == 200
     })
     .await;
+}
+
+#[tokio::test]
+async fn live_parts_read_the_log_and_a_query_once() {
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1"]).await;
+    let console = start(&world).await;
+    let mut others = Vec::new();
+    for path in ["/events/overview", "/events/inbox"] {
+        let mut events = console.events(path).await;
+        assert!(events.next().await.starts_with("event: message"), "{path}");
+        others.push(events);
+    }
+    let mut events = console.events("/events/log").await;
+    assert!(events.next().await.contains("policy_applied"));
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_9", &submission(GOOD)).await.status, 201);
+    while !events.next().await.contains("cs_9") {}
+    // two further updates
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let reads = log(&mut daemon.control().await, "event=operator_read&after=0").await;
+    let mut subjects: Vec<_> = reads.iter().filter_map(|entry| entry["subject"].as_str()).collect();
+    subjects.sort_unstable();
+    assert_eq!(subjects, ["log", "session"], "{reads:?}");
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 use crate::wording::stable;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::{
-    DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, lines, log, post, program, submission,
+    DaemonProcess, DaemonWorld, GOOD, PATIENCE, document, get, is_no_read, lines, log, post, program,
+    submission,
 };
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -154,14 +155,21 @@ async fn log_shows_the_entries_that_match_its_options() {
         deliver(&daemon, session).await;
     }
     let control = &mut daemon.control().await;
-    let entries = |arguments: &[&str]| {
+    let read = |arguments: &[&str]| {
         lines(printed(&world.ctl(&[&["log", "--json"], arguments].concat()), 0).as_bytes())
     };
+    let entries = |arguments: &[&str]| read(arguments).into_iter().filter(is_no_read).collect::<Vec<_>>();
     assert_eq!(entries(&[]), log(control, "").await);
     assert_eq!(entries(&["--session", "cs_2"]), log(control, "session=cs_2").await);
     assert_eq!(entries(&["--event", "verdict_cached"]), log(control, "event=verdict_cached").await);
     assert_eq!(entries(&["--after", "3"]), log(control, "after=3").await);
-    assert_eq!(entries(&["-n", "2"]), log(control, "limit=2").await);
+    assert_eq!(read(&["--after", "3", "-n", "2"]), log(control, "after=3&limit=2").await);
+    let newest = read(&["-n", "2"]);
+    assert_eq!(
+        (newest.len(), newest.iter().any(is_no_read)),
+        (2, false),
+        "each read has an entry: {newest:?}"
+    );
     for since in ["1h", "90s", "7d", "2020-01-01T00:00:00Z", "15 minutes"] {
         assert_eq!(entries(&["--since", since]).len(), 5, "{since}");
     }
@@ -169,8 +177,9 @@ async fn log_shows_the_entries_that_match_its_options() {
     assert_eq!(printed(&world.ctl(&["log", "--session", "cs_9"]), 0), "no entries\n");
 
     let shown = printed(&world.ctl(&["log"]), 0);
-    let shown: Vec<_> = shown.lines().collect();
+    let (reads, shown): (Vec<_>, Vec<_>) = shown.lines().partition(|line| line.contains(" operator_read "));
     assert_eq!(shown.len(), 5, "one line per entry: {shown:?}");
+    assert!(reads.iter().any(|line| line.contains(" operator_read cs_2 log [uid ")), "{reads:?}");
     assert!(shown[0].starts_with("1 ") && shown[0].contains("service_started"), "{shown:?}");
     assert!(["tmm_crosscheck", "cs_1", "GREEN"].iter().all(|word| shown[1].contains(word)), "{shown:?}");
 

@@ -148,6 +148,9 @@ async fn check_full(
     expected.retain(|name| !["seq", "salts"].contains(name));
     expected.extend(["log_fallback", "fallback_cause"]);
     let lines = fallback_lines(world);
+    let is_of_read =
+        |line: &Value| field(line, "event") == "operator_read" && field(line, "subject") == "log";
+    assert!(lines.iter().any(is_of_read), "the read of the log was answered all the same: {lines:?}");
     for (session, approved) in
         [(rejected_session, true), ("small", true), ("refused", false), ("check", true)]
     {

@@ -86,8 +86,9 @@ fn random_bodies_get_documented_answers_and_log_entries() {
 
     runtime.block_on(async {
         let control = &mut daemon.control().await;
-        let entries = read_whole_log(control).await;
+        // before the read of the log, which adds entries
         let status = document(&get(control, "/v1/status").await);
+        let entries = read_whole_log(control).await;
         assert_eq!(status["entries"], entries.len());
         let of = |event: &str| entries.iter().filter(|entry| entry["event"] == event).count();
         assert_eq!(of("tmm_crosscheck"), judgments, "one entry for each judgment");

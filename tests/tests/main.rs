@@ -74,6 +74,7 @@ mod observability;
 mod openapi;
 mod openapi_answers;
 mod openapi_shapes;
+mod operator_reads;
 mod opinions;
 mod order_cancel;
 mod order_storm;

@@ -148,6 +148,9 @@ async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
     // page by page
     let first = document(&get(control, &format!("/v1/recalls?oracle_id={SOURCE}&limit=2")).await);
     let next = first["next"].as_str().expect("there is another page");
+    let read = log(control, "event=operator_read&limit=1").await.remove(0);
+    let parameters = format!("oracle_id={SOURCE}&limit=2");
+    assert_eq!((&read["subject"], &read["parameters"]), (&json!("recall"), &json!(parameters)), "{read}");
     let second = document(&get(control, &format!("/v1/recalls?oracle_id={SOURCE}&after={next}")).await);
     let names = |page: &Value| page["verdicts"].as_array().map_or(0, Vec::len);
     assert_eq!(

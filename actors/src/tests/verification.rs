@@ -121,7 +121,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
         assert_eq!(review_id, first.execution_id);
         let again = futures_of(&system, 8).await;
         assert!(again.iter().all(|envelope| envelope.review_id.as_ref() == Some(&review_id)), "{again:?}");
-        let opened = LogQuery { event: Some("review_opened".into()), limit: 9, ..LogQuery::default() };
+        let opened = LogQuery { events: vec!["review_opened".into()], limit: 9, ..LogQuery::default() };
         assert_eq!(system.store.log(&opened).expect("the log is readable").len(), 1);
 
         let resolution = |value: &str| ReviewResolution {
@@ -262,7 +262,7 @@ fn invalid_question_is_rejected_without_a_log_entry() {
         assert_eq!(open.kind, EnvelopeKind::RequiresSpecification);
         assert_eq!(events(&system, &open.execution_id), ["verification_decided"]);
         let decided =
-            LogQuery { event: Some("verification_decided".into()), limit: 9, ..LogQuery::default() };
+            LogQuery { events: vec!["verification_decided".into()], limit: 9, ..LogQuery::default() };
         assert_eq!(system.store.log(&decided).expect("the log is readable").len(), 1);
         let unknown = verify_population(&system, json!({"where": {"area": "ZZZ", "year": 1960}}))
             .await

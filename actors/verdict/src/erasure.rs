@@ -551,7 +551,7 @@ fn entries_of<T: for<'de> Deserialize<'de>>(
     after: u64,
 ) -> Result<Vec<T>, StoreError> {
     let lines = store.log(&LogQuery {
-        event: Some(event.into()),
+        events: vec![event.into()],
         after,
         limit: usize::MAX,
         ..LogQuery::default()
@@ -787,7 +787,7 @@ impl StartedRetention {
         plan.log_from = plan.log_from.max(of_values.log_from);
         plan.open_reviews.extend(of_values.open_reviews);
         let query = LogQuery {
-            event: Some("sessions_expired".to_owned()),
+            events: vec!["sessions_expired".to_owned()],
             after: self.seq,
             limit: usize::MAX,
             ..LogQuery::default()

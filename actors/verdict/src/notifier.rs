@@ -180,7 +180,7 @@ impl OutboxWork {
     fn is_logged(&self, id: &MessageId, revision: u64, event: &AuditEvent) -> bool {
         let query = LogQuery {
             session: event.session_id.clone(),
-            event: Some(event.kind.name().to_owned()),
+            events: vec![event.kind.name().to_owned()],
             after: revision,
             limit: usize::MAX,
             ..LogQuery::default()

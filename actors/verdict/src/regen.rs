@@ -123,8 +123,8 @@ impl RegenActor {
 
 /// The first entries of this event after an entry, or the newest ones.
 fn entries(event: &str, after: Option<u64>, limit: usize) -> LogQuery {
-    let (event, newest) = (Some(event.to_owned()), after.is_none());
-    LogQuery { event, newest, after: after.unwrap_or_default(), limit, ..LogQuery::default() }
+    let (events, newest) = (vec![event.to_owned()], after.is_none());
+    LogQuery { events, newest, after: after.unwrap_or_default(), limit, ..LogQuery::default() }
 }
 
 impl VarianceWatch {

@@ -50,28 +50,26 @@ impl FrameState {
         self.is_test.load(Ordering::Relaxed)
     }
 
-    /// The beginning of the query of a session, as its page has it. `None` for reviewers: who reads a query on their socket is in the
-    /// log.
+    /// The beginning of the query of a session, as its page has it. It is read once, since the log has an entry of each read. `None` for
+    /// reviewers: who reads a query on their socket is in the log.
     pub(super) async fn read_query(&self, console: &Console, session_id: &str) -> Option<String> {
         if console.has_only_reviews {
             return None;
         }
+        let is_shown = |query: &String| !query.is_empty();
         let mut known = self.queries.lock().await;
         if let Some(query) = known.get(session_id) {
-            return Some(query.clone());
+            return Some(query.clone()).filter(is_shown);
         }
         let path = format!("/v1/sessions/{}", encode_segment(session_id));
         let page: SessionPage =
             console.options.call_control(Method::GET, &path, None).await.ok()?.json().ok()?;
         let query = cut(&page.session.query, QUERY_CHARS);
-        if query.is_empty() {
-            return None;
-        }
         if known.len() >= QUERIES_MAX {
             known.clear();
         }
         known.insert(session_id.to_owned(), query.clone());
-        Some(query)
+        Some(query).filter(is_shown)
     }
 }
 

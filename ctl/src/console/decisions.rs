@@ -18,18 +18,20 @@ use serde_json::Value as Json;
 
 /// Number of decisions that are shown.
 const SHOWN: usize = 50;
-/// The kinds of entries that can be a decision, with the number of newest ones that are read of each.
-const EVENTS: [(&str, usize); 10] = [
-    ("order_released", SHOWN),
-    ("order_stopped", 200),
-    ("order_retried", SHOWN),
-    ("order_cancelled", 200),
-    ("review_resolved", SHOWN),
-    ("review_dismissed", SHOWN),
-    ("review_revoked", SHOWN),
-    ("ingestion_ended", 200),
-    ("message_requeued", SHOWN),
-    ("message_dropped", SHOWN),
+/// Number of the newest entries that can be a decision that are read.
+const READ: usize = 1_000;
+/// The kinds of entries that can be a decision.
+const EVENTS: [&str; 10] = [
+    "order_released",
+    "order_stopped",
+    "order_retried",
+    "order_cancelled",
+    "review_resolved",
+    "review_dismissed",
+    "review_revoked",
+    "ingestion_ended",
+    "message_requeued",
+    "message_dropped",
 ];
 
 /// The decisions that are shown.
@@ -61,11 +63,9 @@ pub(super) async fn render(console: &Console, fields: &Fields) -> Result<Markup,
         return Ok(html! {});
     }
     let shown = fields.text("decided").parse().unwrap_or(Shown::Today);
-    let mut decisions = Vec::new();
-    for (event, limit) in EVENTS {
-        let entries = read_entries(console, &format!("event={event}"), limit).await?;
-        decisions.extend(entries.iter().filter_map(|entry| Decision::read(event, EntryMembers(entry))));
-    }
+    // one request, since the log has an entry of each read
+    let entries = read_entries(console, &format!("event={}", EVENTS.join(",")), READ).await?;
+    let mut decisions: Vec<_> = entries.iter().map(EntryMembers).filter_map(Decision::read).collect();
     let (now, own) = (Timestamp::now(), geteuid().as_raw().to_string());
     let date = |at: Timestamp| at.to_zoned(TimeZone::UTC).date();
     decisions.retain(|decision| match shown {
@@ -106,8 +106,8 @@ fn row(decision: &Decision) -> Vec<Markup> {
 }
 
 impl Decision {
-    /// The decision in an entry of `event`; `None` if no person has made it.
-    fn read(event: &str, entry: EntryMembers<'_>) -> Option<Self> {
+    /// The decision in an entry; `None` if no person has made it.
+    fn read(entry: EntryMembers<'_>) -> Option<Self> {
         let text = |path: &str| entry.text(path);
         let Moment(at) = text("timestamp").parse().ok()?;
         let uid = text("peer/uid");
@@ -118,7 +118,7 @@ impl Decision {
             let id = text("review_id");
             Some((format!("/reviews/{}", encode_segment(&id)), name_review(entry).unwrap_or(id)))
         };
-        let (tone, word, item) = match event {
+        let (tone, word, item) = match text("event").as_str() {
             "order_released" => (Tone::Ok, "released".to_owned(), session),
             // a limit and the policy stop orders, too
             "order_stopped" if !uid.is_empty() => (Tone::Refused, "failed".to_owned(), session),
@@ -190,7 +190,8 @@ mod tests {
         let read = |event: &str, mut members: Json| {
             members["timestamp"] = json!("2026-11-20T10:00:00Z");
             members["seq"] = json!(7);
-            Decision::read(event, EntryMembers(&members)).map(|made| (made.word, made.by, made.reason))
+            members["event"] = json!(event);
+            Decision::read(EntryMembers(&members)).map(|made| (made.word, made.by, made.reason))
         };
         let peer = json!({"uid": 1000, "gid": 1000, "pid": 1});
         let stopped = json!({"session_id": "cs_1", "peer": peer, "user_name": "ann", "reason": "no"});

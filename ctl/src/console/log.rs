@@ -7,7 +7,7 @@ use super::parts::{Tone, badge, card, icon, live, pairs, session_link};
 use super::timeline::format_duration;
 use super::{Console, ConsoleState};
 use crate::audit::log::{SinceTime, prove_entry, summarize_entry};
-use crate::base::options::encode_segment;
+use crate::base::options::{encode_segment, response_lines};
 use crate::console;
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -20,12 +20,21 @@ use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use jiff::Timestamp;
 use maud::{Markup, html};
-use oracled_api::client::{ClientError, DaemonClient};
+use oracled_api::client::{ClientError, DaemonClient, ResponseLines};
 use oracled_domain::events::event_types;
 use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
 
 /// Number of entries on the page.
 const LIMIT: usize = 100;
+/// How long a rendering waits for entries of the followed log.
+const ARRIVAL: Duration = Duration::from_millis(200);
+/// The same while none has arrived.
+const FIRST_ARRIVAL: Duration = Duration::from_secs(2);
 /// A time without an event that the list of a session states, in seconds.
 const QUIET_S: i64 = 600;
 
@@ -69,7 +78,7 @@ fn clock(at: Option<Timestamp>) -> String {
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let query = filter_query(&fields)?;
-    let parts = render_entries(&console, &query).await?;
+    let parts = render_entries(&query, &read_entries(&console, &query, LIMIT).await?);
     let is_following = fields.filled("since").is_none() && fields.filled("after").is_none();
     let body = html! {
         (filter_chips(&fields))
@@ -98,10 +107,58 @@ pub(super) async fn events(
     fields: Fields,
 ) -> PageResult {
     let (shared, query) = (console.clone(), filter_query(&fields)?);
+    let followed = Arc::new(Mutex::new(FollowedLog::default()));
     console::stream(&console, login, move || {
-        let (console, query) = (shared.clone(), query.clone());
-        async move { render_entries(&console, &query).await }
+        let (console, query, followed) = (shared.clone(), query.clone(), Arc::clone(&followed));
+        async move {
+            let mut followed = followed.lock().await;
+            let entries = followed.read(&console, &query).await?;
+            Ok::<_, PageError>(render_entries(&query, entries))
+        }
     })
+}
+
+/// The newest entries that a query selects. One request follows the log as long as the page is open, since the log has an entry of each
+/// read.
+#[derive(Default)]
+struct FollowedLog {
+    /// The connection and the lines of its answer; `None` before the first read, and after the answer has ended.
+    answer: Option<(DaemonClient, ResponseLines)>,
+    /// At most [`LIMIT`], the newest first.
+    entries: VecDeque<Value>,
+}
+
+impl FollowedLog {
+    /// The entries, with those that have arrived since the last call.
+    async fn read(&mut self, console: &Console, query: &str) -> Result<&[Value], PageError> {
+        if self.answer.is_none() {
+            self.entries.clear();
+            self.answer = Some(follow_entries(console, query).await?);
+        }
+        let mut until = Instant::now() + if self.entries.is_empty() { FIRST_ARRIVAL } else { ARRIVAL };
+        while Instant::now() < until
+            && let Some((_, lines)) = &mut self.answer
+            && let Ok(line) = timeout_at(until, lines.next_line()).await
+        {
+            let Ok(Some(line)) = line else {
+                self.answer = None;
+                line?;
+                break;
+            };
+            let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+            self.entries.push_front(serde_json::from_slice(&line).map_err(unreadable)?);
+            self.entries.truncate(LIMIT);
+            until = until.min(Instant::now() + ARRIVAL);
+        }
+        Ok(self.entries.make_contiguous())
+    }
+}
+
+async fn follow_entries(console: &Console, query: &str) -> Result<(DaemonClient, ResponseLines), PageError> {
+    let mut daemon = DaemonClient::connect(&console.options.control_path()?).await?;
+    let path = format!("/v1/log/follow?limit={LIMIT}&{query}");
+    let answer = daemon.open(Method::GET, path.trim_end_matches('&'), None).await?;
+    Ok((daemon, response_lines(answer).await?))
 }
 
 /// The query of the page as that of the daemon's route.
@@ -190,14 +247,13 @@ pub(super) async fn read_entries(
     Ok(entries)
 }
 
-async fn render_entries(console: &Console, query: &str) -> Result<Markup, PageError> {
-    let entries = read_entries(console, query, LIMIT).await?;
-    Ok(html! {
+fn render_entries(query: &str, entries: &[Value]) -> Markup {
+    html! {
         section.card aria-label="Log entries" {
-            (entry_list(&entries))
-            (render_pager(query, &entries))
+            (entry_list(entries))
+            (render_pager(query, entries))
         }
-    })
+    }
 }
 
 /// The entries, one line each. A line opens in place.

@@ -5,7 +5,6 @@ use super::chart::{BarRow, bars, format_number};
 use super::forms::Fields;
 use super::items::{InboxItem, ItemKind, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::log::read_entries;
 use super::parts::{
     Tone, age, badge, card, group_digits, health_badge, icon, live, moment, moment_or_none, pairs,
     short_moment, table,
@@ -23,9 +22,7 @@ use axum::response::{IntoResponse, Redirect};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
-use domain_base::event::EntryMembers;
 use domain_base::metric_samples::{MetricSample, parse_samples};
-use domain_base::moment::Moment;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::series::SeriesRange;
 use domain_base::service::ActorReport;
@@ -76,7 +73,6 @@ async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageErr
     let series = series::read(console, range).await?;
     let items = read_items(console).await?;
     let failed = read_failed(console).await?;
-    let backup = read_backup(console).await?;
     let endpoints: Vec<EndpointReport> = get("/v1/webhooks/endpoints").await?.json()?;
     let needs = find_needs(&status, &oracles, (&items, &failed, &endpoints), &metrics);
     Ok(html! {
@@ -85,7 +81,7 @@ async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageErr
         (series::render(&series))
         div.grid2 { (render_judgments(&metrics)) (render_coherence(&metrics)) }
         (render_oracles(&oracles))
-        div.grid2 { (render_log(&status, checkpoint.as_ref())) (render_store(&status, &metrics, backup)) }
+        div.grid2 { (render_log(&status, checkpoint.as_ref())) (render_store(&status, &metrics)) }
         (render_divergence(&metrics))
         (render_actors(&actors))
     })
@@ -234,13 +230,6 @@ fn failed_need(failed: &[OrderReport]) -> Option<Need> {
     let detail = format!("The latest: {}", latest.reason().unwrap_or_else(|| "no reason is known".into()));
     let need = Need::new(Tone::Waiting, title, detail, "/orders?state=failed", "Show orders");
     Some(Need { since: Some(latest.order.changed_at), ..need })
-}
-
-/// When the last complete backup was taken.
-async fn read_backup(console: &Console) -> Result<Option<Timestamp>, PageError> {
-    let entries = read_entries(console, "event=backup_taken", 20).await?;
-    let complete = entries.iter().map(EntryMembers).find(|entry| entry.text("complete") == "true");
-    Ok(complete.and_then(|entry| entry.text("timestamp").parse().ok()).map(|Moment(at)| at))
 }
 
 fn oracle_need(oracle: &OracleHealthStatus) -> Option<Need> {
@@ -417,8 +406,8 @@ fn render_log(status: &StatusReport, checkpoint: Option<&Checkpoint>) -> Markup 
     html! { div #log { (card("Log", &html! {}, &body)) } }
 }
 
-fn render_store(status: &StatusReport, metrics: &Metrics, backup: Option<Timestamp>) -> Markup {
-    let backup = html! { @match backup { Some(at) => (short_moment(at)), None => (badge(Tone::Waiting, "no backup yet")) } };
+fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
+    let backup = html! { @match status.last_backup_at { Some(at) => (short_moment(at)), None => (badge(Tone::Waiting, "no backup yet")) } };
     let budgets =
         status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
     let free = metrics.sum("oracled_storage_free_bytes");

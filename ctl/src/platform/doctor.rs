@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Gid, Group, geteuid};
 use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use std::fs::Metadata;
 use std::io::{ErrorKind, Write};
@@ -393,12 +393,6 @@ struct DaemonFindings {
     last_entry_at: Option<Timestamp>,
 }
 
-/// The time of an entry.
-#[derive(Deserialize)]
-struct EntryTime {
-    timestamp: Timestamp,
-}
-
 /// Asks the daemon, if it answers.
 async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError> {
     let status: StatusReport = match options.call_control(Method::GET, "/v1/status", None).await {
@@ -411,9 +405,6 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
     };
     let oracles = options.call_control(Method::GET, "/v1/health/oracles", None).await?;
     let oracles: Vec<OracleHealthStatus> = oracles.json()?;
-    // a log that cannot be read is a fault in the status, too
-    let newest = options.call_control(Method::GET, "/v1/log?limit=1", None).await.ok();
-    let newest: Option<EntryTime> = newest.and_then(|answer| serde_json::from_slice(&answer.body).ok());
     let mut checks = check_status(&status);
     checks.push(check_model(&status));
     checks.extend(check_cluster(options).await?);
@@ -424,7 +415,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
         checks,
         state_dir: Some(status.state_dir.into()),
         config_file: Some(status.config_file.map(PathBuf::from)),
-        last_entry_at: newest.map(|entry| entry.timestamp),
+        last_entry_at: status.last_entry_at,
     })
 }
 

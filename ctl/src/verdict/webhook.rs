@@ -225,7 +225,6 @@ const ATTEMPTS_OF: SignedDuration = SignedDuration::from_hours(24);
 /// An attempt to send a message, in the log.
 #[derive(Debug, Deserialize)]
 struct LoggedAttempt {
-    seq: u64,
     event: String,
     timestamp: Timestamp,
     #[serde(flatten)]
@@ -246,17 +245,16 @@ async fn read_attempts(
 ) -> Result<Vec<(String, LoggedAttempt)>, CtlError> {
     let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
     let since = since.unwrap_or(SinceTime::Ago(ATTEMPTS_OF)).to_timestamp();
+    let events: &[&str] =
+        if only_failed { &[MessageFailed::NAME] } else { &[MessageFailed::NAME, MessageSent::NAME] };
+    let query = format!("event={}&since={since}", events.join(","));
     let mut attempts = Vec::new();
-    let events = [MessageFailed::NAME, MessageSent::NAME];
-    for event in events.into_iter().take(if only_failed { 1 } else { events.len() }) {
-        for line in read_all_lines(&mut daemon, &format!("event={event}&since={since}"), 0).await? {
-            let attempt: LoggedAttempt = serde_json::from_str(&line).map_err(io::Error::from)?;
-            if attempt.message.message_id.channel() == MessageChannel::Webhook {
-                attempts.push((line, attempt));
-            }
+    for line in read_all_lines(&mut daemon, &query, 0).await? {
+        let attempt: LoggedAttempt = serde_json::from_str(&line).map_err(io::Error::from)?;
+        if attempt.message.message_id.channel() == MessageChannel::Webhook {
+            attempts.push((line, attempt));
         }
     }
-    attempts.sort_by_key(|(_, attempt)| attempt.seq);
     Ok(attempts)
 }
 

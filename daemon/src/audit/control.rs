@@ -2,6 +2,7 @@
 
 use crate::platform::api::body::PieceWriter;
 use crate::platform::api::request::QueryParams;
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{SESSION, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::routes::{Routes, routes};
@@ -14,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use domain_audit::checkpoint::LogSigner;
-use domain_audit::event::{BackupEntry, BackupTaken};
+use domain_audit::event::{BackupEntry, BackupTaken, ReadSubject};
 use domain_audit::log_tiles::{TileContent, TileFile, TilePathError, TilePlace};
 use domain_audit::log_tree::TreeHash;
 use domain_audit::problem::{BACKUP_IN_PROGRESS, ENTRY_DROPPED, STATE_DAMAGED};
@@ -24,13 +25,14 @@ use domain_audit::wire::{
 };
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Stream;
-use domain_base::event::AuditEvent;
+use domain_base::event::{AuditEvent, Event, LoggedEvent};
 use domain_base::problem::{
     FACTS_NOT_HERE, INTERNAL_ERROR, INVALID_REQUEST, INVALID_SESSION_ID, SOURCE_DAMAGED,
 };
 use domain_base::session_id::SessionId;
 use hyper::Request;
 use hyper::header::{CONTENT_TYPE, HeaderName};
+use jiff::Timestamp;
 use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
 use oracled_domain::events::{event_type, event_types};
 use oracled_store::{LogLine, LogPage, LogQuery, Store, StoreBackup, StoreError};
@@ -59,7 +61,8 @@ problems!(ReadProblems: SESSION STORE);
 
 /// Read entries of the audit log, one per line, the lowest number first.
 ///
-/// If an entry cannot be read, the response breaks off.
+/// The answer has the entries up to the request. The entry `operator_read`, which follows them, names the reader. If an entry cannot be
+/// read, the response breaks off.
 #[utoipa::path(
     get,
     path = "/v1/log",
@@ -73,18 +76,22 @@ problems!(ReadProblems: SESSION STORE);
 )]
 pub async fn read_log(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     QueryParams(params): QueryParams<LogParams>,
 ) -> Result<Response, Problem> {
     let store = service.system.store.clone();
     let first = read_page(store.clone(), parse_log_query(params)?).await?;
-    Ok(stream_response(|sender| send_all(store, first, sender)))
+    let up_to = store.last_seq();
+    read.with_found(!first.lines.is_empty()).log(&service, ReadSubject::Log).await?;
+    Ok(stream_response(|sender| send_all(store, first, up_to, sender)))
 }
 
 problems!(FollowProblems: SESSION STORE);
 
 /// Follow the audit log until the client disconnects.
 ///
-/// The selected entries are followed by each new entry as it becomes durable.
+/// The selected entries are followed by each new entry as it becomes durable. The entry `operator_read`, one for a request, names the
+/// reader.
 #[utoipa::path(
     get,
     path = "/v1/log/follow",
@@ -98,9 +105,14 @@ problems!(FollowProblems: SESSION STORE);
 )]
 pub async fn follow_log(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     QueryParams(params): QueryParams<LogParams>,
 ) -> Result<Response, Problem> {
     let query = parse_log_query(params)?;
+    let searches_id = query.execution.is_some() || query.request_id.is_some();
+    let any = LogQuery { limit: 1, ..query.clone() };
+    let has_found = !searches_id || !read_page(service.system.store.clone(), any).await?.lines.is_empty();
+    read.with_found(has_found).log(&service, ReadSubject::Log).await?;
     Ok(stream_response(|sender| send_and_follow(service, query, sender)))
 }
 
@@ -119,10 +131,17 @@ where
     ([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(body)).into_response()
 }
 
-async fn send_all(store: Store, mut page: LogPage, mut sender: StreamedBodySender) -> Result<(), Problem> {
+/// Sends `page` and the pages after it, up to the entry `up_to`.
+async fn send_all(
+    store: Store,
+    mut page: LogPage,
+    up_to: u64,
+    mut sender: StreamedBodySender,
+) -> Result<(), Problem> {
     while sender.send(join_lines(&page.lines)).await.is_ok() {
         let Some(next) = page.next else { break };
         page = read_page(store.clone(), next).await?;
+        page.lines.retain(|line| line.seq <= up_to);
     }
     sender.finish();
     Ok(())
@@ -167,7 +186,8 @@ async fn send_and_follow(
 fn parse_log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let session = params.session.map(SessionId::try_from).transpose();
     let session = session.map_err(|error| Problem::new(INVALID_SESSION_ID, error.to_string()))?;
-    if let Some(event) = params.event.as_deref().filter(|event| event_type(event).is_none()) {
+    let events: Vec<_> = params.event.iter().flat_map(|names| names.split(',')).map(String::from).collect();
+    if let Some(event) = events.iter().find(|event| event_type(event).is_none()) {
         let known: Vec<_> = event_types().map(|kind| kind.name).collect();
         let known = known.join(", ");
         return Err(Problem::new(INVALID_REQUEST, format!("`{event}` is not an event; allowed: {known}")));
@@ -175,8 +195,8 @@ fn parse_log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let limit = *params.limit;
     let newest = params.after.is_none() && params.since.is_none();
     let after = params.after.unwrap_or(0);
-    let LogParams { execution, request_id, event, since, .. } = params;
-    Ok(LogQuery { session, execution, request_id, event, since, after, limit, newest })
+    let LogParams { execution, request_id, since, .. } = params;
+    Ok(LogQuery { session, execution, request_id, events, since, after, limit, newest })
 }
 
 async fn read_page(store: Store, query: LogQuery) -> Result<LogPage, Problem> {
@@ -216,7 +236,8 @@ problems!(TileProblems: STORE; ENTRY_DROPPED INVALID_REQUEST);
 
 /// Read a tile of the log's Merkle tree, or the leaves under one.
 ///
-/// The path and the content are those of C2SP `tlog-tiles`. The leaves have hashes in place of the values that can be erased.
+/// The path and the content are those of C2SP `tlog-tiles`. The leaves have hashes in place of the values that can be erased. The entry
+/// `operator_read` names the reader of leaves.
 #[utoipa::path(
     get,
     path = "/v1/log/tile/{*path}",
@@ -230,16 +251,20 @@ problems!(TileProblems: STORE; ENTRY_DROPPED INVALID_REQUEST);
 )]
 pub async fn read_log_tile(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<([(HeaderName, &'static str); 1], Vec<u8>), Problem> {
     let Path(path) = path.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
     let file: TileFile =
         path.parse().map_err(|error: TilePathError| Problem::new(INVALID_REQUEST, error.to_string()))?;
     let store = service.system.store.clone();
-    let read = spawn_blocking(move || read_tile(&store, file)).await;
-    let content = read.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))??;
+    let content = run_blocking(move || read_tile(&store, file)).await?;
     let unknown = || Problem::new(INVALID_REQUEST, format!("the log has no tile {file}"));
-    Ok(([(CONTENT_TYPE, "application/octet-stream")], content.ok_or_else(unknown)?))
+    let content = content.ok_or_else(unknown)?;
+    if file.content == TileContent::Leaves {
+        read.log(&service, ReadSubject::Log).await?;
+    }
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], content))
 }
 
 /// The content of a file of the log in tiles; `None` if the log has fewer entries.
@@ -389,6 +414,25 @@ fn damage_problem(error: &StoreError) -> Problem {
         ),
         None => error.into(),
     }
+}
+
+/// Number of the newest entries of backups among which a complete one is searched.
+const NEWEST_BACKUPS: usize = 20;
+
+/// When the last complete backup was sent. Blocks on disk reads.
+///
+/// # Errors
+/// The log cannot be read.
+pub(crate) fn last_backup_at(store: &Store) -> Result<Option<Timestamp>, StoreError> {
+    let events = vec![BackupTaken::NAME.to_owned()];
+    let query = LogQuery { events, newest: true, limit: NEWEST_BACKUPS, ..LogQuery::default() };
+    for line in store.log(&query)?.iter().rev() {
+        let taken: LoggedEvent<BackupTaken> = store.parse_entry(line)?;
+        if taken.event.0.complete {
+            return Ok(Some(taken.timestamp));
+        }
+    }
+    Ok(None)
 }
 
 /// Sends the files, and then logs the backup.

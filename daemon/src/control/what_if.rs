@@ -5,6 +5,7 @@ use crate::config::DaemonConfig;
 use crate::platform::api::body::PieceWriter;
 use crate::platform::api::request::JsonBody;
 use crate::platform::config::{self, Configuration};
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -13,6 +14,7 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain_audit::event::ReadSubject;
 use domain_base::problem::INVALID_REQUEST;
 use domain_rules::RuleId;
 use domain_rules::problem::WORDLIST_UNKNOWN;
@@ -39,7 +41,8 @@ problems!(WhatIfProblems: JSON_BODY STORE; INVALID_REQUEST WORDLIST_UNKNOWN);
 /// Calculate the decisions of the log again with another policy, other rules or the facts of another day.
 ///
 /// It changes nothing. One calculation runs at a time, and it ends when the client disconnects. Lines with the progress come before the
-/// report, which is the last line. If the store cannot be read, the response breaks off.
+/// report, which is the last line. If the store cannot be read, the response breaks off. The entry `operator_read` in the log names the
+/// reader.
 #[utoipa::path(
     post,
     path = "/v1/what-if",
@@ -54,10 +57,12 @@ problems!(WhatIfProblems: JSON_BODY STORE; INVALID_REQUEST WORDLIST_UNKNOWN);
 pub(super) async fn calculate(
     State(service): State<Arc<DaemonService>>,
     Extension(start): Extension<Arc<DaemonStart>>,
+    logged: LoggedRead,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let (query, terms) = read(&service, &start, body.parse()?)?;
     let turn = service.system.what_if.wait_for_turn().await;
+    logged.log(&service, ReadSubject::WhatIf).await?;
     let (mut out, body) = PieceWriter::new();
     spawn_blocking(move || match write(&service, (&query, terms), &turn, &mut out) {
         Ok(true) => out.finish(),

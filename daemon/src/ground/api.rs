@@ -8,6 +8,7 @@ use crate::platform::api::batch;
 use crate::platform::api::body::{ReservedBody, json_response};
 use crate::platform::api::request::{BatchLine, JsonBody, PATHS, QueryParams, parse};
 use crate::platform::config::credentials::read_secret_file;
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::{Problem, without_state_dir};
 use crate::platform::routes::{Routes, routes};
@@ -20,6 +21,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::{Extension, Json};
+use domain_audit::event::ReadSubject;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::problem::{
@@ -144,6 +146,8 @@ pub async fn read_provenance(
 problems!(RecordedProblems: RECORD STORE);
 
 /// Read the provenance of a record and the text of its raw record, even if its source does not answer.
+///
+/// The entry `operator_read` in the log names the reader of the text.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}/provenance",
@@ -157,20 +161,25 @@ problems!(RecordedProblems: RECORD STORE);
 )]
 pub async fn read_recorded_provenance(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ProvenanceReport>, Problem> {
     let (record_id, queries) = (parse_record_id(record_id)?, service.system.queries.clone());
     let provenance =
         service.run_work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?;
     let store = service.system.store.clone();
-    let read = move || -> Result<_, Problem> {
+    let report = run_blocking(move || -> Result<_, Problem> {
         let (raw_text, raw_fault) = match read_raw_text(&store, &provenance) {
             Ok(raw_text) => (raw_text, None),
             Err(error) => (None, Some(without_state_dir(error.to_string()))),
         };
         Ok(ProvenanceReport { provenance, raw_text, raw_fault })
-    };
-    Ok(Json(run_blocking(read).await?))
+    });
+    let report = report.await?;
+    if report.raw_text.is_some() {
+        read.log(&service, ReadSubject::RawRecord).await?;
+    }
+    Ok(Json(report))
 }
 
 /// The text of the raw record; `None` if it was pruned or not kept.

@@ -132,8 +132,8 @@ async fn read_divergence(
 
 fn count_divergences(store: &Store, since: Option<Timestamp>) -> Result<DivergenceTable, StoreError> {
     let mut table = DivergenceTable::default();
-    let event = Some(RegenDivergenceCheck::NAME.to_owned());
-    let mut query = LogQuery { event, since, limit: AT_ONCE, ..LogQuery::default() };
+    let events = vec![RegenDivergenceCheck::NAME.to_owned()];
+    let mut query = LogQuery { events, since, limit: AT_ONCE, ..LogQuery::default() };
     loop {
         let lines = store.log(&query)?;
         let Some(last) = lines.last() else { return Ok(table) };

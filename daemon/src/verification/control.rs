@@ -6,6 +6,7 @@ pub(crate) mod inbox;
 use self::inbox::title_of;
 use crate::platform::api::request::{JsonBody, QueryParams};
 use crate::platform::control::{IdentifiedUser, parse_name};
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::routes::{Routes, routes};
@@ -16,6 +17,7 @@ use actors_verification::{CommentOnReview, DismissReview, ResolveReview, RevokeR
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use domain_audit::event::ReadSubject;
 use domain_base::page::ListPage;
 use domain_base::problem::{FACTS_NOT_HERE, SOURCE_DAMAGED};
 use domain_base::wording::excerpt;
@@ -65,6 +67,8 @@ pub(crate) fn routes() -> Routes {
 problems!(ExplainProblems: STORE; EXECUTION_UNKNOWN DECISION_ALTERED);
 
 /// Read the decisions of a verification with their inputs, and whether they can be reproduced.
+///
+/// The entry `operator_read` in the log names the reader.
 #[utoipa::path(
     get,
     path = "/v1/executions/{execution_id}",
@@ -78,6 +82,7 @@ problems!(ExplainProblems: STORE; EXECUTION_UNKNOWN DECISION_ALTERED);
 )]
 async fn explain_verification(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ExplainResponse>, Problem> {
     let decisions = read_decisions(&service.system.store, parse_name(execution_id)?).await?;
@@ -93,6 +98,7 @@ async fn explain_verification(
             LoggedVerification::Erased(erased) => explained.erased.push(erased),
         }
     }
+    read.log(&service, ReadSubject::Verification).await?;
     Ok(Json(explained))
 }
 
@@ -320,6 +326,8 @@ where
 problems!(EvidenceProblems: STORE; REVIEW_UNKNOWN SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Read the units and the raw records of a review, and answers that have changed since.
+///
+/// The entry `operator_read` in the log names the reader of raw records.
 #[utoipa::path(
     get,
     path = "/v1/reviews/{review_id}/evidence",
@@ -333,11 +341,12 @@ problems!(EvidenceProblems: STORE; REVIEW_UNKNOWN SOURCE_DAMAGED FACTS_NOT_HERE)
 )]
 async fn read_review_evidence(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     review_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ReviewEvidence>, Problem> {
     let (review_id, store, now) =
         (parse_name::<String>(review_id)?, service.system.store.clone(), service.system.clock.now());
-    let read = run_blocking(move || -> Result<_, Problem> {
+    let evidence = run_blocking(move || -> Result<_, Problem> {
         let ReviewState { review, .. } = find_review(&store, &review_id)?;
         let ontology = store.ontology(&review.ontology)?;
         let unit = |path: &String| Some((path.clone(), ontology.as_ref()?.axis(path)?.unit.clone()?));
@@ -354,7 +363,11 @@ async fn read_review_evidence(
         let title = title_of(&store, &review)?;
         Ok(ReviewEvidence { title, units: review.axes.keys().filter_map(unit).collect(), raw_texts, changed })
     });
-    Ok(Json(read.await?))
+    let evidence = evidence.await?;
+    if !evidence.raw_texts.is_empty() {
+        read.log(&service, ReadSubject::RawRecord).await?;
+    }
+    Ok(Json(evidence))
 }
 
 /// The answer that a source has now in place of its record in `review`; `None` if the record is still in force.

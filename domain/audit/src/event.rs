@@ -241,6 +241,51 @@ impl Event for ControlAction {
     }
 }
 
+/// The data that an operator or a reviewer has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadSubject {
+    /// Entries of the log.
+    Log,
+    /// A session with its query, its address and its log entries.
+    Session,
+    /// The decisions of a verification with their inputs.
+    Verification,
+    /// The texts of raw records.
+    RawRecord,
+    /// Claims of delivered verdicts that a source has contradicted since.
+    Recall,
+    /// Claims of verdicts that another policy would judge otherwise.
+    WhatIf,
+}
+
+/// An operator read the log, a session, a verification, raw records or texts of verdicts, or a reviewer read raw records. `caller` has
+/// the reader and the socket. `session_id` is the session that the request names, if the daemon knows it.
+///
+/// The entry is committed before the answer is sent. While the log accepts no entries, the read is answered all the same, and the entry
+/// goes to the service log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct OperatorRead {
+    /// The data.
+    pub subject: ReadSubject,
+    /// The parameters of the request without the session; absent if it has none. A verification and a request that the log does not
+    /// have are not named.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_open")]
+    #[schema(nullable = false)]
+    pub parameters: Option<String>,
+}
+
+impl Event for OperatorRead {
+    const NAME: &'static str = "operator_read";
+    const ERASABLE: &'static [&'static str] = &["parameters"];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.words(&["subject", "parameters"])
+    }
+}
+
 /// A backup of the whole state, or only a part of it, was sent to an administrator. If the disk is full, the entry goes to the
 /// service log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -397,6 +442,7 @@ pub const EVENTS: &[&EventType] = &[
     SessionsExpired::TYPE,
     RetentionApplied::TYPE,
     ControlAction::TYPE,
+    OperatorRead::TYPE,
     BackupTaken::TYPE,
     MirrorRepaired::TYPE,
     StorageRecovered::TYPE,

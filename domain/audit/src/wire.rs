@@ -81,7 +81,7 @@ pub struct LogParams {
     pub execution: Option<String>,
     /// Only entries that the request with this id caused.
     pub request_id: Option<String>,
-    /// Only events of this name.
+    /// Only events of this name, or of several names, separated by commas.
     pub event: Option<String>,
     /// Only entries at or after this time.
     #[serde(default, deserialize_with = "moment::optional")]

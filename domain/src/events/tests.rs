@@ -1,9 +1,9 @@
 use super::*;
 use domain_audit::event::{
     BackupEntry, BackupTaken, ControlAction, DueData, DueKind, ErasureEndEntry, ErasureStartEntry,
-    ErasureStarted, LogKeyReplaced, LostRow, MirrorRepaired, RetentionApplied, RetentionEndEntry,
-    RetentionStartEntry, RetentionStarted, ServiceStarted, ServiceStopped, SessionErased, SessionExpiryEntry,
-    SessionsExpired, StorageRecovered, StoreUpgraded,
+    ErasureStarted, LogKeyReplaced, LostRow, MirrorRepaired, OperatorRead, ReadSubject, RetentionApplied,
+    RetentionEndEntry, RetentionStartEntry, RetentionStarted, ServiceStarted, ServiceStopped, SessionErased,
+    SessionExpiryEntry, SessionsExpired, StorageRecovered, StoreUpgraded,
 };
 use domain_audit::leaf::{EntryAdditions, EntrySalts, EntryText, entry_text, hidden_members, leaf_of};
 use domain_base::caller::PeerCredentials;
@@ -185,6 +185,11 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
             },
         ),
         AuditEvent::new(timestamp, session_id.clone(), SessionExported { peer }),
+        AuditEvent::new(
+            timestamp,
+            session_id.clone(),
+            OperatorRead { subject: ReadSubject::Log, parameters: Some("event=tmm_crosscheck".into()) },
+        ),
         AuditEvent::new(
             timestamp,
             session_id.clone(),

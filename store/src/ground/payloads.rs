@@ -277,8 +277,8 @@ impl Store {
 
     /// The prunings of a source, each with the number of its log entry.
     pub(super) fn prunings(&self, oracle_id: &SourceId) -> Result<Vec<(u64, PruneEntry)>, StoreError> {
-        let event = Some(SourcePruned::NAME.to_owned());
-        let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;
+        let events = vec![SourcePruned::NAME.to_owned()];
+        let lines = self.log(&LogQuery { events, limit: usize::MAX, ..LogQuery::default() })?;
         let mut prunings = Vec::new();
         for line in self.kept_entries()?.into_iter().chain(lines) {
             let LoggedEvent { event: SourcePruned(entry), .. } = self.parse_entry(&line)?;

@@ -412,7 +412,7 @@ fn log_query_by_execution_returns_equal_decisions() {
     assert_eq!(seqs(of("v-12")), [8, 9, 10, 11, 12]);
     assert_eq!(seqs(LogQuery { limit: 2, newest: true, ..of("v-1") }), [17, 18]);
     assert_eq!(seqs(LogQuery { after: 5, limit: 2, ..of("v-1") }), [6, 14]);
-    assert_eq!(seqs(LogQuery { event: Some("review_opened".into()), ..of("v-1") }), [5, 17]);
+    assert_eq!(seqs(LogQuery { events: vec!["review_opened".into()], ..of("v-1") }), [5, 17]);
     assert_eq!(seqs(LogQuery { session: Some("v-1".parse().expect("a valid id")), ..of("v-1") }), [0; 0]);
     for odd in ["", "v", "v-1\0", "v-1\0\0\0\0\0\0\0\0\0\0\0", "\0"] {
         assert_eq!(seqs(of(odd)), [0; 0], "{odd:?}");

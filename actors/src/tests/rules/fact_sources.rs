@@ -134,7 +134,7 @@ fn workflow_that_can_give_no_facts_is_not_run() {
             assert!(message.starts_with(&format!("facts_from[0]: {cause}")), "{message}");
         }
         for event in ["source_asked", "verification_decided"] {
-            let query = LogQuery { event: Some(event.into()), limit: 1, ..LogQuery::default() };
+            let query = LogQuery { events: vec![event.into()], limit: 1, ..LogQuery::default() };
             assert!(system.store.log(&query).expect("the log is read").is_empty(), "{event}");
         }
     });

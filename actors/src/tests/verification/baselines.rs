@@ -282,7 +282,7 @@ fn useless_cached_answers_are_removed_and_logged() {
             after_s(2 * 3600).await;
             assert_eq!(cached_answer_time(system, "ABW"), None);
             let query =
-                LogQuery { event: Some("cached_answers_removed".into()), limit: 9, ..LogQuery::default() };
+                LogQuery { events: vec!["cached_answers_removed".into()], limit: 9, ..LogQuery::default() };
             assert_eq!(system.store.log(&query).expect("the log is readable").len(), 1);
         },
     );

@@ -415,7 +415,7 @@ fn decision_is_logged_after_its_caller_has_disconnected() {
             assert!(gone.is_err(), "the caller has disconnected");
             after_s(2).await;
             let decided = oracled_store::LogQuery {
-                event: Some("verification_decided".into()),
+                events: vec!["verification_decided".into()],
                 limit: 9,
                 ..oracled_store::LogQuery::default()
             };

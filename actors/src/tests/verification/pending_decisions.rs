@@ -72,7 +72,7 @@ fn pending_decisions_are_bounded_and_a_refused_one_leaves_nothing() {
             assert_eq!((last.len(), refused.len()), (3, 5));
             assert!(refused.iter().all(|refused| matches!(refused, Err(VerifyError::Busy))), "{refused:?}");
             let decided = LogQuery {
-                event: Some("verification_decided".into()),
+                events: vec!["verification_decided".into()],
                 limit: usize::MAX,
                 ..LogQuery::default()
             };

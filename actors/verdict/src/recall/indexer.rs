@@ -146,8 +146,8 @@ fn evaluations(
     session_id: SessionId,
     before: u64,
 ) -> Result<Vec<LoggedReferences>, StoreError> {
-    let event = Some(RulesEvaluated::NAME.to_owned());
-    let query = LogQuery { session: Some(session_id), event, limit: usize::MAX, ..LogQuery::default() };
+    let events = vec![RulesEvaluated::NAME.to_owned()];
+    let query = LogQuery { session: Some(session_id), events, limit: usize::MAX, ..LogQuery::default() };
     let lines = store.log(&query)?;
     let earlier = lines.iter().take_while(|line| line.seq < before);
     earlier.filter_map(|line| read_references(store, line).transpose()).collect()

@@ -9,6 +9,7 @@ use crate::ground::config::IngestionSection;
 use crate::platform::api::request::QueryParams;
 use crate::platform::cluster::ClusterSection;
 use crate::platform::control::{ControlBody, parse_name};
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{DOCUMENT_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
@@ -22,6 +23,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use domain_audit::event::ReadSubject;
 use domain_base::caller::PeerCredentials;
 use domain_base::digest::is_digit;
 use domain_base::moment::Moment;
@@ -298,7 +300,7 @@ problems!(ChangesProblems: RUN STORE; SOURCE_DAMAGED FACTS_NOT_HERE);
 /// List the changes of a run, with the raw records before and after them.
 ///
 /// A held run has the changes that it would make to the records at the end of its reading. To find their raw records, its payload is
-/// read from the beginning.
+/// read from the beginning. The entry `operator_read` in the log names the reader of raw records.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/changes",
@@ -312,13 +314,14 @@ problems!(ChangesProblems: RUN STORE; SOURCE_DAMAGED FACTS_NOT_HERE);
 )]
 pub async fn list_run_changes(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     run_id: Result<Path<String>, PathRejection>,
     QueryParams(params): QueryParams<RunChangesParams>,
 ) -> Result<Json<ListPage<RunChangeReport>>, Problem> {
     let RunChangesParams { after, limit } = params;
     let store = service.system.store.clone();
     let run = find_run(&store, run_id)?;
-    let read = run_blocking(move || -> Result<_, StoreError> {
+    let page = run_blocking(move || -> Result<_, StoreError> {
         let changes = store.run_changes(&run, after, *limit + 1)?.into_iter();
         let changes = changes.map(|change| RunChangeReport {
             number: change.ordinal,
@@ -334,12 +337,18 @@ pub async fn list_run_changes(
             change.number.to_string()
         }))
     });
-    Ok(Json(read.await?))
+    let page = page.await?;
+    if page.items.iter().any(|change| change.before.is_some() || change.after.is_some()) {
+        read.log(&service, ReadSubject::RawRecord).await?;
+    }
+    Ok(Json(page))
 }
 
 problems!(RejectsProblems: RUN STORE; SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// List the records that a run rejected, with the reasons.
+///
+/// The entry `operator_read` in the log names the reader of raw records.
 #[utoipa::path(
     get,
     path = "/v1/runs/{run_id}/rejects",
@@ -353,12 +362,17 @@ problems!(RejectsProblems: RUN STORE; SOURCE_DAMAGED FACTS_NOT_HERE);
 )]
 pub async fn list_rejects(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     run_id: Result<Path<String>, PathRejection>,
     QueryParams(params): QueryParams<RejectsParams>,
 ) -> Result<Json<ListPage<RejectReport>>, Problem> {
     let store = service.system.store.clone();
     let run = find_run(&store, run_id)?;
-    Ok(Json(run_blocking(move || read_page(&store, &run, params)).await?))
+    let page = run_blocking(move || read_page(&store, &run, params)).await?;
+    if page.items.iter().any(|report| report.raw_text.is_some()) {
+        read.log(&service, ReadSubject::RawRecord).await?;
+    }
+    Ok(Json(page))
 }
 
 fn read_page(

@@ -119,8 +119,8 @@ fn prove_card(
 }
 
 fn of_session(session_id: &SessionId, event: Option<&str>) -> LogQuery {
-    let (session, event) = (Some(session_id.clone()), event.map(str::to_owned));
-    LogQuery { session, event, limit: usize::MAX, ..LogQuery::default() }
+    let (session, events) = (Some(session_id.clone()), event.map(str::to_owned).into_iter().collect());
+    LogQuery { session, events, limit: usize::MAX, ..LogQuery::default() }
 }
 
 /// The last delivery of the verdict among the entries of its session, with the entries about it. `None` if there is none.

@@ -104,7 +104,7 @@ fn last_entry(
 ) -> Result<Option<LogLine>, StoreError> {
     let query = LogQuery {
         session: Some(session_id.clone()),
-        event: Some(event.to_owned()),
+        events: vec![event.to_owned()],
         newest: true,
         ..LogQuery::default()
     };

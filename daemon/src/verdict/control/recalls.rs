@@ -3,12 +3,14 @@
 use crate::ground::RUN;
 use crate::ground::control::run::find_run_of_digits;
 use crate::platform::api::request::QueryParams;
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking};
 use actors_verdict::recall::{RecallError, RecallQuery, RecallScope};
 use axum::Json;
 use axum::extract::State;
+use domain_audit::event::ReadSubject;
 use domain_base::problem::{FACTS_NOT_HERE, INTERNAL_ERROR, INVALID_REQUEST, SOURCE_DAMAGED};
 use domain_ground::problem::{RECORD_UNKNOWN, SOURCE_UNKNOWN};
 use domain_verdict::wire::{RecallParams, RecallResponse};
@@ -27,7 +29,8 @@ problems!(RecallProblems: RUN STORE; SOURCE_UNKNOWN RECORD_UNKNOWN SOURCE_DAMAGE
 
 /// List the delivered verdicts that relied on statements of a source that differ now.
 ///
-/// The rules of each verdict are applied again with the present facts. Nothing that was delivered is changed.
+/// The rules of each verdict are applied again with the present facts. Nothing that was delivered is changed. The entry
+/// `operator_read` in the log names the reader of claims.
 #[utoipa::path(
     get,
     path = "/v1/recalls",
@@ -41,12 +44,17 @@ problems!(RecallProblems: RUN STORE; SOURCE_UNKNOWN RECORD_UNKNOWN SOURCE_DAMAGE
 )]
 pub async fn list_recalls(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     QueryParams(params): QueryParams<RecallParams>,
 ) -> Result<Json<RecallResponse>, Problem> {
     let recalls = service.system.recalls.clone();
     let store = service.system.store.clone();
     let answer = run_blocking(move || recalls.recall(&query_of(&store, params)?).map_err(Problem::from));
-    Ok(Json(answer.await?))
+    let answer = answer.await?;
+    if !answer.verdicts.is_empty() {
+        read.log(&service, ReadSubject::Recall).await?;
+    }
+    Ok(Json(answer))
 }
 
 fn query_of(store: &Store, params: RecallParams) -> Result<RecallQuery, Problem> {

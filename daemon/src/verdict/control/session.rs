@@ -2,6 +2,7 @@
 
 use super::orders::held_report;
 use crate::platform::api::request::{JsonBody, PathSessionId};
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{JSON_BODY, SESSION, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
@@ -12,6 +13,7 @@ use actors_verdict::notifier::{HoldMessages, queued_mails};
 use actors_verdict::orders::ReadHeldVerdict;
 use axum::extract::State;
 use axum::{Extension, Json};
+use domain_audit::event::ReadSubject;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
 use domain_base::problem::INTERNAL_ERROR;
@@ -32,7 +34,6 @@ use oracled_store::{LogQuery, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 pub(super) fn session_unknown(session_id: &SessionId) -> Problem {
     Problem::new(SESSION_UNKNOWN, format!("no session {session_id} is registered"))
@@ -44,6 +45,8 @@ problems!(ReadProblems: SESSION STORE; SESSION_UNKNOWN);
 const HISTORY_MAX: usize = 1000;
 
 /// Read a session with its order, its costs, its waiting mails and its log entries.
+///
+/// The entry `operator_read` in the log names the reader.
 #[utoipa::path(
     get,
     path = "/v1/sessions/{session_id}",
@@ -57,10 +60,13 @@ const HISTORY_MAX: usize = 1000;
 )]
 pub async fn read_session(
     State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
     PathSessionId(session_id): PathSessionId,
 ) -> Result<Json<SessionPage>, Problem> {
-    let page = spawn_blocking(move || read_page(&service, session_id)).await;
-    page.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))?.map(Json)
+    let reading = Arc::clone(&service);
+    let page = run_blocking(move || read_page(&reading, session_id)).await?;
+    read.log(&service, ReadSubject::Session).await?;
+    Ok(Json(page))
 }
 
 fn read_page(service: &DaemonService, session_id: SessionId) -> Result<SessionPage, Problem> {
@@ -100,7 +106,7 @@ fn sum_costs(store: &Store, session_id: &SessionId) -> Result<Vec<ModelCost>, Pr
     let mut costs = Vec::new();
     let mut next = Some(LogQuery {
         session: Some(session_id.clone()),
-        event: Some("oracle_interaction".into()),
+        events: vec!["oracle_interaction".into()],
         limit: usize::MAX,
         ..LogQuery::default()
     });

@@ -33,6 +33,7 @@ use oracled_domain::tables::tables;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use store_base::error::StoreError;
@@ -228,7 +229,7 @@ impl LogReader<'_> {
             let numbers = self.numbers(&by_execution(execution), from..end, |_| true);
             return Ok(Box::new(numbers.map(|number| self.row_with(number?))));
         }
-        Ok(match (&query.session, &query.event) {
+        Ok(match (&query.session, query.events.as_slice()) {
             (Some(session), _) => {
                 let prefix = by_session(session);
                 let written = self.session_revision(session)?.filter(|seq| (from..end).contains(seq));
@@ -238,8 +239,9 @@ impl LogReader<'_> {
                 let numbers = before.chain(written.map(Ok)).chain(after);
                 Box::new(numbers.map(|number| self.row_with(number?)))
             }
-            (None, Some(event)) => {
-                let blocks = self.numbers(&by_event(event), block_of(from)..end, |_| true);
+            (None, []) => Box::new(self.log_rows(from..end)),
+            (None, events) => {
+                let blocks = self.blocks(events, block_of(from)..end)?;
                 Box::new(blocks.flat_map(move |block| -> Box<dyn DoubleEndedIterator<Item = _>> {
                     match block {
                         Ok(block) => {
@@ -250,7 +252,6 @@ impl LogReader<'_> {
                     }
                 }))
             }
-            (None, None) => Box::new(self.log_rows(from..end)),
         })
     }
 
@@ -258,6 +259,20 @@ impl LogReader<'_> {
     fn session_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
         let Some(table) = tables().find(|table| table.finds_entries) else { return Ok(None) };
         Ok(self.store.bundle_in(self.db, table, session_id.as_str())?.row(table).map(|row| row.revision))
+    }
+
+    /// The first numbers of the blocks in `range` with events of these names, in order.
+    fn blocks(
+        &self,
+        events: &[String],
+        range: Range<u64>,
+    ) -> Result<Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_>, StoreError> {
+        let of_event = |event: &String| self.numbers(&by_event(event), range.clone(), |_| true);
+        if let [event] = events {
+            return Ok(Box::new(of_event(event)));
+        }
+        let blocks: BTreeSet<u64> = events.iter().flat_map(of_event).collect::<Result<_, _>>()?;
+        Ok(Box::new(blocks.into_iter().map(Ok)))
     }
 
     /// The first entry's number of each row, of those in `range`.
@@ -495,8 +510,8 @@ pub struct LogQuery {
     pub execution: Option<String>,
     /// Only entries that the request with this id caused.
     pub request_id: Option<String>,
-    /// Only events of this name.
-    pub event: Option<String>,
+    /// Only events of these names, if there are any.
+    pub events: Vec<String>,
     /// Only entries at or after this time.
     pub since: Option<Timestamp>,
     /// Only entries with a higher number.
@@ -543,7 +558,7 @@ impl LogQuery {
             && self.request_id.as_ref().is_none_or(|request_id| {
                 fields.caller.as_ref().is_some_and(|caller| caller.request_id.as_ref() == Some(request_id))
             })
-            && self.event.as_ref().is_none_or(|event| fields.event == *event)
+            && (self.events.is_empty() || self.events.contains(&fields.event))
             && self.since.is_none_or(|since| fields.timestamp >= since)
     }
 }

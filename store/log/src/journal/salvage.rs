@@ -437,7 +437,7 @@ impl TableReader {
         let mut lost = self.lost_rows()?;
         if !lost.is_empty() {
             let query = LogQuery {
-                event: Some("storage_recovered".to_owned()),
+                events: vec!["storage_recovered".to_owned()],
                 limit: usize::MAX,
                 ..LogQuery::default()
             };

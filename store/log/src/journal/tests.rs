@@ -289,7 +289,7 @@ fn log_query_matches_a_plain_filter() {
                             session: session.clone(),
                             execution: None,
                             request_id: None,
-                            event: event.map(String::from),
+                            events: event.map(String::from).into_iter().collect(),
                             since: since.map(at),
                             after,
                             limit,
@@ -451,8 +451,9 @@ fn log_query_by_event_finds_entries_in_all_index_blocks() {
             (journal, store) = open(dir.path());
         }
     }
-    let seqs = |event: &str, after: u64, limit: usize, newest: bool| {
-        let query = LogQuery { event: Some(event.into()), after, limit, newest, ..LogQuery::default() };
+    let seqs = |events: &str, after: u64, limit: usize, newest: bool| {
+        let events = events.split(',').map(String::from).collect();
+        let query = LogQuery { events, after, limit, newest, ..LogQuery::default() };
         store.log(&query).expect("the log is read").into_iter().map(|line| line.seq).collect::<Vec<_>>()
     };
     assert_eq!(stopped, [201, 302, 703]);
@@ -463,6 +464,9 @@ fn log_query_by_event_finds_entries_in_all_index_blocks() {
     assert_eq!(seqs("verdict_cached", 0, 1000, false).len(), 400);
     assert_eq!(seqs("verdict_cached", 700, 1000, true).len(), 51);
     assert_eq!(seqs("verdict_cached", 0, 3, true), [799, 801, 803]);
+    assert_eq!(seqs("service_stopped,verdict_cached", 199, 3, false), [200, 201, 203]);
+    assert_eq!(seqs("verdict_cached,service_stopped", 0, 1000, true).len(), 403);
+    assert_eq!(seqs("service_stopped,no_such_event", 0, 9, true), stopped);
 }
 
 #[test]
@@ -1699,8 +1703,8 @@ fn log_pages_of_long_entries_are_complete_for_every_query() {
     let expected: &[&[u64]] = &[&[1, 2, 3], &[4, 5, 6], &[7, 8, 9], &[10], &[11], &[12]];
     assert_eq!(pages(&store, all.clone()), expected);
     assert_eq!(pages(&store, LogQuery { newest: true, ..all.clone() }), expected);
-    let event = Some("crosscheck_error".to_owned());
-    assert_eq!(pages(&store, LogQuery { event, ..all.clone() }), expected);
+    let events = vec!["crosscheck_error".to_owned()];
+    assert_eq!(pages(&store, LogQuery { events, ..all.clone() }), expected);
     for newest in [false, true] {
         let short = LogQuery { session: Some(id(mib)), newest, ..all.clone() };
         assert_eq!(pages(&store, short), [vec![1, 2, 3], vec![4, 5, 6], vec![7, 8, 9], vec![10, 12]]);

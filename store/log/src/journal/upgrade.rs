@@ -207,8 +207,8 @@ impl Journal {
         let first = self.tables.first_seq()?;
         upgrades.retain(|upgrade| first <= upgrade.entries + 1);
         if !upgrades.is_empty() {
-            let event = Some(StoreUpgraded::NAME.to_owned());
-            for line in self.tables.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })? {
+            let events = vec![StoreUpgraded::NAME.to_owned()];
+            for line in self.tables.log(&LogQuery { events, limit: usize::MAX, ..LogQuery::default() })? {
                 let logged: LoggedEvent<StoreUpgraded> = self.tables.parse_entry(&line)?;
                 upgrades.retain(|upgrade| *upgrade != logged.event);
             }

@@ -177,7 +177,7 @@ fn rebuild_repeats_prunings_whose_entries_were_dropped() {
         }
         assert_eq!(steps(&world), before);
     }
-    let query = LogQuery { event: Some("source_pruned".into()), limit: 1, ..LogQuery::default() };
+    let query = LogQuery { events: vec!["source_pruned".into()], limit: 1, ..LogQuery::default() };
     assert_eq!(world.store().log(&query).expect("readable"), [], "the entries were dropped");
     world.close();
     fs::remove_dir_all(world.dir.path().join("store")).expect("the database is removed");
