@@ -316,6 +316,7 @@ impl ActorSystem {
         let fact_sources = FactCollector::new(queries.clone(), verification.clone(), store.clone());
 
         let mails = mailing.service.is_some();
+        let mail_renderer = mailing.renderer(&store);
         let notifier = {
             let mailing = (mailing, oracle_health.clone());
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
@@ -405,7 +406,8 @@ impl ActorSystem {
         });
         actix_rt::spawn(erasure.clone().resume());
 
-        let recalls = RecallService::new(store.clone(), log.clone(), clock.clone(), recall_modes);
+        let recalls =
+            RecallService::new(store.clone(), log.clone(), clock.clone(), recall_modes, mail_renderer);
 
         let what_if = WhatIfService::new(store.clone(), rules.settings().clone());
 

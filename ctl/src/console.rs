@@ -15,6 +15,7 @@ mod inbox;
 mod items;
 mod layout;
 mod log;
+mod notice;
 mod other_years;
 mod overview;
 mod parts;
@@ -143,6 +144,8 @@ fn router(console: ConsoleState) -> Router {
         .route("/sessions/{session_id}", get(session::page))
         .route("/sessions/{session_id}/order", post(session::change_order))
         .route("/sessions/{session_id}/held", get(verdict::held_page))
+        .route("/notices/{session_id}", get(notice::page).post(notice::act))
+        .route("/events/notices/{session_id}", get(notice::events))
         .route("/reviews", get(review::list_page))
         .route("/reviews/{review_id}", get(review::page))
         .route("/reviews/{review_id}/resolve", post(review::resolve))
@@ -194,7 +197,7 @@ pub(crate) struct Console {
     pub(crate) options: GlobalOptions,
     /// The name of this machine.
     host: String,
-    /// Whether this user may use reviews and held orders only.
+    /// Whether this user may use reviews, held orders and notices only.
     has_only_reviews: bool,
     pub(crate) access: Access,
     /// A permit for each page that receives events.

@@ -6,6 +6,7 @@ pub(crate) mod divergence;
 pub(crate) mod erasure;
 pub(crate) mod explanation;
 pub(crate) mod legal_hold;
+pub(crate) mod notice;
 pub(crate) mod orders;
 pub(crate) mod outbox;
 pub mod programs;
@@ -40,6 +41,7 @@ pub(crate) enum VerdictVerb {
     Divergence(divergence::DivergenceArgs),
     /// List the delivered verdicts that relied on statements of a source that differ now
     Recall(recall::RecallArgs),
+    Notice(notice::NoticeArgs),
     /// Show which decisions of the log would change with another policy, other rules or another day's facts
     WhatIf(what_if::WhatIfArgs),
     /// Show the costs of the models by UTC day, model and tier
@@ -70,6 +72,7 @@ impl VerdictVerb {
             Self::Webhook(verb) => block_on(verb.run(options, out)),
             Self::Divergence(verb) => block_on(verb.run(options, out)),
             Self::Recall(verb) => block_on(verb.run(options, out)),
+            Self::Notice(verb) => block_on(verb.run(options, out)),
             Self::WhatIf(verb) => block_on(verb.run(options, out)),
             Self::Costs(verb) => block_on(verb.run(options, out)),
             Self::Purge(verb) => block_on(verb.run(options, out)),

@@ -114,7 +114,8 @@ pub struct DaemonConfig {
     #[schema(value_type = String)]
     pub prompt_template: CommonPromptTemplate,
     /// What is done about delivered verdicts that relied on statements that differ now ([recall](../recall.md)): `off`, nothing;
-    /// `list`, they are listed on request; `notify`, each is also reported by the webhook `verdict.recalled`.
+    /// `list`, they are listed on request; `notify`, each is also reported by the webhook `verdict.recalled`, and a notice to the customer
+    /// is drafted if the mail template has one.
     #[schema(value_type = RecallMode)]
     pub recall: CommonRecallMode,
     /// Limits of requests and connections.

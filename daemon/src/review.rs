@@ -1,4 +1,4 @@
-//! The socket for reviewers: reviews and held orders, and nothing else.
+//! The socket for reviewers: reviews, held orders and notices about recalled verdicts, and nothing else.
 
 use crate::platform::api;
 use crate::platform::api::{SocketDescription, reject_params, serve_routes};
@@ -13,20 +13,21 @@ use std::sync::Arc;
 use utoipa::OpenApi;
 
 /// The list of the paths of this socket, for errors.
-const PATHS: &str = "/openapi.json: this is the socket for reviewers, which has only reviews and held orders";
+const PATHS: &str =
+    "/openapi.json: this is the socket for reviewers, which has only reviews, held orders and notices";
 
 /// The description of the socket for reviewers, without its routes.
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "oracled: reviews",
-        description = "The optional Unix socket for reviewers: reviews and held orders, and nothing else. Errors are `application/problem+json` with a stable `code`.",
+        description = "The optional Unix socket for reviewers: reviews, held orders and notices about recalled verdicts, and nothing else. Errors are `application/problem+json` with a stable `code`.",
     ),
     servers((url = "http://oracled", description = "Over the Unix socket `review.sock`; the host name is ignored")),
     tags(
         (name = "platform", description = "This description"),
         (name = "verification", description = "Reviews"),
-        (name = "verdict", description = "Held orders"),
+        (name = "verdict", description = "Held orders, and notices about recalled verdicts"),
     ),
     components(schemas(ApplicationName, ProblemDocument)),
 )]

@@ -38,7 +38,7 @@ use actors_verdict::cache::PolicyConfig;
 use actors_verdict::erasure::StartedRemovals;
 use actors_verdict::generation::find_prompt_template;
 use actors_verdict::held_key::HeldVerdictKey;
-use actors_verdict::notifier::find_mail_template;
+use actors_verdict::mail_content::find_mail_template;
 use actors_verdict::regen;
 use actors_verification::VerificationConfig;
 use anyhow::{Context, Error, anyhow, bail};

@@ -11,6 +11,7 @@ use domain_verdict::mail::{MailId, MailKind, OutboxMail};
 use domain_verdict::order::{ORDERS, OrderPosition, OrderState, orders_prefix};
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageState, OutboxMessage, StoredMessageHead};
 use domain_verdict::policy::HeldVerdict;
+use domain_verdict::recall_notice::RecallNotice;
 use domain_verdict::regen::RegenAttempt;
 use domain_verdict::replay::StoredVerdict;
 use domain_verdict::session::{CustomerEmail, RejectingCheck, SessionRecord};
@@ -148,6 +149,47 @@ impl Store {
     /// One cannot be read.
     pub fn webhook_outages(&self) -> Result<Vec<WebhookOutage>, StoreError> {
         self.all_rows()
+    }
+}
+
+impl Store {
+    /// The drafted notice of a session, with its revision.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn recall_notice(&self, session_id: &SessionId) -> Result<Option<(RecallNotice, u64)>, StoreError> {
+        self.get(session_id)
+    }
+
+    /// The revision of the drafted notice of a session, even if the row is damaged.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn recall_notice_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
+        let head = self.head(RecallNotice::TABLE, session_id.as_str())?;
+        Ok(head.map(|(revision, _)| revision))
+    }
+
+    /// Passes the drafted notices after that of session `after` to `visit`, in the order of the sessions, except lost ones. Stops if
+    /// `visit` returns false.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn visit_recall_notices(
+        &self,
+        after: Option<&SessionId>,
+        mut visit: impl FnMut(RecallNotice, u64) -> bool,
+    ) -> Result<(), StoreError> {
+        let after = after.map(|session_id| session_id.as_str().to_owned());
+        self.visit_names(RecallNotice::TABLE.name, after, |names| {
+            for session_id in names.into_iter().filter_map(|name| SessionId::try_from(name).ok()) {
+                let notice = skip_lost(self.recall_notice(&session_id))?;
+                if notice.is_some_and(|(notice, revision)| !visit(notice, revision)) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
     }
 }
 

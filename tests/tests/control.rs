@@ -19,7 +19,7 @@ use std::{fs, iter, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 74] = [
+const PATHS: [(&str, &[&str]); 76] = [
     ("/v1/cluster", &["GET"]),
     ("/v1/cluster/hosts/app-2", &["DELETE"]),
     ("/v1/cluster/leave", &["POST"]),
@@ -61,6 +61,8 @@ const PATHS: [(&str, &[&str]); 74] = [
     ("/v1/reload", &["POST"]),
     ("/v1/retention", &["GET", "POST"]),
     ("/v1/recalls", &["GET"]),
+    ("/v1/recall-notices", &["GET"]),
+    ("/v1/recall-notices/cs_1", &["GET", "POST"]),
     ("/v1/what-if", &["POST"]),
     ("/v1/documents", &["POST"]),
     ("/v1/documents/source", &["GET"]),

@@ -17,9 +17,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A verdict that passes the crosscheck.
 const VERDICT: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
-/// The operations for which no answer with a status below 400 is made here: no run lasts long enough to be canceled, and this daemon is in
-/// no cluster.
-const NEVER_DONE: [&str; 4] = ["cancel_run", "leave_cluster", "read_cluster", "remove_cluster_host"];
+/// The operations for which no answer with a status below 400 is made here: no run lasts long enough to be canceled, this daemon is in
+/// no cluster, and no verdict is recalled (`recall.rs` compares those answers).
+const NEVER_DONE: [&str; 6] = [
+    "cancel_run",
+    "decide_recall_notice",
+    "leave_cluster",
+    "read_cluster",
+    "read_recall_notice",
+    "remove_cluster_host",
+];
 
 /// A socket with its OpenAPI document.
 struct Described {
@@ -143,6 +150,8 @@ async fn answers_of_all_sockets_match_their_descriptions() {
     verdicts(&mut routes).await;
     orders(&mut routes, &mut control, &model).await;
     held_orders(&mut routes, &mut review).await;
+    notices(&mut control).await;
+    notices(&mut review).await;
     texts(&mut routes).await;
     let execution_id = verification(&mut routes, &mut control).await;
     verification(&mut routes, &mut review).await;
@@ -186,7 +195,7 @@ async fn answers_of_all_sockets_match_their_descriptions() {
     assert_eq!(routes.open(), BTreeSet::new());
     review.get("/openapi.json").await;
     assert_eq!(control.open(), BTreeSet::from(NEVER_DONE));
-    assert_eq!(review.open(), BTreeSet::new());
+    assert_eq!(review.open(), BTreeSet::from(["decide_recall_notice", "read_recall_notice"]));
 }
 
 async fn documents(control: &mut Described) {
@@ -469,6 +478,15 @@ async fn webhooks(control: &mut Described) {
 }
 
 /// Holds a session, and releases it.
+async fn notices(client: &mut Described) {
+    assert_eq!(client.get("/v1/recall-notices?limit=1").await.status, 200);
+    assert_eq!(client.get("/v1/recall-notices/cs_1").await.status, 404);
+    let release = json!({"action": "release", "reason": "a test"});
+    assert_eq!(client.post("/v1/recall-notices/cs_1", release).await.status, 404);
+    let seen = json!({"action": "discard", "reason": "a test", "drafted_at": "2026-11-20T10:00:00Z"});
+    assert_eq!(client.post("/v1/recall-notices/cs_1", seen).await.status, 409);
+}
+
 async fn legal_hold(control: &mut Described, session: &str) {
     let (path, reason) = (format!("/v1/legal-holds/{session}"), json!({"reason": "case 17"}));
     assert_eq!(control.send(Method::PUT, &path, reason.clone()).await.status, 200);

@@ -2,10 +2,13 @@
 //! model of the source that replays all verdicts.
 
 use oracled_api::client::DaemonClient;
-use oracled_tests::ground::{approve, ingest, office_documents, register_all, started_run, wait_for_run};
+use oracled_tests::described::{documents, validator};
+use oracled_tests::ground::{
+    approve, ingest, office_documents, put_document, register_all, started_run, wait_for_run,
+};
 use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ScriptedReply};
-use oracled_tests::{DaemonWorld, document, eventually, get, log, post, problem};
+use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -447,5 +450,220 @@ async fn verdicts_are_counted_and_not_listed_if_recall_is_off() {
     ingest_release(control, 1, &Release::from([("Aruba", 7)])).await;
     let answer = recalled(control, "").await;
     assert_eq!((&answer["total"], &answer["off"], &answer["verdicts"]), (&json!(0), &json!(1), &json!([])));
+    assert!(daemon.stop().success());
+}
+
+const NOTICE: &str = "{% for s in statements %}{{ s.then }} -> {{ s.now }} ({{ s.result }}){% endfor %}";
+
+/// A world whose customers get mails at `mails`, with reports about recalled verdicts.
+fn world_with_mails(mails: &ModelServer) -> DaemonWorld {
+    DaemonWorld::for_reviewers(&format!(
+        "recall = \"notify\"\n[mail]\ntransport = \"http\"\nbase_url = \"{}\"\ntemplates = [\"shop-en\"]\n",
+        mails.url()
+    ))
+}
+
+/// Registers a mail template with a text for these kinds of mails.
+async fn register_template(control: &mut DaemonClient, version: u32, kinds: &[&str]) {
+    let parts = json!({"subject": "{{ verdict_label }}", "text": NOTICE});
+    let mails: BTreeMap<_, _> = kinds.iter().map(|kind| (*kind, parts.clone())).collect();
+    let template = json!({"template_id": "shop-en", "version": version, "language": "en", "mails": mails});
+    let path = format!("/v1/documents/mail_template/shop-en@{version}");
+    let registered = put_document(control, &path, &template).await;
+    assert_eq!(registered.status, 200, "{}", document(&registered));
+}
+
+/// Delivers a verdict with a claim about an area, to a customer with an address or without one.
+async fn deliver(daemon: &DaemonProcess<'_>, session: &str, claim: (&str, u64), address: Option<&str>) {
+    let mut body = submitted(&BTreeMap::from([claim]));
+    if let Some(address) = address {
+        body["customer_email"] = json!(address);
+    }
+    let delivered = post(&mut daemon.routes().await, &format!("/v1/verdicts/{session}"), &body).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
+}
+
+async fn runs_are_reported(control: &mut DaemonClient, runs: usize) {
+    eventually("the runs are reported", async || log(control, "event=run_recalled").await.len() == runs)
+        .await;
+}
+
+/// The sessions with a drafted notice.
+async fn drafted(client: &mut DaemonClient) -> Vec<String> {
+    let listed = document(&get(client, "/v1/recall-notices").await);
+    let items = listed["items"].as_array().expect("a list").iter();
+    items.map(|notice| notice["session_id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// The mails of recalls that were sent.
+fn notices_of(mails: &ModelServer) -> Vec<Value> {
+    let requests = mails.requests().into_iter().map(|request| request.body);
+    requests.filter(|mail| mail["kind"] == "recall_notice").collect()
+}
+
+/// Compares an answer with its description on the control socket.
+fn assert_described(answer: &Value, path: &str, method: &str) {
+    let control = &documents()[1];
+    let schema = &control["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"];
+    let faults: Vec<_> =
+        validator(control, schema).iter_errors(answer).map(|error| error.to_string()).collect();
+    assert!(schema.is_object() && faults.is_empty(), "{method} {path}: {faults:?}\n{answer}");
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one recall with all decisions about its notices")]
+async fn drafted_notice_is_sent_once_when_a_person_releases_it() {
+    const ONE: &str = "/v1/recall-notices/{session_id}";
+    let mails = ModelServer::start().await;
+    let world = world_with_mails(&mails);
+    let daemon = world.serve().await;
+    let (control, review) = (&mut daemon.control().await, &mut daemon.review().await);
+    register_template(control, 1, &["recall_notice"]).await;
+    with_source(control).await;
+    let mut release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    let address = Some("ann@example.org");
+    for (session, area, address) in [
+        ("aruba", "Aruba", address),
+        ("austria", "Austria", address),
+        ("discarded", "Aruba", address),
+        ("erased", "Aruba", address),
+        ("silent", "Aruba", None),
+    ] {
+        deliver(&daemon, session, (area, 101_001), address).await;
+    }
+    release.insert("Aruba", 109_009);
+    ingest_release(control, 1, &release).await;
+    runs_are_reported(control, 2).await;
+    assert_eq!(drafted(control).await, ["aruba", "discarded", "erased"]);
+    assert_described(&document(&get(control, "/v1/recall-notices").await), "/v1/recall-notices", "get");
+    for (session, is_drafted) in [("aruba", json!(true)), ("silent", Value::Null)] {
+        let entry = log(control, &format!("session={session}&event=verdict_recalled")).await.remove(0);
+        assert_eq!(entry["notice_drafted"], is_drafted, "{entry}");
+        assert!(!entry.to_string().contains("109009") && !entry.to_string().contains("ann@"), "{entry}");
+    }
+    for client in [&mut *control, &mut *review] {
+        let inbox = document(&get(client, "/v1/inbox?kind=recall_notice&source=office").await);
+        let item = &inbox["items"][0];
+        assert_eq!(
+            (&inbox["counts"]["recall_notice"], &item["importance"]),
+            (&json!(3), &json!("customer")),
+            "{inbox}"
+        );
+        assert_eq!(
+            (&item["id"], &item["link"], &item["cause"]),
+            (&json!("aruba"), &json!("/notices/aruba"), &json!("now contradicted: office"))
+        );
+    }
+
+    let read = document(&get(review, "/v1/recall-notices/aruba").await);
+    assert_described(&read, ONE, "get");
+    let text = "The population of Aruba in 2015 was 101001 -> The population of Aruba in 2015 was 109009 (now_contradicted)";
+    assert_eq!((&read["mail"]["subject"], &read["mail"]["text"]), (&json!("GREEN"), &json!(text)));
+    assert!(read["fault"].is_null() && !read.to_string().contains("ann@"), "{read}");
+    let reader = log(control, "session=aruba&event=recall_notice_read").await.remove(0);
+    assert_eq!(reader["caller"]["socket"], "review");
+    let shown = printed(&world, &["notice", "show", "aruba"]);
+    assert!(shown.contains(text) && shown.contains("aruba: now contradicted"), "{shown}");
+    assert_eq!(notices_of(&mails), Vec::<Value>::new(), "nothing is sent before a release");
+
+    let path = "/v1/recall-notices/aruba";
+    let decision = |action: &str, drafted_at: &Value| {
+        let mut body = json!({"action": action, "reason": "checked"});
+        if !drafted_at.is_null() {
+            body["drafted_at"] = drafted_at.clone();
+        }
+        body
+    };
+    let other = decision("release", &json!("2020-01-01T00:00:00Z"));
+    problem(&post(control, path, &other).await, 409, "recall_notice_changed");
+    problem(&post(control, path, &json!({"action": "release", "reason": " "})).await, 400, "invalid_request");
+    let body = decision("release", &read["drafted_at"]);
+    let (one, two) = tokio::join!(post(control, path, &body), post(review, path, &body));
+    let (released, refused) = if one.status == 200 { (one, two) } else { (two, one) };
+    problem(&refused, 409, "recall_notice_changed");
+    let released = document(&released);
+    assert_described(&released, ONE, "post");
+    eventually("the notice is sent", async || notices_of(&mails).len() == 1).await;
+    let sent = &notices_of(&mails)[0];
+    assert_eq!((&sent["text"], &sent["to"]), (&json!(text), &json!("ann@example.org")));
+    assert_eq!((&sent["mail_id"], &sent["verdict"]["verdict"]), (&released["mail_id"], &json!("GREEN")));
+    problem(&post(control, path, &body).await, 409, "recall_notice_changed");
+    problem(&post(control, path, &decision("release", &Value::Null)).await, 404, "recall_notice_unknown");
+    problem(&get(control, path).await, 404, "recall_notice_unknown");
+    let entry = log(control, "session=aruba&event=recall_notice_released").await.remove(0);
+    assert_eq!(entry["reason"], "checked");
+    assert!(entry["salts"]["reason"].is_string(), "the reason can be erased: {entry}");
+
+    printed(&world, &["notice", "discard", "discarded", "--reason", "it does not matter"]);
+    let export = printed(&world, &["--json", "export", "--session", "erased"]);
+    assert!(export.contains("recall_notices") && export.contains("109009"), "{export}");
+    let erase = json!({"session_id": "erased", "reason": "asked"});
+    let erased = document(&post(control, "/v1/erasures", &erase).await);
+    let data = erased["sessions"][0]["data"].as_array().expect("a list");
+    assert!(data.contains(&json!("recall_notice")), "{erased}");
+    assert_eq!(drafted(control).await, Vec::<String>::new());
+    let release = decision("release", &Value::Null);
+    problem(&post(control, "/v1/recall-notices/erased", &release).await, 404, "recall_notice_unknown");
+    let stored = document(&get(&mut daemon.routes().await, "/v1/verdicts/aruba").await);
+    assert_eq!(stored["verdict"]["summary"], "The population of Aruba in 2015 was 101001.");
+    assert_eq!(notices_of(&mails).len(), 1, "a discarded notice is not sent");
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn notice_needs_a_template_and_follows_the_present_statements() {
+    let mails = ModelServer::start().await;
+    let world = world_with_mails(&mails);
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register_template(control, 1, &["verdict"]).await;
+    with_source(control).await;
+    let release = |people| AREAS.iter().map(|(area, _)| (*area, people)).collect::<Release>();
+    ingest_release(control, 0, &release(101_001)).await;
+    approve(control, SOURCE).await;
+    for session in ["kept", "removed"] {
+        deliver(&daemon, session, ("Aruba", 101_001), Some("ann@example.org")).await;
+    }
+    let first = ingest_release(control, 1, &release(102_002)).await;
+    runs_are_reported(control, 2).await;
+    assert_eq!(log(control, "event=verdict_recalled").await.len(), 2);
+    assert_eq!(drafted(control).await, Vec::<String>::new(), "the template has no text of notices");
+
+    register_template(control, 2, &["recall_notice"]).await;
+    let second = ingest_release(control, 2, &release(103_003)).await;
+    runs_are_reported(control, 3).await;
+    assert_eq!(drafted(control).await, ["kept", "removed"]);
+    let removed = oracled_tests::call(control, hyper::Method::DELETE, "/v1/sessions/removed", None).await;
+    assert_eq!(removed.status, 200, "{}", document(&removed));
+    assert_eq!(drafted(control).await, ["kept"]);
+
+    // the undo is a recall with other facts
+    undo(control, &second).await;
+    runs_are_reported(control, 4).await;
+    let read = document(&get(control, "/v1/recall-notices/kept").await);
+    let now = &read["recalls"][0]["verdict"]["statements"][0]["now"];
+    assert_eq!(now, &json!(["The population of Aruba in 2015 was 102002"]));
+
+    // a template that cannot be rendered keeps the draft
+    let broken = json!({"subject": "s", "text": "{% if query != 'Sell honey & jam?' %}{{ verdict.total }}{% endif %}"});
+    let template =
+        json!({"template_id": "shop-en", "version": 3, "language": "en", "mails": {"recall_notice": broken}});
+    let path = "/v1/documents/mail_template/shop-en@3";
+    assert_eq!(put_document(control, path, &template).await.status, 200);
+    let release = json!({"action": "release", "reason": "checked"});
+    let refused = post(control, "/v1/recall-notices/kept", &release).await;
+    problem(&refused, 409, "recall_notice_unsendable");
+    let read = document(&get(control, "/v1/recall-notices/kept").await);
+    assert!(read["mail"].is_null() && read["fault"].is_string(), "{read}");
+
+    // the source states again what the verdict relied on
+    undo(control, &first).await;
+    runs_are_reported(control, 5).await;
+    assert_eq!(drafted(control).await, Vec::<String>::new());
+    let withdrawn = log(control, "session=kept&event=recall_notice_discarded").await.remove(0);
+    assert_eq!((&withdrawn["oracle_id"], &withdrawn["peer"]), (&json!(SOURCE), &Value::Null));
+    assert_eq!(notices_of(&mails), Vec::<Value>::new());
     assert!(daemon.stop().success());
 }

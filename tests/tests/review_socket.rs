@@ -1,4 +1,4 @@
-//! The socket for reviewers: reviews and held orders, and nothing else.
+//! The socket for reviewers: reviews, held orders and notices about recalled verdicts, and nothing else.
 
 use hyper::Method;
 use oracled_api::client::{DaemonClient, DaemonResponse};
@@ -78,7 +78,7 @@ async fn reviewer_decides_reviews_and_the_entries_name_the_socket() {
     let listed = document(&get(review, "/v1/reviews").await);
     assert_eq!(listed["items"][0]["review_id"], id.as_str());
     let inbox = document(&get(review, "/v1/inbox?source=office-b").await);
-    assert_eq!(inbox["counts"], json!({"review": 1, "held_order": 0}));
+    assert_eq!(inbox["counts"], json!({"review": 1, "held_order": 0, "recall_notice": 0}));
     let item = &inbox["items"][0];
     assert_eq!((&item["id"], &item["title"]), (&json!(id), &json!("Population, Aruba, 1960")));
     assert_eq!(

@@ -364,11 +364,11 @@ fn status_change_event(
     peer: Option<PeerCredentials>,
     timestamp: Timestamp,
 ) -> AuditEvent {
-    let HealthStatusChange { from, to, cause, consecutive_failures } = change;
+    let HealthStatusChange { from, to, cause, consecutive_failures, was_open } = change;
     AuditEvent::new(
         timestamp,
         None,
-        OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer },
+        OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer, was_open },
     )
 }
 

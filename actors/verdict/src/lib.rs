@@ -8,6 +8,7 @@ pub mod followed;
 pub mod generation;
 pub mod held_key;
 pub mod lookup;
+pub mod mail_content;
 pub mod notifier;
 pub mod order_metrics;
 pub mod orders;

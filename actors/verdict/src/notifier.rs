@@ -7,6 +7,7 @@
 mod metrics;
 mod webhooks;
 
+use crate::mail_content::MailRenderer;
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
 use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
@@ -28,9 +29,9 @@ use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{MessageDropped, MessageFailed, MessageRequeued, MessageSent};
 use domain_verdict::mail::{MailFailureCause, MailId, MailSendFailure, MessageAttempts, OutboxMail};
-use domain_verdict::mail_template::{MailContent, MailRenderError, MailTemplate, select_mail_template};
+use domain_verdict::mail_template::MailContent;
 use domain_verdict::outbox::{MessageChannel, MessageId, MessageReceiver, MessageState, OutboxMessage};
-use domain_verdict::prompt::{LanguageTag, PromptTemplate, TemplateName, TemplateRef, VerdictPrompt};
+use domain_verdict::prompt::TemplateName;
 use domain_verdict::webhook::{WebhookAnswer, WebhookReceiver};
 use jiff::{SignedDuration, Timestamp};
 use metrics::OutboxOutcome;
@@ -94,7 +95,7 @@ impl OutboxWork {
         metrics: OutboxMetrics,
         turn: WorkTurn,
     ) -> Self {
-        let mails = MailSender::of_config(mailing, oracle_health, store.clone(), clock.clone());
+        let mails = MailSender::of_config(mailing, oracle_health, &store, clock.clone());
         let webhooks = WebhookSender::new(webhooks, store.clone(), clock.clone());
         let (mails, webhooks) = (mails.map(Arc::new), Arc::new(webhooks));
         Self { mails, webhooks, store, log, clock, in_flight: InFlight::default(), metrics, turn }
@@ -290,65 +291,21 @@ impl Work for OutboxWork {
     }
 }
 
-/// Why a mail has no content.
-#[derive(Debug, thiserror::Error)]
-pub enum MailContentError {
-    /// A template is not registered.
-    #[error(
-        "mail template {0} is not registered; register it with `oraclectl apply`, or configure another one in \
-         `mail.templates` or `applications.NAME.mail_templates`"
-    )]
-    Unknown(TemplateName),
-    /// The template cannot be rendered for the mail.
-    // stored causes are cut, so the remedy is before the details
-    #[error("mail template {template} cannot be rendered, register a corrected version: {error}")]
-    Render { template: TemplateRef, error: MailRenderError },
-    /// The store could not be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// The registered mail template that `name` names.
-///
-/// # Errors
-/// It is not registered, or the store cannot be read.
-pub fn find_mail_template(store: &Store, name: &TemplateName) -> Result<MailTemplate, MailContentError> {
-    store.find_document(name)?.ok_or_else(|| MailContentError::Unknown(name.clone()))
-}
-
 impl MailSender {
     /// The content of `mail`; `None` for the built-in text.
     ///
     /// # Errors
     /// A failure of this mail, which lasts until its template is corrected.
     async fn render(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailSendFailure> {
-        let (sender, mail) = (self.clone(), mail.clone());
+        let (renderer, mail) = (self.renderer.clone(), mail.clone());
         // a rendering may take a second
-        let rendered = spawn_blocking(move || sender.find_content(&mail).map_err(|error| error.to_string()));
+        let rendered =
+            spawn_blocking(move || renderer.find_content(&mail).map_err(|error| error.to_string()));
         let rendered = rendered.await.unwrap_or_else(|panic| {
             tracing::error!(%panic, "the rendering of a mail panicked");
             Err("the rendering of the mail failed unexpectedly; see the service log".to_owned())
         });
         rendered.map_err(|cause| MailSendFailure { cause, fault: MailFailureCause::Mail, retry_after: None })
-    }
-
-    fn find_content(&self, mail: &OutboxMail) -> Result<Option<MailContent>, MailContentError> {
-        let session_id = &mail.state.session_id;
-        let application = session_id.application();
-        let names = self.templates.of(&application).iter();
-        let templates =
-            names.map(|name| find_mail_template(&self.store, name)).collect::<Result<Vec<_>, _>>()?;
-        let language = self.prompt_language(session_id)?;
-        let Some(template) = select_mail_template(&templates, language.as_ref()) else { return Ok(None) };
-        let content = template.render(mail, self.contacts.of(&application).as_deref());
-        content.map_err(|error| MailContentError::Render { template: template.reference(), error })
-    }
-
-    /// The language of the prompt of the session's original verdict, if its template is known.
-    fn prompt_language(&self, session_id: &SessionId) -> Result<Option<LanguageTag>, StoreError> {
-        let original = self.store.session(session_id)?.and_then(|(session, _)| session.original);
-        let prompt = original.and_then(|original| original.prompt);
-        prompt.map_or(Ok(None), |prompt| find_prompt_language(&self.store, &prompt))
     }
 }
 
@@ -357,12 +314,22 @@ impl MailSender {
 pub struct NotifierConfig {
     /// The mail service. Without one nothing is sent, and the mails stay in the outbox.
     pub service: Option<Arc<dyn MailService>>,
-    /// Maximum age of a verdict mail that is still retried.
+    /// Maximum age of a mail that is still retried.
     pub max_age: SignedDuration,
     /// The names of the mail templates. Without any, mails have the built-in text.
     pub templates: PerApplication<Vec<TemplateName>>,
     /// The contacts for questions.
     pub contacts: PerApplication<Option<String>>,
+}
+
+impl NotifierConfig {
+    /// The renderer of mails; `None` if there is no mail service.
+    #[must_use]
+    pub fn renderer(&self, store: &Store) -> Option<MailRenderer> {
+        let Self { templates, contacts, .. } = self;
+        self.service.as_ref()?;
+        Some(MailRenderer::new(store.clone(), templates.clone(), contacts.clone()))
+    }
 }
 
 /// The parts that an attempt needs.
@@ -372,12 +339,10 @@ struct MailSender {
     /// The mail service's name among the oracles.
     oracle_id: UpstreamId,
     oracle_health: ActorHandle<OracleHealth>,
-    store: Store,
+    renderer: MailRenderer,
     clock: Clock,
-    /// Maximum age of a verdict mail that is retried, and of a notice that is sent.
+    /// Maximum age of a mail that is retried, and of a notice about a divergence that is sent.
     max_age: SignedDuration,
-    templates: PerApplication<Vec<TemplateName>>,
-    contacts: PerApplication<Option<String>>,
 }
 
 impl MailSender {
@@ -385,13 +350,14 @@ impl MailSender {
     fn of_config(
         mailing: NotifierConfig,
         oracle_health: ActorHandle<OracleHealth>,
-        store: Store,
+        store: &Store,
         clock: Clock,
     ) -> Option<Self> {
-        let NotifierConfig { service, max_age, templates, contacts } = mailing;
+        let renderer = mailing.renderer(store)?;
+        let NotifierConfig { service, max_age, .. } = mailing;
         let service = service?;
         let oracle_id = service.oracle_id();
-        Some(Self { service, oracle_id, oracle_health, store, clock, max_age, templates, contacts })
+        Some(Self { service, oracle_id, oracle_health, renderer, clock, max_age })
     }
 
     /// Sends a mail that is due.
@@ -653,9 +619,6 @@ fn add_change(
 ///
 /// # Errors
 /// The outbox cannot be read.
-///
-/// # Panics
-/// Never: the ids of sessions are shorter than those of mails.
 pub fn queued_mails(store: &Store, session_id: &SessionId) -> Result<Vec<MessageId>, StoreError> {
     let verdict = MessageId::Mail(MailId::verdict(session_id));
     let state = match store.message_state(&verdict) {
@@ -663,16 +626,16 @@ pub fn queued_mails(store: &Store, session_id: &SessionId) -> Result<Vec<Message
         state => state?,
     };
     let mut mails: Vec<_> = state.map(|_| verdict).into_iter().collect();
-    let prefix = format!("divergence:{session_id}:");
-    let after = MailId::try_from(prefix.clone()).expect("a session id is shorter than the id of a mail");
-    store.visit_messages(None, Some(&after.into()), |state| {
-        let id = state.entry().message_id;
-        let has_prefix = id.to_string().starts_with(&prefix);
-        if has_prefix && state.session_id() == Some(session_id) {
-            mails.push(id);
-        }
-        has_prefix
-    })?;
+    for prefix in MailId::notice_prefixes(session_id) {
+        store.visit_messages(None, Some(&prefix.clone().into()), |state| {
+            let id = state.entry().message_id;
+            let has_prefix = id.to_string().starts_with(prefix.as_str());
+            if has_prefix && state.session_id() == Some(session_id) {
+                mails.push(id);
+            }
+            has_prefix
+        })?;
+    }
     Ok(mails)
 }
 
@@ -715,17 +678,4 @@ impl Handler<AwaitMessages> for Notifier {
         let in_flight = self.work.in_flight.clone();
         Box::pin(async move { in_flight.wait_for_present(|_| true).await })
     }
-}
-
-/// The language of `prompt`, if its template is known.
-pub(crate) fn find_prompt_language(
-    store: &Store,
-    prompt: &VerdictPrompt,
-) -> Result<Option<LanguageTag>, StoreError> {
-    let Some(name) = prompt.template.clone().map(TemplateName::from) else { return Ok(None) };
-    let template = match PromptTemplate::find_built_in(&name) {
-        Some(built_in) => Some(built_in.clone()),
-        None => store.find_document::<PromptTemplate, _>(&name)?,
-    };
-    Ok(template.map(|template| template.language))
 }

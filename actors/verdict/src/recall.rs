@@ -1,8 +1,11 @@
-//! The delivered verdicts that relied on statements that a source has changed since: their list, and reports to applications.
+//! The delivered verdicts that relied on statements that a source has changed since: their list, reports to applications, and notices
+//! to customers.
 
 mod indexer;
+mod notices;
 mod search;
 
+use crate::mail_content::MailRenderer;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::clock::{Clock, monotonic};
 use actors_platform::per_application::PerApplication;
@@ -12,9 +15,12 @@ use domain_base::session_id::SessionId;
 use domain_ground::id::SourceId;
 use domain_ground::source_state::CompletedRun;
 use domain_verdict::recall::{RecallMode, RecallProgress, RecalledVerdict, RunRecalled, VerdictRecalled};
+use domain_verdict::recall_notice::SourceRecall;
 use domain_verdict::wire::RecallResponse;
 use indexer::{StatementIndexer, session_of};
 use jiff::{SignedDuration, Timestamp};
+use notices::NoticeDrafts;
+pub use notices::{DecideNotice, NoticePreview, RecallNoticeError};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 pub(crate) use search::RecallSearch;
 use std::collections::BTreeSet;
@@ -84,13 +90,21 @@ pub struct RecallService {
     log: LoggerHandle,
     clock: Clock,
     modes: Arc<PerApplication<RecallMode>>,
+    /// `None` if no mail service is configured: no notice is drafted.
+    renderer: Option<MailRenderer>,
     indexer: Arc<Mutex<StatementIndexer>>,
 }
 
 impl RecallService {
     #[must_use]
-    pub fn new(store: Store, log: LoggerHandle, clock: Clock, modes: PerApplication<RecallMode>) -> Self {
-        Self { store, log, clock, modes: Arc::new(modes), indexer: Arc::default() }
+    pub fn new(
+        store: Store,
+        log: LoggerHandle,
+        clock: Clock,
+        modes: PerApplication<RecallMode>,
+        renderer: Option<MailRenderer>,
+    ) -> Self {
+        Self { store, log, clock, modes: Arc::new(modes), renderer, indexer: Arc::default() }
     }
 
     /// Whether any application gets reports.
@@ -211,29 +225,20 @@ impl RecallService {
             if answer.up_to_entry < last_seq {
                 return Ok(false);
             }
-            let now = self.clock.now();
-            let notified = answer
-                .verdicts
-                .iter()
-                .filter(|verdict| self.mode_of(&verdict.session_id) == RecallMode::Notify);
-            let mut events: Vec<_> =
-                notified.map(|verdict| recalled_event(oracle_id, run_id, verdict, now)).collect();
             let last = answer.verdicts.last().map_or(from, |verdict| verdict.entry);
             let is_last = answer.next.is_none();
             if is_last {
-                let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
-                events.push(AuditEvent::new(
-                    now,
-                    None,
-                    RunRecalled { oracle_id, run_id, verdicts: answer.total },
-                ));
+                self.withdraw_notices(oracle_id).await?;
             }
-            if !events.is_empty() {
+            let (service, reported_run) = (self.clone(), run_id.clone());
+            let report = spawn_blocking(move || service.build_report(&reported_run, &answer));
+            let mut record = report.await.map_err(RecallError::task)??;
+            if !record.events.is_empty() {
                 let (run, after) = if is_last { (number, 0) } else { (number - 1, last) };
                 let progress = RecallProgress { oracle_id: oracle_id.clone(), run, after };
-                let expect = vec![RowExpectation::new::<RecallProgress>(oracle_id, revision)];
-                let writes = vec![RowWrite::put(&progress)];
-                self.log.commit(JournalRecord { expect, events, writes, ..JournalRecord::default() }).await?;
+                record.expect.push(RowExpectation::new::<RecallProgress>(oracle_id, revision));
+                record.writes.push(RowWrite::put(&progress));
+                self.log.commit(record).await?;
             }
             if is_last {
                 return Ok(true);
@@ -241,16 +246,29 @@ impl RecallService {
             after = Some(last);
         }
     }
-}
 
-fn recalled_event(
-    oracle_id: &SourceId,
-    run_id: &Sha256Hex,
-    verdict: &RecalledVerdict,
-    now: Timestamp,
-) -> AuditEvent {
-    let RecalledVerdict { session_id, entry, result, .. } = verdict;
-    let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
-    let event = VerdictRecalled { oracle_id, run_id, evaluation: *entry, result: *result };
-    AuditEvent::new(now, session_id.clone(), event)
+    /// The entries about the verdicts of `answer`, and the drafts of notices; with the last page, also the end of the run's reports.
+    fn build_report(&self, run_id: &Sha256Hex, answer: &RecallResponse) -> Result<JournalRecord, StoreError> {
+        let (oracle_id, now) = (&answer.oracle_id, self.clock.now());
+        let (mut record, mut drafts) = (JournalRecord::default(), NoticeDrafts::default());
+        for verdict in &answer.verdicts {
+            if self.mode_of(&verdict.session_id) != RecallMode::Notify {
+                continue;
+            }
+            let (oracle_id, run_id, verdict) = (oracle_id.clone(), run_id.clone(), verdict.clone());
+            let RecalledVerdict { entry: evaluation, result, .. } = verdict;
+            let session_id = verdict.session_id.clone();
+            let recall = SourceRecall { oracle_id: oracle_id.clone(), run_id: run_id.clone(), verdict };
+            let notice_drafted = self.draft_notice(&mut drafts, recall, now)?;
+            let event = VerdictRecalled { oracle_id, run_id, evaluation, result, notice_drafted };
+            record.events.push(AuditEvent::new(now, session_id, event));
+        }
+        drafts.add_to(&mut record);
+        if answer.next.is_none() {
+            let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
+            let ended = RunRecalled { oracle_id, run_id, verdicts: answer.total };
+            record.events.push(AuditEvent::new(now, None, ended));
+        }
+        Ok(record)
+    }
 }

@@ -144,7 +144,9 @@ impl CtlError {
     /// Adds to the error about an unknown session how a session of an application is named, unless `session_id` is such a name.
     pub fn with_application_hint(self, session_id: &str) -> Self {
         let Self::Problem { detail, code, .. } = &self else { return self };
-        if session_id.contains('/') || !matches!(code.as_str(), "session_unknown" | "order_unknown") {
+        let is_unknown =
+            matches!(code.as_str(), "session_unknown" | "order_unknown" | "recall_notice_unknown");
+        if session_id.contains('/') || !is_unknown {
             return self;
         }
         let (code, detail) = (code.clone(), detail.clone());

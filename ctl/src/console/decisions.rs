@@ -21,7 +21,7 @@ const SHOWN: usize = 50;
 /// Number of the newest entries that can be a decision that are read.
 const READ: usize = 1_000;
 /// The kinds of entries that can be a decision.
-const EVENTS: [&str; 10] = [
+const EVENTS: [&str; 12] = [
     "order_released",
     "order_stopped",
     "order_retried",
@@ -30,6 +30,8 @@ const EVENTS: [&str; 10] = [
     "review_dismissed",
     "review_revoked",
     "ingestion_ended",
+    "recall_notice_released",
+    "recall_notice_discarded",
     "message_requeued",
     "message_dropped",
 ];
@@ -130,6 +132,11 @@ impl Decision {
             "review_resolved" => (Tone::Ok, format!("resolved{}", resolved_values(entry)), review()),
             "review_dismissed" => (Tone::Neutral, "dismissed".to_owned(), review()),
             "review_revoked" => (Tone::Stale, "revoked".to_owned(), review()),
+            "recall_notice_released" => (Tone::Ok, "notice released".to_owned(), session),
+            // the daemon withdraws some
+            "recall_notice_discarded" if !uid.is_empty() => {
+                (Tone::Neutral, "notice discarded".to_owned(), session)
+            }
             "message_requeued" => (Tone::Info, "sent again".to_owned(), session),
             "message_dropped" => (Tone::Refused, "removed unsent".to_owned(), session),
             "ingestion_ended" if !text("decision/decided_by").is_empty() => {

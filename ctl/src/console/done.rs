@@ -33,6 +33,7 @@ async fn describe(console: &Console, path: &str) -> Option<Markup> {
     let text = match kind {
         "reviews" => return describe_review(console, id).await,
         "runs" => run_title(&read_run(&console.options, id).await.ok()?.run),
+        "notices" => format!("Notice about the verdict of {}", id.replace("%2F", "/")),
         "sessions" => format!("Order of session {}", id.replace("%2F", "/")),
         _ => return None,
     };

@@ -35,7 +35,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
         p.keys {
             span { kbd { "j" } kbd { "k" } "move" }
             span { kbd { "Enter" } "open" }
-            span { kbd { "1" } "…" kbd { "5" } "filter" }
+            span { kbd { "1" } "…" kbd { "6" } "filter" }
             span { kbd { "s" } "change the order" }
             span { kbd { "?" } "all keys" }
         }
@@ -121,7 +121,7 @@ fn render(items: &[InboxItem], filter: &InboxFilter) -> Markup {
             header { (filter_chips(items, filter)) }
             div.card {
                 @if groups.is_empty() {
-                    div.empty { (icon("ok")) h3 { "Nothing waits for you" } p { "Held orders, disputes, held runs and dead letters appear here." } }
+                    div.empty { (icon("ok")) h3 { "Nothing waits for you" } p { "Held orders, disputes, held runs, drafted notices and dead letters appear here." } }
                 } @else {
                     ul.inbox {
                         @for (importance, items) in &groups {

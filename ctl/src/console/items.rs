@@ -27,6 +27,7 @@ pub(crate) enum ItemKind {
     DeadLetter,
     Dispute,
     HeldRun,
+    RecallNotice,
 }
 
 impl ItemKind {
@@ -37,13 +38,14 @@ impl ItemKind {
             "dead_mail" | "dead_webhook" => Some(Self::DeadLetter),
             "review" => Some(Self::Dispute),
             "held_run" => Some(Self::HeldRun),
+            "recall_notice" => Some(Self::RecallNotice),
             _ => None,
         }
     }
 
     pub(crate) const fn tone(self) -> Tone {
         match self {
-            Self::HeldOrder | Self::HeldRun => Tone::Held,
+            Self::HeldOrder | Self::HeldRun | Self::RecallNotice => Tone::Held,
             Self::DeadLetter => Tone::Refused,
             Self::Dispute => Tone::Diverged,
         }
@@ -56,6 +58,7 @@ impl ItemKind {
             Self::DeadLetter => ("Dead letter", "Dead letters"),
             Self::Dispute => ("Dispute", "Disputes"),
             Self::HeldRun => ("Held run", "Held runs"),
+            Self::RecallNotice => ("Notice", "Notices"),
         }
     }
 
@@ -66,6 +69,7 @@ impl ItemKind {
             Self::DeadLetter => "Not sent",
             Self::Dispute => "Answers “in review”",
             Self::HeldRun => "Release not visible",
+            Self::RecallNotice => "Customer not notified",
         }
     }
 }

@@ -48,19 +48,22 @@ fn page_path(source: &str, run: Option<&str>) -> String {
     format!("/recalls?source={}{run}", encode_segment(source))
 }
 
-fn verdict_row(verdict: &RecalledVerdict) -> Vec<Markup> {
-    let RecalledVerdict { session_id, entry, evaluated_at, result, cause, statements, .. } = verdict;
-    let tone = match result {
+pub(super) const fn result_tone(result: RecallResult) -> Tone {
+    match result {
         RecallResult::StillSupported => Tone::Ok,
         RecallResult::NotEvaluated => Tone::Neutral,
         RecallResult::NoLongerSupported => Tone::Held,
         RecallResult::NowContradicted => Tone::Diverged,
-    };
+    }
+}
+
+fn verdict_row(verdict: &RecalledVerdict) -> Vec<Markup> {
+    let RecalledVerdict { session_id, entry, evaluated_at, result, cause, statements, .. } = verdict;
     let cause: Option<&str> = cause.as_ref().map(Into::into);
     let stated = |text: fn(&RecalledStatement) -> Markup| html! { @for statement in statements { p { (text(statement)) } } };
     vec![
         session_link(session_id.as_str()),
-        html! { (badge(tone, words(result.into()))) @if let Some(cause) = cause { p.note { (words(cause)) } } },
+        html! { (badge(result_tone(*result), words(result.into()))) @if let Some(cause) = cause { p.note { (words(cause)) } } },
         stated(|statement| html! { (statement.then.as_deref().unwrap_or("not stored")) }),
         stated(
             |statement| html! { @if statement.now.is_empty() { "no such statement" } @else { (statement.now.join("; ")) } },

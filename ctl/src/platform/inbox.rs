@@ -17,11 +17,11 @@ const SHOWN_CHARS: usize = 60;
 
 /// List everything that waits for a decision, the most important first, then the oldest
 ///
-/// Held orders, dead letters, reviews and held runs; on the socket for reviewers, held orders and reviews.
+/// Held orders, drafted notices, dead letters, reviews and held runs; on the socket for reviewers, held orders, notices and reviews.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&["oraclectl inbox", "oraclectl inbox --kind review --source world-bank-population", "oraclectl inbox --older 1d --json"]))]
 pub(crate) struct InboxArgs {
-    /// Only this kind: held_order, dead_mail, review, held_run, dead_webhook
+    /// Only this kind: held_order, recall_notice, dead_mail, review, held_run, dead_webhook
     #[arg(long, value_name = "KIND", value_parser = id_parser())]
     kind: Option<String>,
     /// Only items that concern this source

@@ -120,7 +120,8 @@ pub(crate) fn describe(answer: &RecallResponse) -> String {
     lines.join("\n")
 }
 
-fn describe_verdict(verdict: &RecalledVerdict) -> String {
+/// A verdict with its statements then and now.
+pub(super) fn describe_verdict(verdict: &RecalledVerdict) -> String {
     let RecalledVerdict { session_id, entry, evaluated_at, result, cause, statements, .. } = verdict;
     let result: &str = result.into();
     let cause: Option<&str> = cause.as_ref().map(Into::into);

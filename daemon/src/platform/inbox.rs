@@ -33,7 +33,7 @@ problems!(InboxProblems: STORE; INVALID_REQUEST);
 
 /// List everything that waits for a decision of a person.
 ///
-/// The socket for reviewers has reviews and held orders only.
+/// The socket for reviewers has reviews, held orders and notices only.
 #[utoipa::path(
     get,
     path = "/v1/inbox",

@@ -5,6 +5,7 @@ pub(crate) mod inbox;
 pub mod legal_holds;
 pub mod orders;
 pub mod outbox;
+pub mod recall_notices;
 pub mod recalls;
 pub mod session;
 
@@ -57,6 +58,9 @@ pub(crate) fn routes() -> Routes {
         orders::change,
         orders::read_held,
         recalls::list_recalls,
+        recall_notices::list_notices,
+        recall_notices::read_notice,
+        recall_notices::decide_notice,
         session::purge_verdict,
         session::export_session,
         erasures::erase_sessions,
@@ -74,7 +78,15 @@ pub(crate) fn routes() -> Routes {
 
 /// The routes of the socket for reviewers.
 pub(crate) fn review_routes() -> Routes {
-    routes![orders::list_held, orders::get_held, orders::change_held, orders::read_held_for_reviewer]
+    routes![
+        orders::list_held,
+        orders::get_held,
+        orders::change_held,
+        orders::read_held_for_reviewer,
+        recall_notices::list_notices,
+        recall_notices::read_notice,
+        recall_notices::decide_notice
+    ]
 }
 
 problems!(CostsProblems: STORE);

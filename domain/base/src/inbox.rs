@@ -39,9 +39,9 @@ pub enum InboxImportance {
 /// Something that waits for a decision of a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WaitingItem {
-    /// The kind: `held_order`, `dead_mail`, `review`, `held_run` or `dead_webhook`.
+    /// The kind: `held_order`, `recall_notice`, `dead_mail`, `review`, `held_run` or `dead_webhook`.
     pub kind: String,
-    /// The id: of the session of a held order, of the mail, the review, the run or the webhook.
+    /// The id: of the session of a held order or a notice, of the mail, the review, the run or the webhook.
     pub id: String,
     /// What it is about, in words.
     pub title: String,

@@ -40,6 +40,7 @@ use domain_verdict::outbox::{MessageEntry, MessageKind, MessageState};
 use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::recall::{RecallResult, RunRecalled, VerdictRecalled};
+use domain_verdict::recall_notice::{RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased};
 use domain_verdict::rejection::{AnswerRejection, RejectingRule};
 use domain_verdict::webhook::{
     EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId, WebhookReceiver, WebhookType,
@@ -268,6 +269,7 @@ fn daemon_events(timestamp: Timestamp) -> [AuditEvent; 9] {
                 cause: "3 failures in a row".into(),
                 consecutive_failures: 3,
                 peer: None,
+                was_open: false,
             },
         ),
         AuditEvent::new(
@@ -396,7 +398,7 @@ fn all() -> Vec<AuditEvent> {
             },
         ),
     ];
-    events.extend(recall_events(&session_id, timestamp));
+    events.extend(recall_events(&session_id, peer, timestamp));
     events.extend(session_events(&session_id, peer, timestamp));
     events.extend(message_events(&session_id, peer, timestamp));
     events.extend(order_events(&session_id, peer, timestamp));
@@ -410,12 +412,21 @@ fn all() -> Vec<AuditEvent> {
 }
 
 /// One event of each kind about recalled verdicts.
-fn recall_events(session_id: &SessionId, timestamp: Timestamp) -> [AuditEvent; 2] {
+fn recall_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timestamp) -> Vec<AuditEvent> {
     let (oracle_id, run_id) = ("office".parse().expect("a valid id"), Sha256Hex::of(b""));
     let (evaluation, result) = (7, RecallResult::NowContradicted);
-    let recalled = VerdictRecalled { oracle_id, run_id: run_id.clone(), evaluation, result };
+    let recalled =
+        VerdictRecalled { oracle_id, run_id: run_id.clone(), evaluation, result, notice_drafted: true };
     let ended = RunRecalled { oracle_id: recalled.oracle_id.clone(), run_id, verdicts: 14 };
-    [AuditEvent::new(timestamp, session_id.clone(), recalled), AuditEvent::new(timestamp, None, ended)]
+    let (reason, user_name) = ("a \"reason\"".to_owned(), Some("anna".to_owned()));
+    let kinds = kinds![
+        recalled,
+        RecallNoticeRead { peer },
+        RecallNoticeReleased { reason: reason.clone(), user_name: user_name.clone(), peer },
+        RecallNoticeDiscarded { oracle_id: None, reason: Some(reason), user_name, peer: Some(peer) },
+    ];
+    let of_session = kinds.into_iter().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind));
+    of_session.chain([AuditEvent::new(timestamp, None, ended)]).collect()
 }
 
 fn sample_tally() -> OpinionTally {
@@ -558,6 +569,7 @@ fn operator_change_of_a_circuit_requires_its_entry() {
                 cause: String::new(),
                 consecutive_failures: 0,
                 peer,
+                was_open: false,
             },
         )
     };

@@ -24,6 +24,9 @@ pub struct OracleHealthChanged {
     pub consecutive_failures: u32,
     /// The administrator's process; null if the result of calls, or elapsed time, caused the change.
     pub peer: Option<PeerCredentials>,
+    /// Whether its circuit was open or half open before. It decides about the webhook, and is not logged.
+    #[serde(skip)]
+    pub was_open: bool,
 }
 
 impl Event for OracleHealthChanged {
@@ -43,9 +46,8 @@ impl Event for OracleHealthChanged {
     }
 
     fn notice(&self, _: Option<&SessionId>) -> Option<EventNotice> {
-        let Self { oracle_id, from, to, consecutive_failures, .. } = self;
-        // a call that is let through while the circuit is half open, which is shown as unhealthy, ends no outage if it fails
-        let was_open = !from.accepts_calls() || *from == OracleHealthLevel::Unhealthy;
+        let Self { oracle_id, to, consecutive_failures, was_open, .. } = self;
+        // a call that is let through while the circuit is half open ends no outage if it fails
         let name = match (was_open, to) {
             (false, OracleHealthLevel::CircuitOpen | OracleHealthLevel::Refusing) => "circuit.opened",
             (true, OracleHealthLevel::Healthy) => "circuit.closed",

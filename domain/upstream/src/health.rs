@@ -83,6 +83,8 @@ pub struct HealthStatusChange {
     pub cause: String,
     /// The number of consecutive failures.
     pub consecutive_failures: u32,
+    /// Whether the circuit was open or half open before.
+    pub was_open: bool,
 }
 
 /// Permission to make one call or probe; it is returned with the outcome.
@@ -550,6 +552,8 @@ impl CircuitBreaker {
 
     fn enter(&mut self, state: CircuitState, cause: String) -> HealthStatusChange {
         let from = self.current_status();
+        let was_open =
+            !matches!(self.state, CircuitState::Healthy | CircuitState::Degraded | CircuitState::Unhealthy);
         self.state = state;
         self.calls_fail &= !matches!(state, CircuitState::Healthy);
         HealthStatusChange {
@@ -557,6 +561,7 @@ impl CircuitBreaker {
             to: self.current_status(),
             cause,
             consecutive_failures: self.consecutive_failures,
+            was_open,
         }
     }
 

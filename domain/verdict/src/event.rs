@@ -15,6 +15,7 @@ use crate::outbox::{MessageEntry, MessageId};
 use crate::policy::AppliedPolicy;
 use crate::query::CustomerQuery;
 use crate::recall::{RunRecalled, VerdictRecalled};
+use crate::recall_notice::{RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased};
 use crate::rejection::AnswerRejection;
 use crate::tmm::{OMEGA, PHI};
 use crate::webhook::{EndpointPaused, EndpointResumed, WebhookAnswer, WebhookId};
@@ -917,6 +918,9 @@ pub const EVENTS: &[&EventType] = &[
     RegenDivergenceCheck::TYPE,
     VerdictRecalled::TYPE,
     RunRecalled::TYPE,
+    RecallNoticeRead::TYPE,
+    RecallNoticeReleased::TYPE,
+    RecallNoticeDiscarded::TYPE,
     InfrastructureVariance::TYPE,
     DailyBudgetReached::TYPE,
     MessageQueued::TYPE,

@@ -24,6 +24,7 @@ pub mod problem;
 pub mod prompt;
 pub mod query;
 pub mod recall;
+pub mod recall_notice;
 pub mod regen;
 pub mod rejection;
 pub mod replay;
@@ -42,6 +43,7 @@ use mail_template::MailTemplate;
 use outbox::OutboxMessage;
 use prompt::PromptTemplate;
 use recall::RecallProgress;
+use recall_notice::RecallNotice;
 use regen::RegenAttempt;
 use session::{RejectingCheck, SessionRecord};
 use webhook::WebhookOutage;
@@ -54,6 +56,7 @@ pub const TABLES: &[&Table] = &[
     RejectingCheck::TABLE,
     RegenAttempt::TABLE,
     RecallProgress::TABLE,
+    RecallNotice::TABLE,
     OutboxMessage::TABLE,
     LegalHold::TABLE,
     WebhookOutage::TABLE,

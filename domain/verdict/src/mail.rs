@@ -2,6 +2,7 @@
 //! mode of its mail).
 
 use crate::delivery::VerdictDelivery;
+use crate::recall_notice::RecallNotice;
 use crate::session::CustomerEmail;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -40,6 +41,8 @@ pub enum MailKind {
     Verdict,
     /// It notifies the customer that the results page shows another verdict than the mailed one.
     DivergenceNotice,
+    /// It notifies the customer that a source has changed a statement on which the verdict relied. A person has released it.
+    RecallNotice,
 }
 
 /// The id of a mail, which is also its idempotency key: the same for all attempts, and different for every other mail.
@@ -64,13 +67,25 @@ impl MailId {
         Self(format!("divergence:{session_id}:{}", at.as_microsecond()))
     }
 
+    /// The id of the notice about recalls that was drafted at `at`.
+    #[must_use]
+    pub fn recall_notice(session_id: &SessionId, at: Timestamp) -> Self {
+        Self(format!("recall:{session_id}:{}", at.as_microsecond()))
+    }
+
+    /// The starts of the ids of all notices of a session.
+    #[must_use]
+    pub fn notice_prefixes(session_id: &SessionId) -> [Self; 2] {
+        ["divergence", "recall"].map(|kind| Self(format!("{kind}:{session_id}:")))
+    }
+
     /// The session of the mail; `None` if the id is not one that this program makes.
     #[must_use]
     pub fn session_id(&self) -> Option<SessionId> {
         let (kind, rest) = self.0.split_once(':')?;
         let session_id = match kind {
             "verdict" => rest,
-            "divergence" => rest.rsplit_once(':')?.0,
+            "divergence" | "recall" => rest.rsplit_once(':')?.0,
             _ => return None,
         };
         session_id.parse().ok()
@@ -112,8 +127,11 @@ pub struct MailState {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OutboxMail {
     pub state: MailState,
-    /// The delivered verdict; in a notice, the regenerated verdict.
+    /// The delivered verdict; in a notice about a divergence, the regenerated verdict.
     pub delivery: Arc<VerdictDelivery>,
+    /// The facts of a recall notice; absent in other mails.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub recall: Option<Box<RecallNotice>>,
     /// The trace of the request that queued it; absent if it had none, or if no request queued it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub trace: Option<TraceContext>,
@@ -127,10 +145,25 @@ impl OutboxMail {
         let mail_id = match kind {
             MailKind::Verdict => MailId::verdict(&session_id),
             MailKind::DivergenceNotice => MailId::notice(&session_id, now),
+            MailKind::RecallNotice => MailId::recall_notice(&session_id, now),
         };
         let tries = MessageAttempts::queued(now);
         let state = MailState { mail_id, kind, session_id, to, tries };
-        Self { state, delivery, trace: None }
+        Self { state, delivery, recall: None, trace: None }
+    }
+
+    /// The mail with a notice about recalls of `delivery`, queued at `now`.
+    #[must_use]
+    pub fn of_recall(
+        notice: RecallNotice,
+        delivery: Arc<VerdictDelivery>,
+        to: CustomerEmail,
+        now: Timestamp,
+    ) -> Self {
+        let mail = Self::queued(MailKind::RecallNotice, delivery, to);
+        let mail_id = MailId::recall_notice(&notice.session_id, notice.drafted_at);
+        let state = MailState { mail_id, tries: MessageAttempts::queued(now), ..mail.state };
+        Self { state, recall: Some(Box::new(notice)), ..mail }
     }
 }
 
@@ -174,7 +207,7 @@ impl MailSendFailure {
 impl MailState {
     /// The state of the mail after a failed attempt at `now`: to be retried, or dead.
     ///
-    /// A notice is retried once after 60 s, regardless of any wait that the mail service requests. A verdict mail is
+    /// A notice about a divergence is retried once after 60 s, regardless of any wait that the mail service requests. Another mail is
     /// retried after 2 s, 4 s, 8 s and so on up to 15 minutes, or after the requested wait if that is longer, up to 1
     /// hour. Retries end when the mail would be older than `max_age`.
     #[must_use]
@@ -183,14 +216,16 @@ impl MailState {
             MailKind::DivergenceNotice => {
                 (self.tries.attempts.saturating_add(1) < NOTICE_ATTEMPTS).then_some(NOTICE_PAUSE)
             }
-            MailKind::Verdict => self.tries.next_pause(now, failure.retry_after, max_age),
+            MailKind::Verdict | MailKind::RecallNotice => {
+                self.tries.next_pause(now, failure.retry_after, max_age)
+            }
         };
         let pause = pause.filter(|_| !failure.is_permanent());
         Self { tries: self.tries.failed(&failure.cause, pause, now), ..self.clone() }
     }
 
-    /// The state of a notice that was not sent within `max_age`: a dead letter. `None` for a younger notice, and for verdict
-    /// mails, which are still sent.
+    /// The state of a notice about a divergence that was not sent within `max_age`: a dead letter. `None` for a younger notice, and
+    /// for other mails, which are still sent.
     #[must_use]
     pub fn expire(&self, now: Timestamp, max_age: SignedDuration) -> Option<Self> {
         let is_expired = self.kind == MailKind::DivergenceNotice

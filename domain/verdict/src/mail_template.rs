@@ -10,10 +10,15 @@ use crate::label::{ProductTier, VerdictLabel};
 use crate::mail::{MailKind, OutboxMail};
 use crate::prompt::{LanguageTag, TemplateRef};
 use crate::query::CustomerQuery;
+use crate::recall::{RecallResult, RecalledClaim, RecalledStatement, RecalledVerdict};
+use crate::recall_notice::{NoticeStatement, RecallNotice, SourceRecall};
+use domain_base::digest::Sha256Hex;
 use domain_base::document::{Document, DocumentVersions};
 use domain_base::payload::VerdictPayload;
 use domain_base::text_form::{is_blank, visible_text};
 use domain_ground::id::TemplateId;
+use domain_rules::CandidateSpan;
+use domain_rules::references::StatementReference;
 use jiff::Timestamp;
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, escape_formatter, filters,
@@ -44,7 +49,7 @@ pub struct MailTemplate {
     /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The texts of the mails, for at least one kind. Other mails have the built-in text.
+    /// The texts of the mails, for at least one kind. Other mails have the built-in text. A recall notice has none.
     pub mails: MailTexts,
 }
 
@@ -58,6 +63,10 @@ pub struct MailTexts {
     /// The notice that the results page shows another verdict than the mailed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub divergence_notice: Option<MailParts>,
+    /// The notice that a source has changed a statement on which the verdict relied. It is only drafted with such a text, and only sent
+    /// when a person releases it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall_notice: Option<MailParts>,
 }
 
 /// The parts of a mail, in the language of Jinja templates.
@@ -80,6 +89,7 @@ impl MailTexts {
         match kind {
             MailKind::Verdict => self.verdict.as_ref(),
             MailKind::DivergenceNotice => self.divergence_notice.as_ref(),
+            MailKind::RecallNotice => self.recall_notice.as_ref(),
         }
     }
 }
@@ -91,7 +101,7 @@ pub enum MailTemplateError {
     #[error("`version` is 0 (1 to {} allowed)", u32::MAX)]
     Version,
     /// There is no mail.
-    #[error("`mails` has no mail; add `verdict` or `divergence_notice`")]
+    #[error("`mails` has no mail; add `verdict`, `divergence_notice` or `recall_notice`")]
     NoMail,
     /// A part is empty or too long.
     #[error(
@@ -201,7 +211,51 @@ fn sample_mail(kind: MailKind, tier: ProductTier) -> OutboxMail {
         evaluation_sha256: None,
     };
     let to = "customer@example.org".to_owned().try_into().expect("a valid address");
+    if kind == MailKind::RecallNotice {
+        let (notice, now) = (sample_notice(&delivery), delivery.cached_at);
+        return OutboxMail::of_recall(notice, Arc::new(delivery), to, now);
+    }
     OutboxMail::queued(kind, Arc::new(delivery), to)
+}
+
+/// A notice about one statement that has another value now, and one that is withdrawn.
+fn sample_notice(delivery: &VerdictDelivery) -> RecallNotice {
+    let oracle_id = "office".parse().expect("a valid id");
+    let statement = |then: Option<&str>, now: &[&str], result| RecalledStatement {
+        reference: StatementReference {
+            oracle_id: "office".parse().expect("a valid id"),
+            record_id: "0123456789abcdef-0".to_owned(),
+            source_version: None,
+            template_id: None,
+            fact_sha256: None,
+            axes: Vec::new(),
+            point_in_time: None,
+            claims: Vec::new(),
+            claims_omitted: 0,
+        },
+        then: then.map(str::to_owned),
+        now: now.iter().map(|fact| (*fact).to_owned()).collect(),
+        now_version: None,
+        checked: vec![RecalledClaim {
+            claim: CandidateSpan { end: 0, field: None, start: 0 },
+            text: "Bees make honey.".to_owned(),
+            result,
+        }],
+    };
+    let withdrawn =
+        RecalledStatement { checked: Vec::new(), ..statement(None, &[], RecallResult::NoLongerSupported) };
+    let changed = statement(Some("Bees make honey"), &["Bees make wax"], RecallResult::NowContradicted);
+    let verdict = RecalledVerdict {
+        session_id: delivery.session_id.clone(),
+        entry: 1,
+        evaluated_at: delivery.cached_at,
+        result: RecallResult::NowContradicted,
+        cause: None,
+        rules_verdict: None,
+        statements: vec![changed, withdrawn],
+    };
+    let recall = SourceRecall { oracle_id, run_id: Sha256Hex::of(b""), verdict };
+    RecallNotice::drafted(None, recall, delivery.approved.sha256(), delivery.cached_at)
 }
 
 /// A verdict with exactly the members of the tier. A test is a text or an object.
@@ -233,13 +287,17 @@ const RENDERED_MAX_BYTES: usize = 1024 * 1024;
 const SUBJECT_MAX_CHARS: usize = 255;
 
 /// The content of a mail, rendered from a template.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MailContent {
-    /// One line without control characters.
+    /// The subject: one line without control characters.
     pub subject: String,
+    /// The plain text.
     pub text: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The same as HTML; absent if the template has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
     pub html: Option<String>,
+    /// The language of the template.
     pub language: LanguageTag,
 }
 
@@ -269,6 +327,8 @@ struct MailVariables<'m> {
     disclaimer: &'static str,
     cached_at: Timestamp,
     contact: &'m str,
+    result: &'static str,
+    statements: Vec<NoticeStatement<'m>>,
 }
 
 impl MailTemplate {
@@ -282,7 +342,8 @@ impl MailTemplate {
         mail: &OutboxMail,
         contact: Option<&str>,
     ) -> Result<Option<MailContent>, MailRenderError> {
-        let OutboxMail { state, delivery, .. } = mail;
+        let OutboxMail { state, delivery, recall, .. } = mail;
+        let recall = recall.as_deref();
         let Some(parts) = self.mails.get(state.kind) else { return Ok(None) };
         let variables = Value::from_serialize(MailVariables {
             session_id: state.session_id.local(),
@@ -296,6 +357,8 @@ impl MailTemplate {
             disclaimer: delivery.disclaimer_in(NoteLanguage::of(&self.language)).unwrap_or_default(),
             cached_at: delivery.cached_at,
             contact: contact.unwrap_or_default(),
+            result: recall.map_or("", |notice| notice.result().into()),
+            statements: recall.map(RecallNotice::statements).unwrap_or_default(),
         });
         let environment = create_environment();
         let mut rendered = Vec::new();

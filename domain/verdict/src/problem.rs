@@ -22,6 +22,8 @@ problem_codes! {
     SESSION_UNKNOWN = 404: "Register it with `PUT /v1/sessions/{session_id}`.",
     /// The session is not on legal hold.
     NOT_ON_HOLD = 404: "Use a session that `oraclectl hold` lists.",
+    /// No notice about the session is drafted: none was, or it was released, discarded or withdrawn.
+    RECALL_NOTICE_UNKNOWN = 404: "Use a session that `oraclectl notice list` lists.",
     /// The session has no order.
     ORDER_UNKNOWN = 404: "Place an order with `POST /v1/verdicts/{session_id}`.",
     /// Another request is sending or changing the mail.
@@ -39,6 +41,11 @@ problem_codes! {
     SESSION_ON_HOLD = 409: "Wait until the hold is released with `oraclectl hold --release`.",
     /// The state of the order does not permit the change. `detail` names it.
     ORDER_STATE_REFUSED = 409: "Wait until the attempt has ended, or use another action.",
+    /// The notice was changed, released or discarded since it was read, or its session was changed at the same moment.
+    RECALL_NOTICE_CHANGED = 409: "Read the notice again before you decide.",
+    /// The notice cannot be sent: there is no mail service, no address, no stored verdict, or no template that can be rendered. `detail`
+    /// names the cause.
+    RECALL_NOTICE_UNSENDABLE = 409: "Remove the cause, or discard the notice.",
     /// The verdict did not pass the crosscheck. `decision` has the reason.
     CROSSCHECK_REJECTED = 422 retry Sometimes: "Do not deliver the verdict. Submit a verdict that passes, under the same session.",
     /// The verdict did not pass the rules. `evaluation` has the evidence.

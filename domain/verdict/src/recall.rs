@@ -44,7 +44,8 @@ pub enum RecallMode {
     /// They are listed on request.
     #[default]
     List,
-    /// They are listed, and each is reported to its application by the webhook `verdict.recalled`.
+    /// They are listed, and each is reported to its application by the webhook `verdict.recalled`. A notice to the customer is drafted
+    /// if the mail template has one.
     Notify,
 }
 
@@ -452,6 +453,9 @@ pub struct VerdictRecalled {
     pub evaluation: u64,
     /// The result of the same rules with the present facts.
     pub result: RecallResult,
+    /// Whether a notice to the customer was drafted; absent if none was.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub notice_drafted: bool,
 }
 
 impl Event for VerdictRecalled {
@@ -461,7 +465,8 @@ impl Event for VerdictRecalled {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} by run {}", entry.words(&["result", "oracle_id"]), entry.text("run_id"))
+        let drafted = if entry.is_true("notice_drafted") { ", notice drafted" } else { "" };
+        format!("{} by run {}{drafted}", entry.words(&["result", "oracle_id"]), entry.text("run_id"))
     }
 
     fn notice(&self, session_id: Option<&SessionId>) -> Option<EventNotice> {

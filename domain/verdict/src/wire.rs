@@ -11,11 +11,13 @@ use crate::generation::ModelTokenUsage;
 use crate::label::{ProductTier, VerdictLabel};
 use crate::legal_hold::LegalHold;
 use crate::mail::{MailId, MailState};
+use crate::mail_template::MailContent;
 use crate::order::{Order, OrderAction, OrderState, OrderWait};
 use crate::policy::PolicyCause;
 use crate::prompt::{PromptTemplate, TemplateRef};
 use crate::query::CustomerQuery;
-use crate::recall::RecalledVerdict;
+use crate::recall::{RecallResult, RecalledVerdict};
+use crate::recall_notice::{RecallNotice, RecallNoticeAction};
 use crate::session::{CustomerEmail, SessionRecord};
 use crate::webhook::{WebhookId, WebhookReceiver, WebhookType};
 use domain_audit::event::DueData;
@@ -814,6 +816,83 @@ pub struct RecallResponse {
     pub next: Option<String>,
     /// The delivered verdicts with facts of the source of which it is not known on which statements they relied.
     pub unknown: UnknownReliance,
+}
+
+/// The query of `GET /v1/recall-notices`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RecallNoticesParams {
+    /// Only notices after that of this session.
+    pub after: Option<SessionId>,
+    /// The most notices in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+}
+
+/// A drafted notice in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RecallNoticeSummary {
+    /// The session.
+    pub session_id: SessionId,
+    /// The time of its facts.
+    pub drafted_at: Timestamp,
+    /// The gravest result of its recalls.
+    pub result: RecallResult,
+    /// The sources of its recalls.
+    pub sources: Vec<SourceId>,
+}
+
+impl RecallNoticeSummary {
+    /// The summary of a notice.
+    #[must_use]
+    pub fn of(notice: &RecallNotice) -> Self {
+        Self {
+            session_id: notice.session_id.clone(),
+            drafted_at: notice.drafted_at,
+            result: notice.result(),
+            sources: notice.recalls.iter().map(|recall| recall.oracle_id.clone()).collect(),
+        }
+    }
+}
+
+/// A drafted notice with the mail that the customer would get.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RecallNoticeReport {
+    /// The notice.
+    #[serde(flatten)]
+    pub notice: RecallNotice,
+    /// The mail, rendered with the present template; null if it cannot be sent.
+    pub mail: Option<MailContent>,
+    /// Why it cannot be sent; null if it can.
+    pub fault: Option<String>,
+}
+
+/// `POST /v1/recall-notices/{session_id}`.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecallNoticeRequest {
+    /// `release` or `discard`.
+    pub action: RecallNoticeAction,
+    /// The reason, for the log: 1 to 1,024 bytes.
+    #[schema(min_length = 1, max_length = 1024)]
+    pub reason: String,
+    /// The notice's `drafted_at` on which the decision is based. A notice that has changed since is refused.
+    #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Moment, required = false)]
+    pub drafted_at: Option<Timestamp>,
+}
+
+/// A notice that was released or discarded.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct DecidedRecallNotice {
+    /// The session.
+    pub session_id: SessionId,
+    /// The decision.
+    pub action: RecallNoticeAction,
+    /// The id of its mail in the outbox; null if it was discarded.
+    pub mail_id: Option<MailId>,
 }
 
 /// Delivered verdicts of which it is not known on which statements they relied, by cause.

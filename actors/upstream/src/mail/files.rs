@@ -83,7 +83,8 @@ fn format_text(mail: &OutboxMail, content: Option<&MailContent>) -> String {
     let label = mail.delivery.approved.label();
     let subject = match (content, mail.state.kind) {
         (Some(content), _) => content.subject.clone(),
-        (None, MailKind::Verdict) => format!("Your verdict: {label}"),
+        // a recall notice has the subject of its template
+        (None, MailKind::Verdict | MailKind::RecallNotice) => format!("Your verdict: {label}"),
         (None, MailKind::DivergenceNotice) => format!("Your results page now shows {label}"),
     };
     let text = content.map_or_else(|| format_mail(mail), |content| content.text.clone());

@@ -219,7 +219,8 @@ impl SmtpMailService {
 /// The subject. A notice has a different one, so that it is not mistaken for the mail that it is about.
 fn subject_of(mail: &OutboxMail, subject: &str) -> String {
     match mail.state.kind {
-        MailKind::Verdict => subject.to_owned(),
+        // a recall notice has the subject of its template
+        MailKind::Verdict | MailKind::RecallNotice => subject.to_owned(),
         MailKind::DivergenceNotice => format!("{subject}: a note on your results page"),
     }
 }

@@ -10,7 +10,7 @@ use super::{
 use crate::cache::find::{find_check_in_force, remove_rejecting_check};
 use crate::cache::{AdmitVerdict, DeliveryListeners, VerdictRelease};
 use crate::held_key::HeldVerdictKey;
-use crate::notifier::find_prompt_language;
+use crate::mail_content::find_prompt_language;
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actix::{Context, Handler, ResponseFuture};
 use actors_audit::logger::handle::CommitDecision;

@@ -17,6 +17,7 @@ use domain_verdict::event::{SessionCorrected, SessionRemoved, ValueChange};
 use domain_verdict::label::VerdictLabel;
 use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::outbox::{MessageState, OutboxMessage};
+use domain_verdict::recall_notice::RecallNotice;
 use domain_verdict::session::{CustomerEmail, OriginalVerdict, SessionMismatch, SessionRecord};
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
@@ -111,6 +112,7 @@ impl SessionRemoval {
             }
             record.expect.push(RowExpectation::new::<LegalHold>(session_id, None));
             remove_held_verdict(&mut record, store, session_id)?;
+            remove_recall_notice(&mut record, store, session_id)?;
             record.events.push(AuditEvent::new(
                 timestamp,
                 session_id.clone(),
@@ -120,6 +122,20 @@ impl SessionRemoval {
         let dropped = mails.map(|mails| mails.put_removal(&mut record, peer, timestamp));
         Ok(Self { session, record, dropped: dropped.transpose()?.unwrap_or_default() })
     }
+}
+
+/// Makes `record` also remove the drafted notice of the session, if there is one. The record is stale if that has changed.
+fn remove_recall_notice(
+    record: &mut JournalRecord,
+    store: &Store,
+    session_id: &SessionId,
+) -> Result<(), StoreError> {
+    let revision = store.recall_notice_revision(session_id)?;
+    record.expect.push(RowExpectation::new::<RecallNotice>(session_id, revision));
+    if revision.is_some() {
+        record.writes.push(RowWrite::remove::<RecallNotice>(session_id));
+    }
+    Ok(())
 }
 
 impl CorrectSession {

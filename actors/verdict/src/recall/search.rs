@@ -268,6 +268,19 @@ impl<'s> RecallSearch<'s> {
     }
 }
 
+/// One verdict.
+impl RecallSearch<'_> {
+    /// Whether a verdict relied on statements that differ now.
+    pub(super) fn is_touched(&mut self, verdict: &RecalledVerdict) -> Result<bool, StoreError> {
+        for statement in &verdict.statements {
+            if let Some(record) = self.record(&statement.reference.record_id)? {
+                self.add_record(&record, None)?;
+            }
+        }
+        Ok(self.entries.contains(&verdict.entry))
+    }
+}
+
 /// The verdicts of the search.
 impl RecallSearch<'_> {
     /// The entry with this number; `None` if it was dropped.

@@ -1,4 +1,4 @@
-//! Held orders and dead letters in the inbox.
+//! Held orders, drafted notices and dead letters in the inbox.
 
 use crate::platform::inbox::InboxKind;
 use domain_base::inbox::{ITEMS_PER_KIND, InboxImportance, WaitingItem};
@@ -7,14 +7,19 @@ use domain_base::text_form::encode_segment;
 use domain_verdict::mail::{MailKind, MailState};
 use domain_verdict::order::OrderState;
 use domain_verdict::outbox::{MessageChannel, MessageState};
+use domain_verdict::recall_notice::RecallNotice;
 use oracled_store::{Store, StoreError};
 
 const HELD_ORDER: &str = "held_order";
+const RECALL_NOTICE: &str = "recall_notice";
 const DEAD_MAIL: &str = "dead_mail";
 const DEAD_WEBHOOK: &str = "dead_webhook";
 
 /// The kinds of items that reviewers decide.
-pub(crate) const REVIEW_INBOX: &[InboxKind] = &[InboxKind { name: HELD_ORDER, read: read_held_orders }];
+pub(crate) const REVIEW_INBOX: &[InboxKind] = &[
+    InboxKind { name: HELD_ORDER, read: read_held_orders },
+    InboxKind { name: RECALL_NOTICE, read: read_recall_notices },
+];
 
 /// The further kinds of items of the feature.
 pub(crate) const INBOX: &[InboxKind] = &[
@@ -47,6 +52,31 @@ fn read_held_orders(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
     Ok(sessions.filter_map(item).collect())
 }
 
+fn read_recall_notices(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
+    let mut items = Vec::new();
+    store.visit_recall_notices(None, |notice, _| {
+        items.push(recall_notice(&notice));
+        items.len() < ITEMS_PER_KIND
+    })?;
+    Ok(items)
+}
+
+fn recall_notice(notice: &RecallNotice) -> WaitingItem {
+    let sources: Vec<_> = notice.recalls.iter().map(|recall| recall.oracle_id.to_string()).collect();
+    let result: &str = notice.result().into();
+    let id = notice.session_id.to_string();
+    WaitingItem {
+        kind: RECALL_NOTICE.to_owned(),
+        title: format!("Notice about the verdict of {id}"),
+        cause: format!("{}: {}", result.replace('_', " "), sources.join(", ")),
+        importance: InboxImportance::Customer,
+        since: notice.drafted_at,
+        sources,
+        link: format!("/notices/{}", encode_segment(&id)),
+        id,
+    }
+}
+
 fn read_dead_letters(store: &Store, channel: MessageChannel) -> Result<Vec<WaitingItem>, StoreError> {
     let mut items = Vec::new();
     store.visit_messages(Some(channel), None, |state| {
@@ -66,6 +96,7 @@ fn dead_letter(state: MessageState) -> WaitingItem {
             let what = match kind {
                 MailKind::Verdict => "Verdict mail",
                 MailKind::DivergenceNotice => "Notice of another verdict",
+                MailKind::RecallNotice => "Notice of a recall",
             };
             let title = format!("{what}, session {session_id}");
             let link = format!("/dead/outbox/{}", encode_segment(mail_id.as_str()));

@@ -1,6 +1,8 @@
 mod config;
 
 use super::*;
+use crate::event::OracleHealthChanged;
+use domain_base::event::Event;
 use proptest::prelude::*;
 use std::num::NonZeroU32;
 
@@ -784,4 +786,34 @@ fn percentile_is_nearest_rank_of_last_256_latencies() {
     let mut latencies = LatencyWindow::default();
     (1..=300).for_each(|latency_ms| latencies.add(latency_ms));
     assert_eq!((latencies.percentile(50), latencies.percentile(99)), (44 + 128, 44 + 254));
+}
+
+/// The webhook about a change.
+fn webhook(change: HealthStatusChange) -> Option<&'static str> {
+    let HealthStatusChange { from, to, cause, consecutive_failures, was_open } = change;
+    let oracle_id = "model".parse().expect("a valid id");
+    let changed =
+        OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer: None, was_open };
+    changed.notice(None).map(|notice| notice.kind)
+}
+
+#[test]
+fn circuit_is_reported_as_closed_only_after_it_was_reported_as_opened() {
+    for (config, expected) in [
+        (OracleHealthConfig::default(), vec!["circuit.opened", "circuit.closed"]),
+        (without_breaker(), vec![]),
+    ] {
+        let mut health = health(config);
+        let failed = (0..3).filter_map(|_| call(&mut health, 0, failure())).collect::<Vec<_>>();
+        let passed = health.advance_time(at(RESET_S));
+        let recovered = (0..2).filter_map(|_| call(&mut health, RESET_S, SUCCESS)).collect::<Vec<_>>();
+        assert_eq!(health.status().status, OracleHealthLevel::Healthy);
+        let changes = failed.into_iter().chain(passed).chain(recovered);
+        assert_eq!(changes.filter_map(webhook).collect::<Vec<_>>(), expected);
+    }
+    // a rejected call opens the circuit of an oracle that is unhealthy without a breaker
+    let mut health = health(without_breaker());
+    (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
+    assert_eq!(call(&mut health, 1, refusal()).and_then(webhook), Some("circuit.opened"));
+    assert_eq!(call(&mut health, 2, SUCCESS).and_then(webhook), Some("circuit.closed"));
 }

@@ -152,6 +152,12 @@ fn template_needs_a_version_a_mail_and_parts_within_limits() {
     let valid = json!({"subject": "s", "text": "t"});
     assert_eq!(template(json!({"verdict": valid})).validate(), Ok(()));
     assert_eq!(template(json!({"divergence_notice": valid})).validate(), Ok(()));
+    assert_eq!(template(json!({"recall_notice": valid})).validate(), Ok(()));
+    let unknown = json!({"subject": "s", "text": "{{ statement.then }}"});
+    assert!(matches!(
+        template(json!({"recall_notice": unknown})).validate(),
+        Err(MailTemplateError::Render { tier: ProductTier::Quick, .. })
+    ));
     assert_eq!(template(json!({})).validate(), Err(MailTemplateError::NoMail));
     let first = MailTemplate { version: 0, ..template(json!({"verdict": valid})) };
     assert_eq!(first.validate(), Err(MailTemplateError::Version));
@@ -188,6 +194,29 @@ fn template_has_a_value_for_each_documented_variable() {
     let notice = text(MailKind::DivergenceNotice);
     assert!(notice.starts_with("sample strategy divergence_notice en GREEN RED "), "{notice}");
     assert!(notice.contains("\nNOTE: "), "{notice}");
+}
+
+#[test]
+fn recall_notice_has_the_statements_then_and_now() {
+    let text = "{{ kind }} {{ verdict_label }} {{ result }}\n{% for s in statements %}\n\
+                {{ s.source }}|{{ s.claim }}|{{ s.then }}|{% if s.now %}{{ s.now }}{% else %}withdrawn{% endif %}|{{ s.result }}\n\
+                {% endfor %}";
+    let template = template(json!({"recall_notice": {"subject": "s", "text": text}}));
+    assert_eq!(template.validate(), Ok(()));
+    let content = rendered(&template, &sample_mail(MailKind::RecallNotice, ProductTier::Quick));
+    let lines = [
+        "recall_notice GREEN now_contradicted",
+        "office|Bees make honey.|Bees make honey|Bees make wax|now_contradicted",
+        "office|||withdrawn|now_contradicted",
+    ];
+    assert_eq!(content.text.lines().collect::<Vec<_>>(), lines);
+    // other mails have no statements
+    let parts = json!({"subject": "s", "text": format!("{text}-")});
+    let verdict = rendered(
+        &self::template(json!({"verdict": parts})),
+        &sample_mail(MailKind::Verdict, ProductTier::Quick),
+    );
+    assert_eq!(verdict.text, "verdict GREEN \n-");
 }
 
 #[test]

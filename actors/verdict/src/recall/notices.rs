@@ -1,0 +1,329 @@
+//! Notices to customers about recalled verdicts: a report drafts them, and a person releases or discards each.
+
+use super::{NOTIFIED_AT_ONCE, RecallError, RecallSearch, RecallService};
+use crate::mail_content::MailContentError;
+use actors_audit::logger::CommitError;
+use actors_platform::caller::current_trace;
+use domain_base::caller::{DecidingUser, PeerCredentials, TraceContext};
+use domain_base::event::AuditEvent;
+use domain_base::session_id::SessionId;
+use domain_ground::id::SourceId;
+use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::event::MessageQueued;
+use domain_verdict::mail::{MailId, MailKind, OutboxMail};
+use domain_verdict::mail_template::MailContent;
+use domain_verdict::outbox::OutboxMessage;
+use domain_verdict::recall::NotEvaluatedCause;
+use domain_verdict::recall_notice::{
+    RecallNotice, RecallNoticeAction, RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased,
+    SourceRecall,
+};
+use domain_verdict::session::SessionRecord;
+use jiff::Timestamp;
+use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
+use std::collections::BTreeMap;
+use tokio::task::{JoinError, spawn_blocking};
+
+/// The drafts of one commit, by session.
+#[derive(Debug, Default)]
+pub(super) struct NoticeDrafts(BTreeMap<SessionId, NoticeDraft>);
+
+#[derive(Debug)]
+struct NoticeDraft {
+    notice: RecallNotice,
+    /// The revision of the stored draft that it replaces.
+    revision: Option<u64>,
+    /// The revision of the session, so that none is drafted for a session that is removed meanwhile.
+    session_revision: u64,
+}
+
+impl NoticeDrafts {
+    pub(super) fn add_to(self, record: &mut JournalRecord) {
+        for (session_id, NoticeDraft { notice, revision, session_revision }) in self.0 {
+            record.expect.push(RowExpectation::new::<RecallNotice>(&session_id, revision));
+            record.expect.push(RowExpectation::new::<SessionRecord>(&session_id, Some(session_revision)));
+            record.writes.push(RowWrite::put(&notice));
+        }
+    }
+}
+
+/// Drafts.
+impl RecallService {
+    /// Drafts the notice about `recall`, if it can be sent: the verdict is stored, its session has an address, and its mail template has
+    /// the text. Returns whether it does.
+    pub(super) fn draft_notice(
+        &self,
+        drafts: &mut NoticeDrafts,
+        recall: SourceRecall,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let session_id = recall.verdict.session_id.clone();
+        let stored = self.store.verdict_and_session(&session_id)?;
+        let (Some((delivery, _)), Some((session, session_revision))) = stored else { return Ok(false) };
+        // the stored verdict is another one than that of the evaluation
+        let is_other = recall.verdict.cause == Some(NotEvaluatedCause::TextNotStored);
+        if is_other || session.customer_email.is_none() || !self.has_notice(&session_id)? {
+            return Ok(false);
+        }
+        let (before, revision) = match drafts.0.remove(&session_id) {
+            Some(NoticeDraft { notice, revision, .. }) => (Some(notice), revision),
+            None => match self.store.recall_notice(&session_id) {
+                Err(StoreError::RowLost { entry, .. }) => (None, Some(entry)),
+                notice => notice?.unzip(),
+            },
+        };
+        let notice = RecallNotice::drafted(before, recall, delivery.approved.sha256(), now);
+        drafts.0.insert(session_id, NoticeDraft { notice, revision, session_revision });
+        Ok(true)
+    }
+
+    /// Whether the mail template of a session has the text of notices.
+    fn has_notice(&self, session_id: &SessionId) -> Result<bool, StoreError> {
+        let Some(renderer) = &self.renderer else { return Ok(false) };
+        match renderer.has_text(session_id, MailKind::RecallNotice) {
+            Ok(has_text) => Ok(has_text),
+            Err(MailContentError::Store(error)) => Err(error),
+            Err(error) => {
+                tracing::warn!(%session_id, %error, "no notice about a recalled verdict is drafted");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Removes recalls by the source from drafts if their statements are again as they were.
+    pub(super) async fn withdraw_notices(&self, oracle_id: &SourceId) -> Result<(), RecallError> {
+        loop {
+            let (service, source) = (self.clone(), oracle_id.clone());
+            let record = spawn_blocking(move || service.build_withdrawal(&source));
+            let record = record.await.map_err(RecallError::task)??;
+            let withdrawn = record.events.len();
+            if withdrawn > 0 {
+                self.log.commit(record).await?;
+            }
+            if withdrawn < NOTIFIED_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+
+    fn build_withdrawal(&self, oracle_id: &SourceId) -> Result<JournalRecord, StoreError> {
+        let (mut open, mut record, now) = (Vec::new(), JournalRecord::default(), self.clock.now());
+        self.store.visit_recall_notices(None, |notice, revision| {
+            open.push((notice, revision));
+            true
+        })?;
+        let Some(view) = self.store.view(oracle_id)?.filter(|_| !open.is_empty()) else { return Ok(record) };
+        let mut search = RecallSearch::new(&self.store, &view, now);
+        for (notice, revision) in open {
+            let recall = notice.recalls.iter().find(|recall| recall.oracle_id == *oracle_id);
+            let Some(recall) = recall else { continue };
+            if search.is_touched(&recall.verdict)? {
+                continue;
+            }
+            let session_id = notice.session_id.clone();
+            record.expect.push(RowExpectation::new::<RecallNotice>(&session_id, Some(revision)));
+            record.writes.push(match notice.without(oracle_id, now) {
+                Some(rest) => RowWrite::put(&rest),
+                None => RowWrite::remove::<RecallNotice>(&session_id),
+            });
+            let oracle_id = Some(oracle_id.clone());
+            let withdrawn = RecallNoticeDiscarded { oracle_id, reason: None, user_name: None, peer: None };
+            record.events.push(AuditEvent::new(now, session_id, withdrawn));
+            if record.events.len() == NOTIFIED_AT_ONCE {
+                break;
+            }
+        }
+        Ok(record)
+    }
+}
+
+/// Why a notice is not read or decided. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RecallNoticeError {
+    #[error("no notice about session {0} is drafted")]
+    Unknown(SessionId),
+    /// It is not the one on which the decision is based.
+    #[error(
+        "the notice about session {0} was changed, released or discarded meanwhile; look at it again before you decide"
+    )]
+    Changed(SessionId),
+    #[error("no mail service is configured; configure `mail.transport` and restart, or discard the notice")]
+    NoMailService,
+    #[error("session {0} has no address; add one with `oraclectl session correct`, or discard the notice")]
+    NoAddress(SessionId),
+    #[error(
+        "the verdict of session {0} that the notice is about is not stored any longer; discard the notice"
+    )]
+    NoVerdict(SessionId),
+    #[error(transparent)]
+    Content(MailContentError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Commit(CommitError),
+    /// The task that reads the store panicked.
+    #[error("could not prepare the notice: {0}; report this as a bug")]
+    Task(String),
+}
+
+impl RecallNoticeError {
+    fn task(error: JoinError) -> Self {
+        Self::Task(error.to_string())
+    }
+
+    /// The error of a commit that depends on the notice of a session.
+    fn commit(error: CommitError, session_id: SessionId) -> Self {
+        match error {
+            CommitError::Stale(_) => Self::Changed(session_id),
+            error => Self::Commit(error),
+        }
+    }
+
+    /// Whether the notice cannot be sent as it is.
+    const fn is_of_mail(&self) -> bool {
+        matches!(self, Self::NoMailService | Self::NoAddress(_) | Self::NoVerdict(_) | Self::Content(_))
+    }
+}
+
+/// A notice with the mail that the customer would get.
+#[derive(Debug)]
+pub struct NoticePreview {
+    pub notice: RecallNotice,
+    /// `None` if it cannot be sent.
+    pub mail: Option<MailContent>,
+    /// Why it cannot be sent.
+    pub fault: Option<String>,
+}
+
+/// Releases or discards the notice of a session.
+#[derive(Debug, Clone)]
+pub struct DecideNotice {
+    pub session_id: SessionId,
+    pub action: RecallNoticeAction,
+    /// The operator's reason.
+    pub reason: String,
+    /// The time of the facts on which the decision is based, if the operator has seen them.
+    pub drafted_at: Option<Timestamp>,
+    /// The operator.
+    pub user: DecidingUser,
+}
+
+/// The mail of a notice, ready to be queued.
+struct PreparedMail {
+    mail: OutboxMail,
+    content: Option<MailContent>,
+    /// The rows on which it depends.
+    expect: [RowExpectation; 2],
+}
+
+/// Decisions.
+impl RecallService {
+    /// Reads the notice of a session for an operator, whom the log names.
+    ///
+    /// # Errors
+    /// There is none, or the store cannot be read or written.
+    pub async fn read_notice(
+        &self,
+        session_id: SessionId,
+        peer: PeerCredentials,
+    ) -> Result<NoticePreview, RecallNoticeError> {
+        let (service, id) = (self.clone(), session_id.clone());
+        let preview = spawn_blocking(move || service.preview_notice(&id)).await;
+        let (preview, revision) = preview.map_err(RecallNoticeError::task)??;
+        let read = AuditEvent::new(self.clock.now(), session_id.clone(), RecallNoticeRead { peer });
+        let record = JournalRecord {
+            expect: vec![RowExpectation::new::<RecallNotice>(&session_id, Some(revision))],
+            ..JournalRecord::from(read)
+        };
+        let committed = self.log.commit(record).await;
+        committed.map_err(|error| RecallNoticeError::commit(error, session_id))?;
+        Ok(preview)
+    }
+
+    fn preview_notice(&self, session_id: &SessionId) -> Result<(NoticePreview, u64), RecallNoticeError> {
+        let unknown = || RecallNoticeError::Unknown(session_id.clone());
+        let (notice, revision) = self.store.recall_notice(session_id)?.ok_or_else(unknown)?;
+        let (mail, fault) = match self.prepare_mail(&notice, None, self.clock.now()) {
+            Ok(prepared) => (prepared.content, None),
+            Err(error) if error.is_of_mail() => (None, Some(error.to_string())),
+            Err(error) => return Err(error),
+        };
+        Ok((NoticePreview { notice, mail, fault }, revision))
+    }
+
+    /// Decides about a notice. Returns the id of the mail if it is released: it is queued, to the present address of the session.
+    ///
+    /// # Errors
+    /// There is no notice, it has changed, or it cannot be sent.
+    pub async fn decide_notice(&self, decision: DecideNotice) -> Result<Option<MailId>, RecallNoticeError> {
+        let (service, session_id, trace) = (self.clone(), decision.session_id.clone(), current_trace());
+        let built = spawn_blocking(move || service.build_decision(decision, trace)).await;
+        let (mail_id, record) = built.map_err(RecallNoticeError::task)??;
+        let committed = self.log.commit(record).await;
+        committed.map_err(|error| RecallNoticeError::commit(error, session_id))?;
+        Ok(mail_id)
+    }
+
+    fn build_decision(
+        &self,
+        decision: DecideNotice,
+        trace: Option<TraceContext>,
+    ) -> Result<(Option<MailId>, JournalRecord), RecallNoticeError> {
+        let DecideNotice { session_id, action, reason, drafted_at, user } = decision;
+        let DecidingUser { peer, name: user_name } = user;
+        let (notice, revision) = match self.store.recall_notice(&session_id)? {
+            Some(found) if drafted_at.is_none_or(|at| at == found.0.drafted_at) => found,
+            None if drafted_at.is_none() => return Err(RecallNoticeError::Unknown(session_id)),
+            _ => return Err(RecallNoticeError::Changed(session_id)),
+        };
+        let now = self.clock.now();
+        let mut record = JournalRecord {
+            expect: vec![RowExpectation::new::<RecallNotice>(&session_id, Some(revision))],
+            writes: vec![RowWrite::remove::<RecallNotice>(&session_id)],
+            ..JournalRecord::default()
+        };
+        if action == RecallNoticeAction::Discard {
+            let (reason, peer) = (Some(reason), Some(peer));
+            let discarded = RecallNoticeDiscarded { oracle_id: None, reason, user_name, peer };
+            record.events.push(AuditEvent::new(now, session_id, discarded));
+            return Ok((None, record));
+        }
+        let PreparedMail { mail, expect, .. } = self.prepare_mail(&notice, trace, now)?;
+        let mail_id = mail.state.mail_id.clone();
+        let message = OutboxMessage::from(mail);
+        let queued = MessageQueued(message.state().entry());
+        let released = RecallNoticeReleased { reason, user_name, peer };
+        record.events.push(AuditEvent::new(now, session_id.clone(), released));
+        record.events.push(AuditEvent::new(now, session_id, queued));
+        record.expect.extend(expect);
+        record.writes.push(RowWrite::put(&message));
+        Ok((Some(mail_id), record))
+    }
+
+    /// The mail of a notice, to the present address of its session. It is rendered now to find out whether it can be sent.
+    fn prepare_mail(
+        &self,
+        notice: &RecallNotice,
+        trace: Option<TraceContext>,
+        now: Timestamp,
+    ) -> Result<PreparedMail, RecallNoticeError> {
+        let session_id = &notice.session_id;
+        let renderer = self.renderer.as_ref().ok_or(RecallNoticeError::NoMailService)?;
+        let (verdict, session) = self.store.verdict_and_session(session_id)?;
+        let unknown = || RecallNoticeError::Unknown(session_id.clone());
+        let (session, session_revision) = session.ok_or_else(unknown)?;
+        let verdict = verdict.filter(|(delivery, _)| *delivery.approved.sha256() == notice.verdict_sha256);
+        let (delivery, revision) = verdict.ok_or_else(|| RecallNoticeError::NoVerdict(session_id.clone()))?;
+        let to = session.customer_email.ok_or_else(|| RecallNoticeError::NoAddress(session_id.clone()))?;
+        let mail = OutboxMail { trace, ..OutboxMail::of_recall(notice.clone(), delivery.into(), to, now) };
+        let content = renderer.find_content(&mail).map_err(|error| match error {
+            MailContentError::Store(error) => RecallNoticeError::Store(error),
+            error => RecallNoticeError::Content(error),
+        })?;
+        let expect = [
+            RowExpectation::new::<SessionRecord>(session_id, Some(session_revision)),
+            RowExpectation::new::<VerdictDelivery>(session_id, Some(revision)),
+        ];
+        Ok(PreparedMail { mail, content, expect })
+    }
+}
