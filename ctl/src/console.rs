@@ -2,6 +2,7 @@
 //! the page is open, as server-sent events.
 
 mod access;
+mod by_rule;
 mod catalog;
 mod chart;
 mod counts;
@@ -26,6 +27,7 @@ mod rules;
 mod run;
 mod series;
 mod session;
+mod several_orders;
 mod source;
 mod timeline;
 mod verdict;
@@ -136,11 +138,13 @@ fn router(console: ConsoleState) -> Router {
         .route("/", get(overview::page))
         .route("/find", get(session::find))
         .route("/inbox", get(inbox::page))
+        .route(by_rule::PATH, get(by_rule::page).post(by_rule::resolve))
         .route("/events/inbox", get(inbox::events))
         .route("/events/reviews", get(review::list_events))
         .route("/events/reviews/{review_id}", get(review::events))
         .route("/events/orders/{session_id}", get(verdict::events))
         .route("/orders", get(session::list_page))
+        .route(several_orders::PATH, get(several_orders::page).post(several_orders::act))
         .route("/sessions/{session_id}", get(session::page))
         .route("/sessions/{session_id}/order", post(session::change_order))
         .route("/sessions/{session_id}/held", get(verdict::held_page))
@@ -534,6 +538,8 @@ mod tests {
             "/",
             "/orders",
             "/inbox",
+            "/inbox/rule",
+            "/orders/several",
             "/sessions/a",
             "/sessions/a/held",
             "/sessions/a/verdict",
@@ -563,7 +569,15 @@ mod tests {
             let console = console(has_only_reviews);
             let cookie = log_in(&console).await;
             // pages that exist fail, because there is no daemon
-            for path in ["/orders", "/inbox", "/sessions/cs_1", "/reviews", "/reviews/v-1"] {
+            for path in [
+                "/orders",
+                "/orders/several",
+                "/inbox",
+                "/inbox/rule",
+                "/sessions/cs_1",
+                "/reviews",
+                "/reviews/v-1",
+            ] {
                 assert_eq!(get(&console, path, &cookie).await.status(), StatusCode::BAD_GATEWAY, "{path}");
             }
             let other = if has_only_reviews { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };

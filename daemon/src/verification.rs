@@ -13,15 +13,17 @@ use crate::platform::service::{DaemonService, run_blocking};
 use actors_upstream::Reloadable;
 use actors_upstream::oracle::{HttpLiveOracle, LiveOracle};
 use actors_verification::{ReviewError, VerifyError};
-use domain_base::problem::{DRAINING, FACTS_NOT_HERE, INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE};
+use domain_base::problem::{
+    DRAINING, FACTS_NOT_HERE, INTERNAL_ERROR, INVALID_REQUEST, SOURCE_DAMAGED, STORAGE_UNAVAILABLE,
+};
 use domain_base::series::{MetricSeries, SeriesMeasure, SeriesUnit};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED, TIME_IN_FUTURE};
 use domain_verification::event::AlteredEntryError;
 use domain_verification::problem::{
     DECISION_ALTERED, DECISION_ERASED, EXECUTION_UNKNOWN, INVALID_RESOLUTION, INVALID_VERIFICATION,
-    REVIEW_DISMISSED, REVIEW_NOT_IN_FORCE, REVIEW_RESOLVED, REVIEW_UNKNOWN, TOO_MANY_COMMENTS,
-    WORKFLOW_UNKNOWN,
+    REVIEW_DISMISSED, REVIEW_NOT_IN_FORCE, REVIEW_RESOLVED, REVIEW_RULE_MISMATCH, REVIEW_RULE_UNKNOWN,
+    REVIEW_UNKNOWN, TOO_MANY_COMMENTS, WORKFLOW_UNKNOWN,
 };
 use domain_verification::replay::ErasedVerification;
 use domain_verification::request::VerifyRequestError;
@@ -147,6 +149,9 @@ impl From<ReviewError> for Problem {
             ReviewError::Bad(_) => INVALID_RESOLUTION,
             ReviewError::Text(_) => INVALID_REQUEST,
             ReviewError::TooManyComments(_) => TOO_MANY_COMMENTS,
+            ReviewError::RuleUnknown(_) => REVIEW_RULE_UNKNOWN,
+            ReviewError::RuleMismatch { .. } => REVIEW_RULE_MISMATCH,
+            ReviewError::Reading(_) => INTERNAL_ERROR,
             ReviewError::Store(error) => return error.into(),
             ReviewError::Commit(error) => return error.into(),
         };

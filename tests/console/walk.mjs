@@ -130,6 +130,8 @@ assert.equal(await page.evaluate(() => document.activeElement.id), "main");
 const keys = async (...pressed) => {
   for (const key of pressed) await page.keyboard.press(key);
 };
+await visit("/inbox/rule", "rule");
+await visit("/orders/several?state=held", "several-orders");
 await visit("/inbox", "inbox");
 await keys("3");
 await page.waitForURL(/kind=dead_letter/);

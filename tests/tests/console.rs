@@ -290,6 +290,35 @@ async fn review_socket_in_place_of_the_control_socket_serves_reviewers() {
 }
 
 #[tokio::test]
+async fn operator_decides_several_held_orders_at_once() {
+    let (_model, world) = prepare().await;
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1", "cs_2", "cs_3"]).await;
+    let console = start(&world).await;
+    assert_shows(&console.get("/inbox").await, &["href=\"/orders/several\""]);
+    let preview = console.get("/orders/several?state=held&cause=policy&since=1h").await;
+    assert_shows(&preview, &["changed_at:cs_1", "changed_at:cs_3", "Decide 3 orders", "Release them"]);
+    assert_shows(&console.get("/orders/several?cause=expired").await, &["none"]);
+    assert_shows(&console.get("/orders/several?state=failed").await, &["none"]);
+    assert_eq!(console.get("/orders/several?state=delivered").await.status, 400);
+    let (first, third) = (changed_at(&console, "cs_1").await, changed_at(&console, "cs_3").await);
+    let seen = [("changed_at:cs_1", first.as_str()), ("changed_at:cs_3", third.as_str())];
+    let refused = console.post("/orders/several", &[&seen[..], &[("action", "release")]].concat()).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text.contains("`Reason` is empty"), "{}", refused.text);
+    let fields = [&seen[..], &[("action", "release"), ("reason", "the conflict is explained")]].concat();
+    assert_shows(&console.post("/orders/several", &fields).await, &["released 2 of 2 orders"]);
+    let again = console.post("/orders/several", &fields).await;
+    assert_shows(&again, &["released 0 of 2 orders", "not changed"]);
+    let released = log(&mut daemon.control().await, "event=order_released").await;
+    assert_eq!(released.len(), 2, "{released:?}");
+    let fields = [("changed_at:cs_2", "2026-01-01T00:00:00Z"), ("action", "fail"), ("reason", "late")];
+    let late = console.post("/orders/several", &fields).await;
+    assert_shows(&late, &["failed 0 of 1 order."]);
+    assert_shows(&console.get("/orders/several").await, &["Decide 1 order", "changed_at:cs_2"]);
+}
+
+#[tokio::test]
 async fn operator_decides_held_orders() {
     let (_model, world) = prepare().await;
     let daemon = world.serve().await;

@@ -77,6 +77,8 @@ const PATHS: [(&str, &[&str]); 76] = [
     ("/v1/reviews", &["GET"]),
     ("/v1/reviews/v-1", &["GET"]),
     ("/v1/reviews/v-1/evidence", &["GET"]),
+    ("/v1/reviews/v-1/rules/rule-1", &["GET"]),
+    ("/v1/review-rules", &["GET"]),
     ("/v1/reviews/v-1/resolve", &["POST"]),
     ("/v1/reviews/v-1/revoke", &["POST"]),
     ("/v1/reviews/v-1/dismiss", &["POST"]),
@@ -484,6 +486,7 @@ async fn control_paths_accept_only_their_methods() {
                 .replace("or-1", "{oracle_id}")
                 .replace("pi-1", "{pipeline_id}")
                 .replace("reviews/v-1", "reviews/{review_id}")
+                .replace("rules/rule-1", "rules/{rule}")
                 .replace("executions/v-1", "executions/{execution_id}")
                 .replace("records/0123456789abcdef-0", "records/{record_id}")
                 .replace("0123456789abcdef", "{run_id}")

@@ -94,6 +94,7 @@ mod regen_mail;
 mod reload;
 mod replay;
 mod retention;
+mod review_rules;
 mod review_socket;
 mod rules;
 mod rules_batch;

@@ -208,12 +208,16 @@ async fn documents(control: &mut Described) {
     let documents = json!([
         {"kind": "workflow", "document": census},
         {"kind": "freshness_policy", "document": policy},
+        {"kind": "review_rule", "document": {
+            "review_rule_id": "small-difference", "version": 1, "workflows": ["census"], "take": {"source": "office-a"},
+            "difference_below_percent": "1", "valid_for_days": 90,
+        }},
     ]);
-    assert_eq!(at(&control.post("/v1/documents", json!({"documents": documents})).await, "/registered"), 2);
+    assert_eq!(at(&control.post("/v1/documents", json!({"documents": documents})).await, "/registered"), 3);
     let faulty =
         json!({"documents": [{"kind": "workflow", "document": workflow("other", &["missing"], json!({}))}]});
     assert!(at(&control.post("/v1/documents", faulty).await, "/items/0/fault/code").is_string());
-    for kind in ["ontology", "source", "freshness_policy", "pipeline", "adapter", "workflow"] {
+    for kind in ["ontology", "source", "freshness_policy", "pipeline", "adapter", "workflow", "review_rule"] {
         let listed = control.get(&format!("/v1/documents/{kind}?limit=1")).await;
         if let Some(id) = at(&listed, "/items/0/document_id").as_str() {
             assert_eq!(control.get(&format!("/v1/documents/{kind}/{id}")).await.status, 200);
@@ -309,6 +313,9 @@ async fn verification(routes: &mut Described, reviewer: &mut Described) -> Strin
     assert_eq!(reviewer.get("/v1/reviews").await.status, 200);
     assert_eq!(reviewer.get(&path).await.status, 200);
     assert_eq!(reviewer.get(&format!("{path}/evidence")).await.status, 200);
+    assert_eq!(reviewer.get("/v1/review-rules").await.status, 200);
+    assert_eq!(reviewer.get(&format!("{path}/rules/small-difference")).await.status, 200);
+    reviewer.get(&format!("{path}/rules/none")).await;
     let comment = json!({"text": "which edition is it?"});
     assert_eq!(reviewer.post(&format!("{path}/comments"), comment).await.status, 200);
     let resolution =

@@ -130,6 +130,7 @@ fn same_dispute_has_one_review_and_its_resolution_decides() {
             own_value: true,
             reason: "the census of that year".into(),
             valid_for_seconds: 3600,
+            rule: None,
         };
         let resolve = |value: &str| ResolveReview {
             review_id: review_id.clone(),

@@ -1,5 +1,5 @@
-//! The documents of verification: adapters of live sources, and workflows (RFC-0002, "Part II"). A change of a source must not
-//! break them.
+//! The documents of verification: adapters of live sources, and workflows (RFC-0002, "Part II"), which a change of a source must not
+//! break; and review rules.
 
 use super::metrics::VerificationMetrics;
 use actors_ground::registry::{
@@ -12,13 +12,15 @@ use domain_ground::id::SourceId;
 use domain_ground::source::{OracleTier, SourceAdapterKind, SourceRegistration, SourceReviewStatus};
 use domain_ground::source_state::SourceState;
 use domain_verification::adapter::Adapter;
+use domain_verification::review_rule::{ReviewRule, TakenValue};
 use domain_verification::workflow::{CAN_DECIDE, Workflow, WorkflowError};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The kinds of documents of the feature.
-pub const DOCUMENTS: &[&DocumentRegistration] = &[AdapterChecks::REGISTRATION, WorkflowChecks::REGISTRATION];
+pub const DOCUMENTS: &[&DocumentRegistration] =
+    &[AdapterChecks::REGISTRATION, WorkflowChecks::REGISTRATION, ReviewRuleChecks::REGISTRATION];
 
 /// Checks of adapters.
 #[derive(Debug)]
@@ -134,6 +136,47 @@ impl DocumentChecks for WorkflowChecks {
             })?;
         }
         Ok(SourceDependents { expect, is_queried: false })
+    }
+}
+
+/// Checks of review rules.
+#[derive(Debug)]
+pub struct ReviewRuleChecks;
+
+impl DocumentChecks for ReviewRuleChecks {
+    type Document = ReviewRule;
+
+    fn decide(
+        rule: &ReviewRule,
+        registry: &DocumentRegistry,
+        peer: PeerCredentials,
+    ) -> Result<Option<JournalRecord>, RegistryError> {
+        rule.validate().map_err(RegistryError::invalid)?;
+        let context = &registry.context;
+        for workflow_id in &rule.workflows {
+            let known = context.store.registered::<Workflow>(workflow_id.as_str())?;
+            let Some((workflow, _)) = known else {
+                let error =
+                    format!("`workflows`: no workflow {workflow_id} is registered; register it first");
+                return Err(RegistryError::invalid(error));
+            };
+            check_taken_source(&rule.take, &workflow.document)?;
+        }
+        context.replacement(rule, DerivedRows::default(), peer)
+    }
+}
+
+/// Checks that a workflow has the source whose value is taken.
+fn check_taken_source(take: &TakenValue, workflow: &Workflow) -> Result<(), RegistryError> {
+    match take {
+        TakenValue::Source(oracle_id) if !workflow.oracles.contains(oracle_id) => {
+            let oracles: Vec<_> = workflow.oracles.iter().map(SourceId::as_str).collect();
+            let (workflow_id, oracles) = (&workflow.workflow_id, oracles.join(", "));
+            let error =
+                format!("`take.source` is {oracle_id}; workflow {workflow_id} has these sources: {oracles}");
+            Err(RegistryError::invalid(error))
+        }
+        TakenValue::Source(_) | TakenValue::NewerRelease => Ok(()),
     }
 }
 

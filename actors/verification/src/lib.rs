@@ -6,6 +6,7 @@
 //! the service in a task that a disconnect does not stop.
 
 pub mod documents;
+pub mod evidence;
 mod metrics;
 mod reviews;
 pub mod source;
@@ -23,10 +24,12 @@ use actors_upstream::oracle_health::OracleHealth;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::OntologyRef;
 use domain_ground::source::SourceAdapterKind;
+use domain_ground::version_name::ReviewRuleName;
 use domain_upstream::health::OracleHealthConfig;
 use domain_verification::adapter::{Adapter, ValidatedAdapter};
 use domain_verification::request::VerifyRequestError;
 use domain_verification::review::ReviewState;
+use domain_verification::wire::RuledReview;
 use domain_verification::workflow::Workflow;
 use domain_verification::{
     CachedAnswer, CandidateAnswer, DecisionInputs, Envelope, OracleReply, VerifyRequest,
@@ -40,6 +43,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 pub use upkeep::VerificationUpkeep;
 
 /// Configuration of verification.
@@ -133,7 +137,27 @@ impl VerificationService {
     /// # Errors
     /// Why nothing was resolved.
     pub async fn resolve(&self, resolve: &ResolveReview) -> Result<ReviewState, ReviewError> {
+        if let Some(rule) = &resolve.resolution.rule {
+            let (context, review_id, rule) =
+                (Arc::clone(&self.context), resolve.review_id.clone(), rule.clone());
+            let checked = spawn_blocking(move || context.check_evidence(&review_id, &rule)).await;
+            checked.unwrap_or_else(|error| Err(ReviewError::Reading(error.to_string())))?;
+        }
         self.context.resolve(resolve).await
+    }
+
+    /// What a review rule gives for an open review.
+    ///
+    /// # Errors
+    /// The rule is not registered, or the review is not open; or the store cannot be read.
+    pub async fn apply_rule(
+        &self,
+        review_id: &str,
+        rule: &ReviewRuleName,
+    ) -> Result<RuledReview, ReviewError> {
+        let (context, review_id, rule) = (Arc::clone(&self.context), review_id.to_owned(), rule.clone());
+        let read = spawn_blocking(move || context.apply_rule(&review_id, &rule)).await;
+        read.unwrap_or_else(|error| Err(ReviewError::Reading(error.to_string())))
     }
 
     /// Revokes the resolution of a review.

@@ -1,5 +1,7 @@
 //! The requests of reviewers: to resolve a review, which puts its locks in force, to revoke that, to dismiss a review, or to comment on it.
 
+mod by_rule;
+
 use super::VerificationContext;
 use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::CommitDecision;
@@ -9,6 +11,7 @@ use domain_base::event::AuditEvent;
 use domain_base::wording::excerpt;
 use domain_ground::id::WorkflowId;
 use domain_ground::ontology::{Ontology, OntologyRef};
+use domain_ground::version_name::{ReviewRuleName, ReviewRuleRef};
 use domain_verification::deviation::restore_baselines;
 use domain_verification::event::{
     CommentEntry, DismissalEntry, ResolutionEntry, ReviewCommented, ReviewDismissed, ReviewResolved,
@@ -19,6 +22,7 @@ use domain_verification::review::{
     ResolutionRecord, ReviewComment, ReviewResolution, ReviewResolutionError, ReviewState, RevocationRecord,
     RevocationRequest, Verifier,
 };
+use domain_verification::review_rule::ReviewRuleMismatch;
 use domain_verification::workflow::Workflow;
 use domain_verification::{AxisBaseline, HumanLock, ReviewCase, SubjectKey, SubjectState};
 use jiff::Timestamp;
@@ -97,6 +101,15 @@ pub enum ReviewError {
     /// The resolution is invalid, or the reason is empty or too long.
     #[error(transparent)]
     Bad(#[from] ReviewResolutionError),
+    /// No review rule has this name.
+    #[error("no review rule {0} is registered")]
+    RuleUnknown(ReviewRuleName),
+    /// A review rule does not give the resolution.
+    #[error("review rule {rule} does not give a resolution of review {review_id}: {mismatch}")]
+    RuleMismatch { review_id: String, rule: ReviewRuleRef, mismatch: Box<ReviewRuleMismatch> },
+    /// The evidence could not be read, because of an internal error.
+    #[error("the evidence of the review could not be read: {0}")]
+    Reading(String),
     /// The text of a comment is blank or too long.
     #[error(transparent)]
     Text(#[from] CommentTextError),
@@ -113,6 +126,8 @@ pub enum ReviewError {
 
 /// A reviewer's decision and its time.
 struct ReviewerDecision<'a> {
+    /// The review that the reviewer decides. The decision may also settle others.
+    review_id: &'a str,
     resolution: &'a ReviewResolution,
     user: &'a DecidingUser,
     verifier_id: String,
@@ -144,16 +159,21 @@ impl VerificationContext {
         case.check_open()?;
         let review = &case.state.review;
         let workflow_revision = self.check_ontology(review)?;
-        let ontology = self.store.ontology(&review.ontology)?;
-        let ontology = ontology.ok_or_else(|| ReviewError::OntologyUnknown(review.ontology.clone()))?;
+        let ontology = self.read_ontology(review)?;
+        self.check_rule(&case, &ontology, resolution)?;
         let (verifier_id, now) = (user.peer.uid.to_string(), self.clock.now());
         let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
         let locks = review.resolve(&ontology, resolution, verifier, now)?;
-        let decision = ReviewerDecision { resolution, user, verifier_id, now };
+        let decision = ReviewerDecision { review_id, resolution, user, verifier_id, now };
         let workflow = RowName::of::<RegisteredDocument<Workflow>>(&review.workflow_id.to_string());
         let (state, mut record) = self.resolution_record(case, &locks, &ontology, &decision)?;
         record.expect.push(RowExpectation { row: workflow, revision: Some(workflow_revision) });
         Ok((state, record))
+    }
+
+    fn read_ontology(&self, review: &ReviewCase) -> Result<Ontology, ReviewError> {
+        let ontology = self.store.ontology(&review.ontology)?;
+        ontology.ok_or_else(|| ReviewError::OntologyUnknown(review.ontology.clone()))
     }
 
     /// Checks that the workflow still has the ontology of the review. Returns its revision.
@@ -296,9 +316,10 @@ impl ReviewerDecision<'_> {
         )
     }
 
-    /// The part of the decision that concerns `review`.
+    /// The part of the decision that concerns `review`. A rule was applied to the review of the decision only.
     fn resolution_for_review(&self, review: &ReviewCase) -> ReviewResolution {
         let mut resolution = self.resolution.clone();
+        resolution.rule = resolution.rule.filter(|_| review.review_id == self.review_id);
         resolution.values.retain(|axis, _| review.axes.contains_key(axis));
         resolution.definitions.retain(|axis, _| review.axes.contains_key(axis));
         resolution

@@ -116,6 +116,7 @@ pub fn next_command(code: &str) -> &'static str {
         }
         "run_unknown" => "; `oraclectl ingest list` lists the runs",
         "review_unknown" => "; `oraclectl review list --all` lists the reviews",
+        "review_rule_unknown" => "; `oraclectl get review_rule` lists the review rules",
         "mail_unknown" => "; `oraclectl outbox` lists the mails, `oraclectl webhook list` the webhooks",
         "source_silent" => "; `oraclectl source approve SOURCE` approves a source whose status is pending",
         "runs_held" => {

@@ -11,10 +11,15 @@ use maud::{Markup, html};
 use std::collections::BTreeMap;
 
 /// The fields of a form, posted or in the query. Of a repeated field, the last one counts.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Fields(BTreeMap<String, String>);
 
 impl Fields {
+    #[cfg(test)]
+    pub(crate) fn of<N: Into<String>>(fields: impl IntoIterator<Item = (N, String)>) -> Self {
+        Self(fields.into_iter().map(|(name, text)| (name.into(), text)).collect())
+    }
+
     /// The text of a field without surrounding white space; empty if it is missing.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.0.get(name).map(|value| value.trim()).unwrap_or_default()

@@ -1,12 +1,14 @@
 //! The inbox: everything that waits for a person, by consequence and age.
 
 use super::access::LoginEnd;
+use super::by_rule;
 use super::decisions;
 use super::done;
 use super::forms::Fields;
 use super::items::{InboxItem, ItemKind, read_disputed_values, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{Tone, age, badge, cut, group_in_text, icon, live};
+use super::several_orders;
 use super::{Console, ConsoleState};
 use crate::console;
 use axum::Extension;
@@ -40,7 +42,11 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
             span { kbd { "?" } "all keys" }
         }
     };
-    let head = PageHead { sub: Some(sub), ..PageHead::titled("Inbox") };
+    let several = html! {
+        a.btn.slim href=(by_rule::PATH) { "Resolve by a rule" }
+        a.btn.slim href=(several_orders::PATH) { "Decide several orders" }
+    };
+    let head = PageHead { sub: Some(sub), actions: Some(several), ..PageHead::titled("Inbox") };
     Ok(render_page(&console, Section::Inbox, head, &body).await)
 }
 

@@ -177,6 +177,7 @@ pub(super) fn read_resolution(review: &ReviewCase, fields: &Fields) -> Result<Re
         own_value: false,
         reason: fields.required("reason", "Reason")?,
         valid_for_seconds: 0,
+        rule: None,
     };
     let valid_for = parse_duration(&fields.required("valid_for", "Valid for")?).map_err(PageError::input)?;
     // the daemon rejects a validity out of range, with the allowed range
@@ -357,6 +358,7 @@ mod tests {
                 own_value: true,
                 reason: "x".to_owned(),
                 valid_for_seconds: 60,
+                rule: None,
             };
             outside_candidates(&review, &evidence, &resolution).map(Markup::into_string)
         };

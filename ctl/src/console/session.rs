@@ -9,8 +9,9 @@ use super::log::event_list;
 use super::parts::{
     Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
 };
+use super::several_orders;
 use super::timeline::{self, TimelineRow};
-use super::verdict::{decided_page, decision_form, may_retry, watch_order};
+use super::verdict::{decided_page, decision_form, may_retry, read_action, watch_order};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
@@ -27,7 +28,7 @@ use domain_base::page::ListPage;
 use domain_base::wording::format_count;
 use domain_verdict::mail::MailState;
 use domain_verdict::opinion::OpinionTally;
-use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
+use domain_verdict::order::{OperatorAction, Order, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
 use hyper::Method;
@@ -301,17 +302,7 @@ pub(super) async fn change_order(
 }
 
 async fn try_change(console: &Console, session_id: &str, fields: &Fields) -> Result<&'static str, PageError> {
-    let (action, done) = match fields.text("action") {
-        "release" => (OrderAction::Release, "released"),
-        "retry" => (OrderAction::Retry, "retried"),
-        "fail" => (OrderAction::Fail, "failed"),
-        "cancel" => (OrderAction::Cancel, "cancelled"),
-        other => {
-            return Err(PageError::input(format!(
-                "`{other}` is not an action; allowed: release, retry, fail, cancel"
-            )));
-        }
-    };
+    let (action, done) = read_action(fields)?;
     let reason = fields.required("reason", "Reason")?;
     let Moment(changed_at) = fields
         .text("changed_at")
@@ -370,7 +361,9 @@ pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Field
         (card("Orders, the latest first", &html! {}, &parts))
     };
     let title = if console.has_only_reviews { "Held orders" } else { "Orders and sessions" };
-    Ok(render_page(&console, Section::Orders, PageHead::titled(title), &body).await)
+    let several = html! { a.btn.slim href=(several_orders::PATH) { "Decide several orders" } };
+    let head = PageHead { actions: Some(several), ..PageHead::titled(title) };
+    Ok(render_page(&console, Section::Orders, head, &body).await)
 }
 
 /// The filter of the daemon's route and of the page; it begins with `&`, if it is not empty.

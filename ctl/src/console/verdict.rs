@@ -28,7 +28,7 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 
 /// The maximum length of the reason of a decision, in bytes.
-const REASON_MAX_BYTES: usize = 1024;
+pub(super) const REASON_MAX_BYTES: usize = 1024;
 
 pub(super) async fn held_page(
     State(console): State<ConsoleState>,
@@ -229,7 +229,23 @@ pub(super) const fn may_retry(order: &Order) -> bool {
     matches!(order.state, OrderState::Held | OrderState::Failed | OrderState::Queued)
 }
 
-const fn may_fail(order: &Order) -> bool {
+/// The action in a form about orders, and the words for an order for which it is done.
+///
+/// # Errors
+/// There is no such action.
+pub(super) fn read_action(fields: &Fields) -> Result<(OrderAction, &'static str), PageError> {
+    match fields.text("action") {
+        "release" => Ok((OrderAction::Release, "released")),
+        "retry" => Ok((OrderAction::Retry, "retried")),
+        "fail" => Ok((OrderAction::Fail, "failed")),
+        "cancel" => Ok((OrderAction::Cancel, "cancelled")),
+        other => Err(PageError::input(format!(
+            "`{other}` is not an action; allowed: release, retry, fail, cancel"
+        ))),
+    }
+}
+
+pub(super) const fn may_fail(order: &Order) -> bool {
     use domain_verdict::order::OrderState;
     matches!(order.state, OrderState::Held | OrderState::Queued)
 }

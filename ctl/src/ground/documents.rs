@@ -112,7 +112,7 @@ pub(crate) struct GetArgs {
     /// The kind of the documents
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
-    /// The id of one document; an ontology, a word list, a prompt template and a mail template have the id NAME@VERSION
+    /// The id of one document; an ontology, a word list, a review rule, a prompt template and a mail template have the id NAME@VERSION
     #[arg(value_name = "ID", value_parser = id_parser())]
     document_id: Option<String>,
 }
@@ -180,7 +180,7 @@ pub(crate) struct DescribeArgs {
     /// The kind of the document
     #[arg(value_parser = kind_parser())]
     kind: DocumentKind,
-    /// The id of the document; an ontology, a word list, a prompt template and a mail template have the id NAME@VERSION
+    /// The id of the document; an ontology, a word list, a review rule, a prompt template and a mail template have the id NAME@VERSION
     #[arg(value_name = "ID", value_parser = id_parser())]
     document_id: String,
 }

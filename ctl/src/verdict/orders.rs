@@ -169,7 +169,13 @@ impl ChangeArgs {
         if let Some(session_id) = &self.session_id {
             return show_report(options, &change(options, session_id, action, reason, None).await?, out);
         }
-        let matching = self.matching(options).await?;
+        let selection = OrderSelection {
+            state: self.state,
+            cause: self.cause,
+            application: self.application.as_ref(),
+            since: self.since,
+        };
+        let matching = selection.read(options).await?;
         if self.dry_run && options.json {
             return print_json(out, &matching);
         }
@@ -183,15 +189,25 @@ impl ChangeArgs {
         }
         change_all(options, &matching, (action, reason), out).await
     }
+}
 
+/// The orders to change.
+#[derive(Debug)]
+pub(crate) struct OrderSelection<'s> {
+    pub(crate) state: Option<OrderState>,
+    pub(crate) cause: Option<OrderStopCause>,
+    pub(crate) application: Option<&'s ApplicationName>,
+    pub(crate) since: Option<SinceTime>,
+}
+
+impl OrderSelection<'_> {
     /// The selected orders, the latest one first.
-    async fn matching(&self, options: &GlobalOptions) -> Result<Vec<OrderReport>, CtlError> {
-        let since = self.since.map(|since| since.to_timestamp());
+    pub(crate) async fn read(&self, options: &GlobalOptions) -> Result<Vec<OrderReport>, CtlError> {
+        let since = self.since.map(SinceTime::to_timestamp);
         let (mut matching, mut after) = (Vec::new(), None::<String>);
         loop {
             let limit = <PageLimit>::MAX;
-            let page =
-                read_orders(options, limit, self.state, self.application.as_ref(), after.as_deref()).await?;
+            let page = read_orders(options, limit, self.state, self.application, after.as_deref()).await?;
             let is_selected = |order: &Order| {
                 self.cause.is_none_or(|cause| order.stop_cause == Some(cause))
                     && since.is_none_or(|since| order.placed_at >= since)

@@ -1,33 +1,31 @@
 //! `oraclectl review`.
 
+pub(crate) mod resolve;
+
 use super::verify;
-use crate::audit::log::parse_duration;
 use crate::base::error::CtlError;
 use crate::base::options::{
-    AxisValueArg, GlobalOptions, collect_by_axis, encode_segment, id_parser, limit_parser, parse_axis_value,
-    read_pages, response_lines,
+    GlobalOptions, encode_segment, id_parser, limit_parser, read_pages, response_lines,
 };
-use crate::base::output::{
-    format_pairs, format_table, format_user, print_error, print_json, print_note, shorten_line,
-};
+use crate::base::output::{format_pairs, format_table, format_user, print_error, print_json, shorten_line};
 use crate::base::program::examples;
 use domain_base::text_form::{visible_json, visible_line};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_verdict::wire::OrderReport;
 use domain_verification::event::ReviewEntry;
 use domain_verification::review::{
-    CommentRequest, DismissalRecord, DismissalRequest, ResolutionRecord, ReviewComment, ReviewResolution,
-    ReviewState, RevocationRecord, RevocationRequest,
+    CommentRequest, DismissalRecord, DismissalRequest, ResolutionRecord, ReviewComment, ReviewState,
+    RevocationRecord, RevocationRequest,
 };
 use domain_verification::wire::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
 use domain_verification::{AxisReason, CandidateAnswer, ReviewCase};
 use hyper::Method;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use oracled_api::client::{ClientError, DaemonClient};
 use oracled_domain::status::StatusReport;
+use resolve::ResolveArgs;
 use serde::Serialize;
-use serde_json::Value as Json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 /// List what waits for a person; show and decide reviews of questions that the sources could not settle
@@ -63,29 +61,12 @@ enum ReviewAction {
         #[arg(value_parser = id_parser())]
         review_id: String,
     },
-    /// Resolve a review: the given values override all sources until they expire
-    #[command(after_help = examples(&["oraclectl review resolve v-0660d63c8093cc-02f36bb2b4 population=54208 --reason 'census report' --valid-for 90d"]))]
-    Resolve {
-        /// The review
-        #[arg(value_parser = id_parser())]
-        review_id: String,
-        /// The value of every axis of the review, such as `population=54208`
-        #[arg(value_name = "AXIS=VALUE", required = true, value_parser = parse_axis_value)]
-        values: Vec<AxisValueArg>,
-        /// The definition of a value, if the sources have different ones: `population=without Kosovo`, or `population=`
-        /// for the axis's own definition
-        #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = parse_axis_value)]
-        definitions: Vec<AxisValueArg>,
-        /// Allow a value that no source and no claim has
-        #[arg(long)]
-        own_value: bool,
-        /// The reason
-        #[arg(long)]
-        reason: String,
-        /// Validity of the resolution, such as 90d, 12h, 30m
-        #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-        valid_for: SignedDuration,
-    },
+    /// Resolve a review: the given values override all sources until they expire; or, with `--rule`, resolve many reviews alike
+    ///
+    /// A review rule is a registered document. It is applied to each open review, and each resolution is a request of its own. A review
+    /// to which the rule does not apply stays open.
+    #[command(after_help = examples(&["oraclectl review resolve v-0660d63c8093cc-02f36bb2b4 population=54208 --reason 'census report' --valid-for 90d", "oraclectl review resolve --rule small-difference --since 30d --dry-run", "oraclectl review resolve --rule small-difference@1 --workflow population --reason 'the later release'"]))]
+    Resolve(ResolveArgs),
     /// Revoke the resolution of a review, so that the next verification decides again
     Revoke {
         /// The review
@@ -152,26 +133,7 @@ impl ReviewArgs {
                 }
                 show_review(out, &state, &read_evidence(options, review_id).await?)
             }
-            ReviewAction::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
-                let values = collect_by_axis(values)?;
-                let given = collect_by_axis(definitions)?;
-                let resolution = ReviewResolution {
-                    definitions: complete_definitions(options, review_id, &values, given).await?,
-                    values,
-                    own_value: *own_value,
-                    reason: reason.clone(),
-                    // the daemon rejects a validity out of range, with the allowed range
-                    valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
-                };
-                // an error of this note must not prevent the decision
-                if let Ok(evidence) = read_evidence(options, review_id).await {
-                    for line in changed_lines(&evidence) {
-                        print_note(&line);
-                    }
-                }
-                let state = post(options, review_id, "resolve", &resolution).await?;
-                if options.json { print_json(out, &state) } else { show_resolved(out, &state) }
-            }
+            ReviewAction::Resolve(resolve) => resolve.run(options, out).await,
             ReviewAction::Revoke { review_id, reason } => {
                 let revocation = RevocationRequest { reason: reason.clone() };
                 let state = post(options, review_id, "revoke", &revocation).await?;
@@ -233,28 +195,6 @@ pub(crate) async fn post(
     let body = serde_json::to_vec(word).map_err(std::io::Error::from)?;
     let path = format!("{}/{verb}", review_path(review_id));
     Ok(options.call_for_reviewer(Method::POST, &path, Some(body.into())).await?.json()?)
-}
-
-/// The definitions of `values`: the given ones, else the only definition with this value.
-async fn complete_definitions(
-    options: &GlobalOptions,
-    review_id: &str,
-    values: &BTreeMap<String, Json>,
-    given: BTreeMap<String, Json>,
-) -> Result<BTreeMap<String, String>, CtlError> {
-    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
-    let mut definitions: BTreeMap<_, _> =
-        given.iter().map(|(axis, definition)| (axis.clone(), text(definition))).collect();
-    let state = read_review(options, review_id).await?;
-    for (axis, value) in values.iter().filter(|(axis, _)| state.review.is_definition_required(axis)) {
-        if definitions.contains_key(axis) {
-            continue;
-        }
-        if let Some(only) = state.review.only_definition_of(axis, &text(value)) {
-            definitions.insert(axis.clone(), only.to_owned());
-        }
-    }
-    Ok(definitions)
 }
 
 fn review_path(review_id: &str) -> String {
@@ -514,13 +454,6 @@ fn resolve_command(review: &ReviewCase) -> String {
     )
 }
 
-/// Prints a review that was just resolved.
-fn show_resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
-    writeln!(out, "review {} is resolved", state.review.review_id)?;
-    let resolved: Vec<_> = state.resolved.iter().flat_map(format_resolution).collect();
-    Ok(out.write_all(format_pairs(&resolved).as_bytes())?)
-}
-
 /// Prints a review whose resolution was just revoked.
 fn show_revoked(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "the resolution of review {} is revoked", state.review.review_id)?;
@@ -567,7 +500,7 @@ pub(crate) fn format_revocation(
 
 pub(crate) fn format_resolution(
     ResolutionRecord { resolution, verifier_id, verifier_name, resolved_at, .. }: &ResolutionRecord,
-) -> [(&'static str, String); 4] {
+) -> Vec<(&'static str, String)> {
     let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);
     let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);
     let values = resolution.values.iter().map(|(path, value)| {
@@ -578,10 +511,12 @@ pub(crate) fn format_resolution(
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         format!("{path} {value}{}", definition.unwrap_or_default())
     });
-    [
+    let mut pairs = vec![
         ("decided", values.collect::<Vec<_>>().join(", ")),
         ("by", format!("{} at {resolved_at}", format_user(verifier_id, verifier_name.as_deref()))),
         ("reason", resolution.reason.clone()),
         ("valid until", until.to_string()),
-    ]
+    ];
+    pairs.extend(resolution.rule.as_ref().map(|rule| ("rule", rule.to_string())));
+    pairs
 }

@@ -68,7 +68,7 @@ problems!(ReadProblems: STORE; DOCUMENT_UNKNOWN);
     path = "/v1/documents/{kind}/{document_id}",
     operation_id = "read_document",
     tag = "documents",
-    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id of the document; an ontology, a word list, a prompt template and a mail template have `NAME@VERSION`")),
+    params(("kind" = DocumentKind, Path), ("document_id" = String, Path, description = "The id of the document; an ontology, a word list, a review rule, a prompt template and a mail template have `NAME@VERSION`")),
     responses(
         ReadProblems,
         (status = 200, description = "The document", body = DocumentReport),
@@ -89,7 +89,7 @@ problems!(PutProblems: DOCUMENT_BODY STORE; ONTOLOGY_UNKNOWN SOURCE_UNKNOWN DOCU
 
 /// Register a document, in place of the one with its id.
 ///
-/// The id of an ontology, of a word list, of a prompt template and of a mail template is `NAME@VERSION`; a version is immutable. A freshness policy and an adapter
+/// The id of an ontology, of a word list, of a review rule, of a prompt template and of a mail template is `NAME@VERSION`; a version is immutable. A freshness policy and an adapter
 /// have the id of their source. A document has up to 4 MiB. An unknown field, and a duplicate name in an object, are
 /// errors that name the position. The members `kind` and `$schema` are ignored. A day without a time is its midnight in
 /// UTC. If the entry cannot be committed, nothing changes.

@@ -13,45 +13,45 @@ use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verification::REVIEW;
 use crate::verification::api::read_decisions;
+use actors_verification::evidence::{PresentRecord, read_present_records};
 use actors_verification::{CommentOnReview, DismissReview, ResolveReview, RevokeResolution};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use domain_audit::event::ReadSubject;
+use domain_base::document::Document;
 use domain_base::page::ListPage;
-use domain_base::problem::{FACTS_NOT_HERE, SOURCE_DAMAGED};
+use domain_base::problem::{FACTS_NOT_HERE, INVALID_REQUEST, SOURCE_DAMAGED};
 use domain_base::wording::excerpt;
-use domain_ground::id::SourceId;
 use domain_ground::problem::{ONTOLOGY_UNKNOWN, REVIEW_REFUSED};
-use domain_ground::timeline::ReleaseScope;
-use domain_verification::ReviewCase;
+use domain_ground::version_name::{ParseVersionNameError, ReviewRuleName};
 use domain_verification::event::VerificationEntry;
 use domain_verification::problem::{
     DECISION_ALTERED, EXECUTION_UNKNOWN, INVALID_RESOLUTION, REVIEW_DISMISSED, REVIEW_NOT_IN_FORCE,
-    REVIEW_UNKNOWN, TOO_MANY_COMMENTS,
+    REVIEW_RESOLVED, REVIEW_RULE_MISMATCH, REVIEW_RULE_UNKNOWN, REVIEW_UNKNOWN, TOO_MANY_COMMENTS,
 };
 use domain_verification::replay::LoggedVerification;
 use domain_verification::review::{
     CommentRequest, DismissalRequest, ReviewResolution, ReviewState, RevocationRequest,
 };
+use domain_verification::review_rule::ReviewRule;
 use domain_verification::wire::{
-    ExplainResponse, ExplainedDecision, ReviewEvidence, ReviewSummary, ReviewedSourceAnswer, ReviewsParams,
+    ExplainResponse, ExplainedDecision, ReviewEvidence, ReviewRulesParams, ReviewSummary, ReviewsParams,
+    RuledReview,
 };
-use jiff::Timestamp;
-use oracled_store::ground::statement::StoredStatement;
-use oracled_store::ground::view::SourceView;
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// The routes of reviews, on the control socket and on the socket for reviewers.
 pub(crate) fn review_routes() -> Routes {
     routes![
         list_reviews,
+        list_review_rules,
         read_review,
         read_review_evidence,
+        apply_review_rule,
         resolve_review,
         revoke_review,
         dismiss_review,
@@ -189,11 +189,67 @@ fn find_review(store: &Store, review_id: &str) -> Result<ReviewState, Problem> {
     })
 }
 
-problems!(ResolveProblems: JSON_BODY REVIEW STORE; ONTOLOGY_UNKNOWN REVIEW_REFUSED);
+problems!(ListRulesProblems: STORE);
+
+/// List the review rules, in the order of their ids.
+#[utoipa::path(
+    get,
+    path = "/v1/review-rules",
+    operation_id = "list_review_rules",
+    tag = "verification",
+    params(ReviewRulesParams),
+    responses(
+        ListRulesProblems,
+        (status = 200, description = "A page of rules", body = ListPage<ReviewRule>),
+    ),
+)]
+async fn list_review_rules(
+    State(service): State<Arc<DaemonService>>,
+    QueryParams(params): QueryParams<ReviewRulesParams>,
+) -> Result<Json<ListPage<ReviewRule>>, Problem> {
+    let ReviewRulesParams { after, limit } = params;
+    let registered = service.system.store.all_registered::<ReviewRule>()?;
+    let mut rules: Vec<_> = registered.into_iter().map(|registered| registered.document).collect();
+    rules.sort_by_key(Document::document_id);
+    rules.retain(|rule| after.as_ref().is_none_or(|after| rule.document_id() > *after));
+    Ok(Json(ListPage::from_items(rules, *limit, Document::document_id)))
+}
+
+problems!(RuledProblems: STORE; REVIEW_UNKNOWN REVIEW_RESOLVED REVIEW_DISMISSED REVIEW_RULE_UNKNOWN ONTOLOGY_UNKNOWN REVIEW_REFUSED SOURCE_DAMAGED FACTS_NOT_HERE);
+
+/// Read what a review rule gives for an open review: a resolution, or why the rule does not apply.
+///
+/// Nothing is changed. The answers of ingested sources are compared with their present ones.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews/{review_id}/rules/{rule}",
+    operation_id = "apply_review_rule",
+    tag = "verification",
+    params(
+        ("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it"),
+        ("rule" = String, Path, description = "The rule: `ID@VERSION`, or `ID` for the newest version"),
+    ),
+    responses(
+        RuledProblems,
+        (status = 200, description = "The resolution by the rule, or why it does not apply", body = RuledReview),
+    ),
+)]
+async fn apply_review_rule(
+    State(service): State<Arc<DaemonService>>,
+    path: Result<Path<(String, String)>, PathRejection>,
+) -> Result<Json<RuledReview>, Problem> {
+    let Path((review_id, rule)) = path.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
+    let invalid = |error: ParseVersionNameError| Problem::new(INVALID_REQUEST, error.to_string());
+    let rule: ReviewRuleName = rule.parse().map_err(invalid)?;
+    Ok(Json(service.system.verification.apply_rule(&review_id, &rule).await?))
+}
+
+problems!(ResolveProblems: JSON_BODY REVIEW STORE; ONTOLOGY_UNKNOWN REVIEW_REFUSED REVIEW_RULE_UNKNOWN REVIEW_RULE_MISMATCH SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Resolve a review.
 ///
-/// Its values override all sources, as long as they are valid.
+/// Its values override all sources, as long as they are valid. With a `rule`, the resolution must be the one that the rule gives, and the
+/// answers of ingested sources must be the present ones.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{review_id}/resolve",
@@ -350,16 +406,18 @@ async fn read_review_evidence(
         let ReviewState { review, .. } = find_review(&store, &review_id)?;
         let ontology = store.ontology(&review.ontology)?;
         let unit = |path: &String| Some((path.clone(), ontology.as_ref()?.axis(path)?.unit.clone()?));
-        let (mut raw_texts, mut changed) = (BTreeMap::new(), BTreeMap::new());
+        let mut raw_texts = BTreeMap::new();
         for (oracle_id, candidate) in &review.candidates {
             let Some(provenance) = &candidate.provenance else { continue };
             let raw = &provenance.raw;
             let texts = store.raw_texts(oracle_id, &raw.raw_sha256, [(raw.offset, raw.len)])?;
             raw_texts.extend(texts.into_iter().map(|text| (oracle_id.clone(), text)));
-            if let Some(answer) = read_changed_answer(&store, &review, oracle_id, now)? {
-                changed.insert(oracle_id.clone(), answer);
-            }
         }
+        let changed = |(oracle_id, record)| match record {
+            PresentRecord::Changed(answer) => Some((oracle_id, answer)),
+            PresentRecord::Same | PresentRecord::Confirmed => None,
+        };
+        let changed = read_present_records(&store, &review, now)?.into_iter().filter_map(changed).collect();
         let title = title_of(&store, &review)?;
         Ok(ReviewEvidence { title, units: review.axes.keys().filter_map(unit).collect(), raw_texts, changed })
     });
@@ -368,47 +426,4 @@ async fn read_review_evidence(
         read.log(&service, ReadSubject::RawRecord).await?;
     }
     Ok(Json(evidence))
-}
-
-/// The answer that a source has now in place of its record in `review`; `None` if the record is still in force.
-fn read_changed_answer(
-    store: &Store,
-    review: &ReviewCase,
-    oracle_id: &SourceId,
-    now: Timestamp,
-) -> Result<Option<ReviewedSourceAnswer>, StoreError> {
-    let provenance = review.candidates.get(oracle_id).and_then(|candidate| candidate.provenance.as_deref());
-    let (Some(provenance), Some(view)) = (provenance, store.view(oracle_id)?) else { return Ok(None) };
-    // knowledge of a past time does not change
-    if review.known_at.is_some() {
-        return Ok(None);
-    }
-    let run = view.state.completed.iter().rfind(|run| run.run_id == provenance.ingestion_run_id);
-    let Some(run) = run.map(|run| run.release.run) else { return Ok(None) };
-    let Some(record) = view.record(run, provenance.raw.position)? else { return Ok(None) };
-    let at = review.point_in_time.unwrap_or_else(|| view.state.present(now));
-    let known = view.knowledge(ReleaseScope { released_by: Some(at), ..ReleaseScope::default() });
-    let is_reviewed = |statement: &&StoredStatement| {
-        (statement.time.run, statement.position) == (run, provenance.raw.position)
-    };
-    let Some(reviewed) = record.statements.iter().find(is_reviewed) else { return Ok(None) };
-    // the source may state the subject under another id of its own by now
-    let identity = view.content(reviewed)?.and_then(|content| content.identity(&view.ontology));
-    let subject = identity.map_or_else(|| record.key.clone(), |identity| identity.key());
-    let mut present = None;
-    for record in view.records(&subject, Bound::Unbounded)? {
-        let Some(found) = SourceView::valid_at(&record?, &known, at) else { continue };
-        // a later release may state the same content again
-        if found.statement.time.content == reviewed.time.content {
-            return Ok(None);
-        }
-        present.get_or_insert(found);
-    }
-    let Some(found) = present else {
-        return Ok(Some(ReviewedSourceAnswer { version: None, values: BTreeMap::new() }));
-    };
-    let mut values = view.content(&found.statement)?.unwrap_or_default().axes;
-    values.retain(|path, _| review.axes.contains_key(path));
-    let version = view.state.run(found.statement.time.run).map(|run| run.release.version.clone());
-    Ok(Some(ReviewedSourceAnswer { version, values }))
 }

@@ -343,6 +343,15 @@ pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Dec
     text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
+/// Reads a required field, as [`optional`] reads an optional one.
+///
+/// # Errors
+/// If the value is null or not a decimal number.
+pub fn required<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Decimal, D::Error> {
+    let null = || serde::de::Error::custom("null is not a decimal number");
+    optional(deserializer)?.ok_or_else(null)
+}
+
 impl TryFrom<String> for Decimal {
     type Error = DecimalError;
 

@@ -54,6 +54,8 @@ ids! {
     TemplateId
     /// The id of a word list, the same for all its versions.
     WordlistId
+    /// The id of a review rule, the same for all its versions.
+    ReviewRuleId
     /// The id of a fact template within its ontology.
     FactTemplateId
     /// The id of a further endpoint of webhooks: its table in `webhooks.endpoints`.

@@ -1,6 +1,6 @@
 //! The names of documents whose versions are numbers. Each document is immutable under its version.
 
-use super::id::{ParseIdError, TemplateId, WordlistId};
+use super::id::{ParseIdError, ReviewRuleId, TemplateId, WordlistId};
 use domain_base::wording::excerpt;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -30,6 +30,12 @@ impl VersionedId for WordlistId {
         ["WordlistName", "The name of a word list: `ID@VERSION`, or `ID` for the newest version."];
 }
 
+impl VersionedId for ReviewRuleId {
+    const REF_SCHEMA: [&'static str; 2] = ["ReviewRuleRef", "One version of a review rule: `ID@VERSION`."];
+    const NAME_SCHEMA: [&'static str; 2] =
+        ["ReviewRuleName", "The name of a review rule: `ID@VERSION`, or `ID` for the newest version."];
+}
+
 /// One version of a template: `ID@VERSION`.
 pub type TemplateRef = VersionRef<TemplateId>;
 /// The name of a template: `ID@VERSION`, or `ID` for the newest version.
@@ -38,6 +44,11 @@ pub type TemplateName = VersionName<TemplateId>;
 pub type WordlistRef = VersionRef<WordlistId>;
 /// The name of a word list: `ID@VERSION`, or `ID` for the newest version.
 pub type WordlistName = VersionName<WordlistId>;
+
+/// One version of a review rule: `ID@VERSION`.
+pub type ReviewRuleRef = VersionRef<ReviewRuleId>;
+/// The name of a review rule: `ID@VERSION`, or `ID` for the newest version.
+pub type ReviewRuleName = VersionName<ReviewRuleId>;
 
 /// Why a text is not the name of a version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -22,6 +22,7 @@ pub mod reason;
 pub mod replay;
 pub mod request;
 pub mod review;
+pub mod review_rule;
 mod statements;
 pub mod stored_state;
 pub mod verification_record;
@@ -30,6 +31,7 @@ pub mod workflow;
 
 use crate::adapter::Adapter;
 use crate::review::ReviewState;
+use crate::review_rule::ReviewRule;
 pub use crate::stored_state::HumanLock;
 pub use crate::verification_record::{CandidateAnswer, OracleVerificationRecord, VerificationTier};
 pub use decide::{decide, is_query_required};
@@ -56,4 +58,4 @@ mod tests;
 pub const TABLES: &[&Table] =
     &[ReviewState::TABLE, SubjectState::TABLE, CachedAnswer::TABLE, DecisionInputs::TABLE];
 /// The kinds of documents of the feature.
-pub type Documents = (Adapter, Workflow);
+pub type Documents = (Adapter, Workflow, ReviewRule);

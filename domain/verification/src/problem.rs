@@ -13,6 +13,10 @@ problem_codes! {
     EXECUTION_UNKNOWN = 404: "Use the `execution_id` of an envelope.",
     /// The review does not exist.
     REVIEW_UNKNOWN = 404: "Use an id from `oraclectl review list`.",
+    /// The review rule is not registered.
+    REVIEW_RULE_UNKNOWN = 404: "Use a rule of `GET /v1/review-rules`, or register it.",
+    /// The review rule does not give this resolution. `detail` has the reason.
+    REVIEW_RULE_MISMATCH = 409: "Use the resolution that the rule gives now, or resolve the review without a rule.",
     /// The review is resolved. `detail` has the reviewer and the time.
     REVIEW_RESOLVED = 409: "Revoke the resolution first.",
     /// The review is dismissed. `detail` has the reviewer and the time.

@@ -19,6 +19,7 @@ use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::{Ontology, OntologyRef};
 use domain_ground::query::{WrittenValue, typed};
 use domain_ground::value::{AxisValue, TypedValue};
+use domain_ground::version_name::ReviewRuleRef;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -145,6 +146,9 @@ pub struct ReviewResolution {
     pub reason: String,
     /// The validity, in seconds.
     pub valid_for_seconds: u64,
+    /// The review rule that gives this resolution; absent if none does. A resolution that the rule does not give is rejected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<ReviewRuleRef>,
 }
 
 /// A review, with its outcome.

@@ -14,6 +14,8 @@ mod conflicts;
 
 mod reviewers;
 
+mod review_rules;
+
 mod latency;
 
 mod properties;

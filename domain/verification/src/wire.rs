@@ -5,13 +5,16 @@
 
 use crate::replay::ErasedVerification;
 use crate::request::ValidatedClaim;
-use crate::review::ReviewState;
+use crate::review::{ReviewResolution, ReviewState};
+use crate::review_rule::ReviewRuleMismatch;
 use crate::verification_record::StatedValue;
 use crate::{AxisReason, DecisionInputs, Envelope};
+use domain_base::decimal::Decimal;
 use domain_base::page::PageLimit;
 use domain_base::problem::ProblemDocument;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::value::AxisValue;
+use domain_ground::version_name::ReviewRuleRef;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -178,5 +181,49 @@ impl From<ReviewState> for ReviewSummary {
             dismissed_by_name: dismissed.as_ref().and_then(|dismissed| dismissed.verifier_name.clone()),
             dismissed_by: dismissed.map(|dismissed| dismissed.verifier_id),
         }
+    }
+}
+
+/// The query of `GET /v1/review-rules`.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReviewRulesParams {
+    /// Only rules after this one in the list, which is in the order of their ids.
+    pub after: Option<String>,
+    /// The most rules in the answer.
+    #[param(inline)]
+    #[serde(default)]
+    pub limit: PageLimit,
+}
+
+/// The result of a review rule for an open review.
+#[derive(Debug, Clone, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RuledReview {
+    /// The review.
+    pub review_id: String,
+    /// The rule with its version.
+    pub rule: ReviewRuleRef,
+    /// The largest difference between two values on each axis, in percent of the larger magnitude, cut to 6 digits after the point.
+    /// Without an axis whose values cannot be compared.
+    pub differences_percent: BTreeMap<String, Decimal>,
+    /// The resolution by the rule, to be sent as it is or with another reason; null if the rule does not apply.
+    pub resolution: Option<ReviewResolution>,
+    /// Why the rule does not apply; null if it does.
+    pub mismatch: Option<RuleMismatchReport>,
+}
+
+/// Why a review rule does not apply to a review.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RuleMismatchReport {
+    /// The reason as one word, such as `too_large`.
+    pub reason: String,
+    /// The reason with its values.
+    pub detail: String,
+}
+
+impl From<&ReviewRuleMismatch> for RuleMismatchReport {
+    fn from(mismatch: &ReviewRuleMismatch) -> Self {
+        Self { reason: mismatch.into_str().to_owned(), detail: mismatch.to_string() }
     }
 }

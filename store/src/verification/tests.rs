@@ -126,6 +126,7 @@ fn resolution() -> ReviewResolution {
         own_value: true,
         reason: "measured again".into(),
         valid_for_seconds: 3600,
+        rule: None,
     }
 }
 

@@ -58,6 +58,7 @@ async fn resolved(system: &ActorSystem, review_id: &str, value: &str) {
         own_value: true,
         reason: "counted again".into(),
         valid_for_seconds: 60,
+        rule: None,
     };
     let resolve = ResolveReview { review_id: review_id.to_owned(), resolution, user: PEER.into() };
     system.verification.resolve(&resolve).await.expect("the resolution succeeds");

@@ -41,6 +41,7 @@ async fn resolve(system: &ActorSystem, review_id: &str) -> Result<ReviewState, R
         own_value: false,
         reason: "the census of that year".into(),
         valid_for_seconds: 3600,
+        rule: None,
     };
     let resolve = ResolveReview { review_id: review_id.into(), resolution, user: PEER.into() };
     system.verification.resolve(&resolve).await

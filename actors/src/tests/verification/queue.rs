@@ -77,6 +77,7 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
             own_value: true,
             reason: "seen on paper".into(),
             valid_for_seconds: 60,
+            rule: None,
         };
         let resolve = ResolveReview { review_id, resolution, user: PEER.into() };
         system.verification.resolve(&resolve).await.expect("the resolution succeeds");

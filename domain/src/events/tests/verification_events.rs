@@ -44,6 +44,7 @@ pub(super) fn all(peer: PeerCredentials) -> Vec<EventKind> {
         own_value: true,
         reason: "measured again".into(),
         valid_for_seconds: 3600,
+        rule: None,
     };
     let verifier_name = Some("anna".to_owned());
     let reviewer = Verifier { id: "1000", name: verifier_name.as_deref() };

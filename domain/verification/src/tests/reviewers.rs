@@ -31,6 +31,7 @@ fn resolution(values: Json) -> ReviewResolution {
         own_value: true,
         reason: "seen on paper".into(),
         valid_for_seconds: 600,
+        rule: None,
     }
 }
 

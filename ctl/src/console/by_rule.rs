@@ -1,0 +1,366 @@
+//! Open disputes that a review rule resolves: what the rule gives for each of them, and their resolution by one press.
+
+use super::forms::{Draft, Fields, action_button, reason_field};
+use super::items::value_text;
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::parts::{Tone, badge, card, group_in_text, message, table, words};
+use super::{Console, ConsoleState};
+use crate::audit::log::SinceTime;
+use crate::base::error::CtlError;
+use crate::base::options::encode_segment;
+use crate::verification::review::resolve::{
+    RulePreview, find_rule, preview_rule, read_open_reviews, read_rules,
+};
+use crate::verification::review::{format_subject, post};
+use axum::extract::State;
+use domain_base::text_form::visible_json;
+use domain_base::wording::format_count;
+use domain_ground::version_name::ReviewRuleName;
+use domain_verification::review::{REASON_MAX_BYTES, ReviewResolution, ReviewState};
+use domain_verification::review_rule::{ReviewRule, TakenValue};
+use domain_verification::wire::ReviewSummary;
+use maud::{Markup, html};
+
+/// The path of the page.
+pub(super) const PATH: &str = "/inbox/rule";
+/// Maximum number of disputes that one press resolves, and of those that are listed although the rule does not apply.
+const SHOWN_MAX: usize = 300;
+/// Maximum number of disputes to which the rule is applied for a preview, so that a page is shown soon.
+const READ_MAX: usize = 2_000;
+/// The field with the resolution of a dispute begins with this.
+const RESOLUTION: &str = "resolution:";
+
+pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+    show(&console, &fields, &Draft::default()).await
+}
+
+/// Resolves the disputes that the preview has shown.
+pub(super) async fn resolve(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+    match read_resolutions(&fields) {
+        Ok(resolutions) => {
+            let outcomes = resolve_all(&console, &resolutions).await;
+            let body = render_outcomes(&outcomes, resolutions.len(), &preview_path(&fields));
+            let head = PageHead::below(PATH, "Resolve by a rule", "Outcomes");
+            Ok(render_page(&console, Section::Inbox, head, &body).await)
+        }
+        Err(error) => {
+            let draft = Draft::failed(error, fields.clone())?;
+            draft.with_status(show(&console, &fields, &draft).await)
+        }
+    }
+}
+
+async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
+    let rules = read_rules(&console.options).await?;
+    let preview = match fields.parsed::<ReviewRuleName>("rule", "Rule")? {
+        Some(name) => Some(Preview::read(console, &name, fields).await?),
+        None => None,
+    };
+    let body = html! {
+        (draft.note())
+        (card("Rule", &html! {}, &html! { div.body { (choice_form(&rules, fields)) } }))
+        @if let Some(preview) = &preview { (render_preview(preview, fields, draft)) }
+    };
+    let head = PageHead::below("/inbox", "Inbox", "Resolve by a rule");
+    Ok(render_page(console, Section::Inbox, head, &body).await)
+}
+
+/// What a rule gives for open disputes.
+#[derive(Debug)]
+struct Preview {
+    rule: ReviewRule,
+    /// The disputes to which the rule applies.
+    applicable: Vec<RulePreview>,
+    /// The others.
+    others: Vec<RulePreview>,
+    /// The number of disputes that were not read.
+    unread: usize,
+}
+
+impl Preview {
+    async fn read(console: &Console, name: &ReviewRuleName, fields: &Fields) -> Result<Self, PageError> {
+        let options = &console.options;
+        let rule = find_rule(options, name).await?;
+        let workflow = fields.parsed("workflow", "Workflow")?;
+        let since = fields.parsed("since", "Since")?.map(SinceTime::to_timestamp);
+        let mut reviews = read_open_reviews(options, &rule, workflow.as_ref(), since).await?.into_iter();
+        let mut preview = Self { rule, applicable: Vec::new(), others: Vec::new(), unread: 0 };
+        while preview.applicable.len() < SHOWN_MAX
+            && preview.applicable.len() + preview.others.len() < READ_MAX
+        {
+            let Some(review) = reviews.next() else { break };
+            let read = preview_rule(options, &preview.rule.reference(), review).await?;
+            let list = if read.resolution.is_some() { &mut preview.applicable } else { &mut preview.others };
+            list.push(read);
+        }
+        preview.unread = reviews.len();
+        Ok(preview)
+    }
+}
+
+fn preview_path(fields: &Fields) -> String {
+    let params = ["rule", "workflow", "since"].into_iter();
+    let params = params.filter_map(|name| Some(format!("{name}={}", encode_segment(fields.filled(name)?))));
+    format!("{PATH}?{}", params.collect::<Vec<_>>().join("&"))
+}
+
+fn choice_form(rules: &[ReviewRule], fields: &Fields) -> Markup {
+    if rules.is_empty() {
+        return html! { p { "No review rule is registered. " code { "oraclectl apply -f rule.yaml" } " registers one." } };
+    }
+    html! {
+        form.fields method="get" action=(PATH) {
+            label.f {
+                "Rule"
+                select name="rule" required {
+                    @for rule in rules {
+                        @let name = rule.reference().to_string();
+                        option value=(name) selected[fields.text("rule") == name] { (name) @if let Some(text) = &rule.description { ": " (text) } }
+                    }
+                }
+            }
+            label.f { "Workflow" input type="text" name="workflow" value=(fields.text("workflow")) autocomplete="off"; }
+            label.f { "Opened since a day, or a period ago" input type="text" name="since" value=(fields.text("since")) placeholder="30d" autocomplete="off"; }
+            button.btn type="submit" { "Show the preview" }
+        }
+    }
+}
+
+fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
+    let Preview { rule, applicable, others, unread } = preview;
+    let heading = ["dispute", "axis", "values", "#difference", "result"];
+    let rows =
+        |previews: &[RulePreview]| previews.iter().take(SHOWN_MAX).flat_map(preview_rows).collect::<Vec<_>>();
+    let count = |previews: &[RulePreview]| html! { span.count.neutral { (previews.len()) } };
+    html! {
+        (card("Disputes that the rule resolves", &count(applicable), &html! {
+            div.body { p { (describe_rule(rule)) } }
+            @if *unread > 0 {
+                (message(Tone::Waiting, &html! {
+                    (format_count(unread, "older dispute was", "older disputes were")) " not read: a preview has at most " (SHOWN_MAX) " disputes that the rule resolves, and "
+                    (READ_MAX) " in total. Resolve these first, or choose a workflow."
+                }))
+            }
+            (table("Disputes that the rule resolves", &heading, &rows(applicable)))
+        }))
+        @if !applicable.is_empty() { (resolve_form(rule, applicable, fields, draft)) }
+        @if !others.is_empty() {
+            (card("Disputes to which the rule does not apply", &count(others), &html! {
+                @if others.len() > SHOWN_MAX { div.body { p { "The newest " (SHOWN_MAX) " are listed." } } }
+                (table("Disputes to which the rule does not apply", &heading, &rows(others)))
+            }))
+        }
+    }
+}
+
+fn describe_rule(rule: &ReviewRule) -> String {
+    let taken = match &rule.take {
+        TakenValue::NewerRelease => "the value of the latest release".to_owned(),
+        TakenValue::Source(oracle_id) => format!("the value of {oracle_id}"),
+    };
+    format!(
+        "Rule {} takes {taken} for {} if all values of an axis differ by less than {} %.",
+        rule.reference(),
+        format_count(rule.valid_for_days, "day", "days"),
+        rule.difference_below_percent
+    )
+}
+
+fn resolve_form(rule: &ReviewRule, applicable: &[RulePreview], fields: &Fields, draft: &Draft) -> Markup {
+    let text = format!("Resolve {}", format_count(applicable.len(), "dispute", "disputes"));
+    html! {
+        form.card.decide #decide method="post" action=(PATH) aria-label="Resolve" {
+            header { h2 { "Resolve" } }
+            div.body {
+                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                input type="hidden" name="rule" value=(rule.reference());
+                @for name in ["workflow", "since"] { input type="hidden" name=(name) value=(fields.text(name)); }
+                @for preview in applicable {
+                    input type="hidden" name=(format!("{RESOLUTION}{}", preview.review.review_id)) value=(resolution_json(preview));
+                }
+                div.acts {
+                    (action_button("plain", &html! { (text) }, "r", ("action", "resolve"), PATH))
+                    p.note { "Each is a decision of its own, which can be revoked. One that has changed meanwhile stays open." }
+                }
+            }
+        }
+    }
+}
+
+/// The JSON of the resolution. Its values come back exactly, since JSON has escapes for hidden characters.
+fn resolution_json(preview: &RulePreview) -> String {
+    visible_json(&serde_json::to_string(&preview.resolution).unwrap_or_default()).into_owned()
+}
+
+fn review_path(review_id: &str) -> String {
+    format!("/reviews/{}", encode_segment(review_id))
+}
+
+/// The rows of a dispute, one for each axis.
+fn preview_rows(preview: &RulePreview) -> Vec<Vec<Markup>> {
+    let RulePreview { review, .. } = preview;
+    let rows = preview.axis_rows().into_iter().map(|[axis, values, difference, result]| {
+        vec![
+            html! { a data-row href=(review_path(&review.review_id)) { (format_subject(review)) } },
+            html! { (words(&axis)) },
+            html! { (group_in_text(&values)) },
+            html! { (difference) },
+            html! { (group_in_text(&result)) },
+        ]
+    });
+    rows.collect()
+}
+
+/// The resolutions in the fields of the form, with its reason, by the ids of their reviews.
+///
+/// # Errors
+/// A field is missing or invalid.
+fn read_resolutions(fields: &Fields) -> Result<Vec<(String, ReviewResolution)>, PageError> {
+    let reason = fields.required("reason", "Reason")?;
+    let read = |(review_id, json): (&str, &str)| {
+        let resolution: ReviewResolution = serde_json::from_str(json).map_err(|error| {
+            PageError::input(format!(
+                "the resolution of {review_id} cannot be read: {error}; show the preview again"
+            ))
+        })?;
+        Ok::<_, PageError>((review_id.to_owned(), ReviewResolution { reason: reason.clone(), ..resolution }))
+    };
+    let resolutions: Vec<_> = fields.with_prefix(RESOLUTION).map(read).collect::<Result<_, _>>()?;
+    if (1..=SHOWN_MAX).contains(&resolutions.len()) {
+        return Ok(resolutions);
+    }
+    let given = resolutions.len();
+    Err(PageError::input(format!(
+        "the form has {given} disputes (1 to {SHOWN_MAX} allowed); show the preview again"
+    )))
+}
+
+/// The review with this id, or why it is not resolved.
+type Outcome = (String, Result<ReviewState, CtlError>);
+
+/// Resolves the reviews one after the other, until the daemon does not answer.
+async fn resolve_all(console: &Console, resolutions: &[(String, ReviewResolution)]) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    for (review_id, resolution) in resolutions {
+        let outcome = post(&console.options, review_id, "resolve", resolution).await;
+        let is_disconnected = matches!(outcome, Err(CtlError::Client(_)));
+        outcomes.push((review_id.clone(), outcome));
+        if is_disconnected {
+            break;
+        }
+    }
+    outcomes
+}
+
+fn render_outcomes(outcomes: &[Outcome], all: usize, preview_path: &str) -> Markup {
+    let rows: Vec<_> = outcomes.iter().map(outcome_row).collect();
+    let resolved = outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).count();
+    html! {
+        div role="status" data-after-action {
+            (message(if resolved == all { Tone::Ok } else { Tone::Waiting }, &html! {
+                strong { "Done: " (resolved) " of " (format_count(all, "dispute is", "disputes are")) " resolved." }
+                @if outcomes.len() < all { " The daemon did not answer, so the others were not tried." }
+                " " a href=(preview_path) { "Show the preview again" }
+            }))
+        }
+        (card("Outcomes", &html! {}, &table("Outcomes", &["dispute", "outcome", "details"], &rows)))
+    }
+}
+
+fn outcome_row((review_id, outcome): &Outcome) -> Vec<Markup> {
+    let link = |text: &str| html! { a data-row href=(review_path(review_id)) { (text) } };
+    match outcome {
+        Ok(state) => {
+            let resolved = state.resolved.iter().flat_map(|resolved| &resolved.resolution.values);
+            let values = resolved.map(|(path, value)| {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                format!("{} {}", words(path), value_text(&value, None))
+            });
+            vec![
+                link(&format_subject(&ReviewSummary::from(state.clone()))),
+                badge(Tone::Ok, "resolved"),
+                html! { (values.collect::<Vec<_>>().join(", ")) },
+            ]
+        }
+        Err(error) => vec![link(review_id), badge(Tone::Waiting, "not resolved"), html! { (error) }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rule() -> ReviewRule {
+        serde_json::from_value(json!({
+            "review_rule_id": "small-difference", "version": 1, "workflows": ["census"], "take": "newer_release",
+            "difference_below_percent": "0.1", "valid_for_days": 90,
+        }))
+        .expect("a valid rule")
+    }
+
+    fn preview(review_id: &str, resolution: Option<&str>) -> RulePreview {
+        let review = json!({
+            "review_id": review_id, "workflow_id": "census", "where": {"area": review_id}, "axes": {"population": ["require_human"]},
+            "values": {"office-a": {"population": {"value": "54208"}}, "office-b": {"population": {"value": "54210"}}},
+            "opened_at": "2026-11-20T10:00:00Z",
+        });
+        let resolution = resolution.map(|value| {
+            let given = json!({
+                "values": {"population": value}, "reason": "review rule small-difference@1", "valid_for_seconds": 7_776_000,
+                "rule": "small-difference@1",
+            });
+            serde_json::from_value(given).expect("a valid resolution")
+        });
+        RulePreview {
+            review: serde_json::from_value(review).expect("a valid summary"),
+            differences_percent: [("population".to_owned(), "0.003689".parse().expect("a number"))].into(),
+            refusal: resolution.is_none().then(|| "office-b is live".to_owned()),
+            resolution,
+        }
+    }
+
+    #[test]
+    fn preview_has_the_values_and_a_form_with_the_shown_resolutions_only() {
+        let mut shown = Preview {
+            rule: rule(),
+            applicable: vec![preview("v-1", Some("54210"))],
+            others: vec![preview("v-2", None)],
+            unread: 0,
+        };
+        let render =
+            |preview: &Preview| render_preview(preview, &Fields::default(), &Draft::default()).into_string();
+        let page = render(&shown);
+        for part in
+            ["54,208 (office-a), 54,210 (office-b)", "0.003689 %", "take 54,210", "office-b is live", "0.1 %"]
+        {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(
+            page.contains("name=\"resolution:v-1\"") && !page.contains("name=\"resolution:v-2\""),
+            "{page}"
+        );
+        assert!(page.contains("Resolve 1 dispute") && !page.contains("not read"), "{page}");
+        (shown.applicable, shown.unread) = (Vec::new(), 1);
+        let page = render(&shown);
+        assert!(!page.contains("<form") && page.contains("1 older dispute was not read"), "{page}");
+    }
+
+    #[test]
+    fn form_returns_the_resolution_with_its_rule_and_the_reason() {
+        let shown = preview("v-1", Some("54210"));
+        let fields = |reason: &str| {
+            let fields = [("resolution:v-1", resolution_json(&shown)), ("reason", reason.to_owned())];
+            Fields::of(fields)
+        };
+        let read = read_resolutions(&fields("later release")).expect("valid fields");
+        let expected = shown.resolution.clone().expect("a resolution");
+        let expected = ReviewResolution { reason: "later release".to_owned(), ..expected };
+        assert_eq!(read, [("v-1".to_owned(), expected)]);
+        assert!(read_resolutions(&fields("")).is_err(), "no reason");
+        assert!(read_resolutions(&Fields::of([("reason", "x".to_owned())])).is_err(), "no dispute");
+        let many = (0..=SHOWN_MAX).map(|number| (format!("{RESOLUTION}v-{number}"), resolution_json(&shown)));
+        let many = Fields::of(many.chain([("reason".to_owned(), "x".to_owned())]));
+        assert!(read_resolutions(&many).is_err(), "too many");
+    }
+}

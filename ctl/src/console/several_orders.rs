@@ -1,0 +1,284 @@
+//! Several held or failed orders, changed by one press: which they are, and the outcome of each.
+
+use super::forms::{Draft, Fields, action_button, reason_field};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::parts::{Tone, badge, card, message, order_badge, session_link, short_moment, table, words};
+use super::verdict::{REASON_MAX_BYTES, may_fail, may_retry, read_action};
+use super::{Console, ConsoleState};
+use crate::audit::log::SinceTime;
+use crate::base::error::CtlError;
+use crate::base::options::encode_segment;
+use crate::verdict::orders::{OrderSelection, change};
+use axum::extract::State;
+use domain_base::moment::Moment;
+use domain_base::wording::format_count;
+use domain_verdict::order::{Order, OrderAction, OrderState, OrderStopCause};
+use domain_verdict::wire::OrderReport;
+use jiff::Timestamp;
+use maud::{Markup, html};
+use strum::VariantArray;
+
+/// The path of the page.
+pub(super) const PATH: &str = "/orders/several";
+/// Maximum number of orders that one press changes.
+const SHOWN_MAX: usize = 300;
+/// The field with the time of an order's last change begins with this.
+const CHANGED_AT: &str = "changed_at:";
+/// The parameters of the preview.
+const PARAMS: [&str; 3] = ["state", "cause", "since"];
+
+pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+    show(&console, &fields, &Draft::default()).await
+}
+
+/// Changes the orders that the preview has shown.
+pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
+    match OrderChanges::read(&fields) {
+        Ok(changes) => {
+            let outcomes = changes.make(&console).await;
+            let body = render_outcomes(&outcomes, &changes, &preview_path(&fields));
+            let head = PageHead::below(PATH, "Several orders", "Outcomes");
+            Ok(render_page(&console, Section::Orders, head, &body).await)
+        }
+        Err(error) => {
+            let draft = Draft::failed(error, fields.clone())?;
+            draft.with_status(show(&console, &fields, &draft).await)
+        }
+    }
+}
+
+async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
+    let selection = OrderSelection {
+        state: Some(read_state(console, fields)?),
+        cause: read_cause(fields)?,
+        application: None,
+        since: fields.parsed::<SinceTime>("since", "Since")?,
+    };
+    let mut orders = selection.read(&console.options).await?;
+    let matching = orders.len();
+    orders.truncate(SHOWN_MAX);
+    let body = html! {
+        (draft.note())
+        (card("Orders", &html! {}, &html! { div.body { (selection_form(console, fields)) } }))
+        (render_orders(&orders, matching))
+        @if !orders.is_empty() { (change_form(&orders, fields, draft)) }
+    };
+    let head = PageHead::below("/orders", "Orders", "Several orders");
+    Ok(render_page(console, Section::Orders, head, &body).await)
+}
+
+/// The states of orders that can be changed here. Reviewers have held orders only.
+const fn states(console: &Console) -> &'static [OrderState] {
+    if console.has_only_reviews { &[OrderState::Held] } else { &[OrderState::Held, OrderState::Failed] }
+}
+
+fn read_state(console: &Console, fields: &Fields) -> Result<OrderState, PageError> {
+    let Some(name) = fields.filled("state") else { return Ok(OrderState::Held) };
+    let known = states(console).iter().find(|state| state.into_str() == name);
+    known.copied().ok_or_else(|| {
+        let known: Vec<_> = states(console).iter().map(|state| state.into_str()).collect();
+        PageError::input(format!("`State` is `{name}`; allowed: {}", known.join(", ")))
+    })
+}
+
+fn read_cause(fields: &Fields) -> Result<Option<OrderStopCause>, PageError> {
+    let Some(name) = fields.filled("cause") else { return Ok(None) };
+    let known = OrderStopCause::VARIANTS.iter().find(|cause| cause.into_str() == name);
+    known.copied().map(Some).ok_or_else(|| {
+        let known: Vec<_> = OrderStopCause::VARIANTS.iter().map(|cause| cause.into_str()).collect();
+        PageError::input(format!("`Cause` is `{name}`; allowed: {}", known.join(", ")))
+    })
+}
+
+fn preview_path(fields: &Fields) -> String {
+    let params = PARAMS.into_iter();
+    let params = params.filter_map(|name| Some(format!("{name}={}", encode_segment(fields.filled(name)?))));
+    format!("{PATH}?{}", params.collect::<Vec<_>>().join("&"))
+}
+
+fn selection_form(console: &Console, fields: &Fields) -> Markup {
+    html! {
+        form.fields method="get" action=(PATH) {
+            label.f {
+                "State"
+                select name="state" {
+                    @for state in states(console) {
+                        option value=(state.into_str()) selected[fields.text("state") == state.into_str()] { (state.into_str()) }
+                    }
+                }
+            }
+            label.f {
+                "Stopped by"
+                select name="cause" {
+                    option value="" { "any cause" }
+                    @for cause in OrderStopCause::VARIANTS {
+                        option value=(cause.into_str()) selected[fields.text("cause") == cause.into_str()] { (words(cause.into_str())) }
+                    }
+                }
+            }
+            label.f { "Placed since a day, or a period ago" input type="text" name="since" value=(fields.text("since")) placeholder="2d" autocomplete="off"; }
+            button.btn type="submit" { "Show the orders" }
+        }
+    }
+}
+
+fn render_orders(orders: &[OrderReport], matching: usize) -> Markup {
+    let row = |report: &OrderReport| {
+        let order = &report.order;
+        vec![
+            session_link(report.session_id.as_str()),
+            order_badge(order.state),
+            html! { (report.tier) },
+            short_moment(order.placed_at),
+            html! { (order.attempts) },
+            html! { (report.reason().unwrap_or_else(|| "none".into())) },
+        ]
+    };
+    let rows: Vec<_> = orders.iter().map(row).collect();
+    let heading = ["session", "state", "tier", "placed", "#attempts", "reason"];
+    card(
+        "Matching orders",
+        &html! { span.count.neutral { (matching) } },
+        &html! {
+            @if matching > orders.len() {
+                (message(Tone::Waiting, &html! { "One press changes at most " (SHOWN_MAX) " orders. These are the latest; repeat it for the others." }))
+            }
+            (table("Matching orders", &heading, &rows))
+        },
+    )
+}
+
+/// The form with the actions that the state of at least one order allows.
+fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup {
+    let count = |may: fn(&Order) -> bool| orders.iter().filter(|report| may(&report.order)).count();
+    let held = count(Order::is_held_by_policy);
+    let action = |class: &str, text: &str, key: &str, value: &str| {
+        action_button(class, &html! { (text) }, key, ("action", value), PATH)
+    };
+    let all = format_count(orders.len(), "order", "orders");
+    html! {
+        form.card.decide #decide method="post" action=(PATH) aria-label="Decide" {
+            header { h2 { "Decide " (all) } }
+            div.body {
+                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                @for name in PARAMS { input type="hidden" name=(name) value=(fields.text(name)); }
+                // the daemon refuses the action if an order has changed since this page
+                @for report in orders {
+                    input type="hidden" name=(format!("{CHANGED_AT}{}", report.session_id)) value=(report.order.changed_at);
+                }
+                @if held > 0 { p.small { "The policy holds the verdicts of " (held) ". Every action but the release destroys them." } }
+                div.acts {
+                    @if held > 0 { (action("plain", "Release them to the customers", "r", "release")) }
+                    @if count(may_retry) > 0 {
+                        (action(if held > 0 { "danger" } else { "plain" }, "Ask the model again for each", "t", "retry"))
+                    }
+                    @if count(may_fail) > 0 { (action("danger", "Fail them", "f", "fail")) }
+                    @if count(|order| !order.state.has_ended()) > 0 { (action("danger", "Cancel them", "x", "cancel")) }
+                    p.note { "Each is a change of its own. An order that has changed meanwhile, or does not allow the action, stays as it is." }
+                }
+            }
+        }
+    }
+}
+
+/// The change of the orders that the preview has shown.
+#[derive(Debug)]
+struct OrderChanges {
+    action: OrderAction,
+    /// The words for an order that is changed.
+    done: &'static str,
+    reason: String,
+    /// The sessions, each with the time of the last change of its order.
+    orders: Vec<(String, Timestamp)>,
+}
+
+/// The session with this id, or why its order is not changed.
+type Outcome = (String, Result<OrderReport, CtlError>);
+
+impl OrderChanges {
+    /// # Errors
+    /// A field is missing or invalid.
+    fn read(fields: &Fields) -> Result<Self, PageError> {
+        let (action, done) = read_action(fields)?;
+        let reason = fields.required("reason", "Reason")?;
+        let read = |(session_id, changed_at): (&str, &str)| {
+            let Moment(changed_at) = changed_at.parse().map_err(|_| {
+                PageError::input(format!("the change of {session_id} is not a time; reload the page"))
+            })?;
+            Ok::<_, PageError>((session_id.to_owned(), changed_at))
+        };
+        let orders: Vec<_> = fields.with_prefix(CHANGED_AT).map(read).collect::<Result<_, _>>()?;
+        if (1..=SHOWN_MAX).contains(&orders.len()) {
+            return Ok(Self { action, done, reason, orders });
+        }
+        let given = orders.len();
+        Err(PageError::input(format!(
+            "the form has {given} orders (1 to {SHOWN_MAX} allowed); reload the page"
+        )))
+    }
+
+    /// Changes the orders one after the other, until the daemon does not answer.
+    async fn make(&self, console: &Console) -> Vec<Outcome> {
+        let Self { action, reason, orders, .. } = self;
+        let mut outcomes = Vec::new();
+        for (session_id, changed_at) in orders {
+            let outcome = change(&console.options, session_id, *action, reason, Some(*changed_at)).await;
+            let is_disconnected = matches!(outcome, Err(CtlError::Client(_)));
+            outcomes.push((session_id.clone(), outcome));
+            if is_disconnected {
+                break;
+            }
+        }
+        outcomes
+    }
+}
+
+fn render_outcomes(outcomes: &[Outcome], changes: &OrderChanges, preview_path: &str) -> Markup {
+    let row = |(session_id, outcome): &Outcome| {
+        let (state, details) = match outcome {
+            Ok(_) => (badge(Tone::Ok, changes.done), html! {}),
+            Err(error) => (badge(Tone::Waiting, "not changed"), html! { (error) }),
+        };
+        vec![session_link(session_id), state, details]
+    };
+    let rows: Vec<_> = outcomes.iter().map(row).collect();
+    let (all, changed) =
+        (changes.orders.len(), outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).count());
+    html! {
+        div role="status" data-after-action {
+            (message(if changed == all { Tone::Ok } else { Tone::Waiting }, &html! {
+                strong { "Done: " (changes.done) " " (changed) " of " (format_count(all, "order", "orders")) "." }
+                @if outcomes.len() < all { " The daemon did not answer, so the others were not tried." }
+                " " a href=(preview_path) { "Show the orders again" }
+            }))
+        }
+        (card("Outcomes", &html! {}, &table("Outcomes", &["session", "outcome", "details"], &rows)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(fields: &[(&str, &str)]) -> Result<OrderChanges, PageError> {
+        OrderChanges::read(&Fields::of(fields.iter().map(|(name, text)| (*name, (*text).to_owned()))))
+    }
+
+    #[test]
+    fn form_returns_the_orders_as_the_preview_has_shown_them() {
+        let at = "2026-11-20T10:00:00Z";
+        let (action, reason) = (("action", "retry"), ("reason", "the model works again"));
+        let read = changes(&[action, reason, ("changed_at:shop/cs_1", at), ("changed_at:cs_2", at)]);
+        let read = read.expect("valid fields");
+        let sessions: Vec<_> = read.orders.iter().map(|(session_id, _)| session_id.as_str()).collect();
+        assert_eq!((read.action, sessions), (OrderAction::Retry, vec!["cs_2", "shop/cs_1"]));
+        for fields in [
+            &[action, reason][..],
+            &[action, ("changed_at:cs_1", at)],
+            &[("action", "deliver"), reason, ("changed_at:cs_1", at)],
+            &[action, reason, ("changed_at:cs_1", "now")],
+        ] {
+            assert!(changes(fields).is_err(), "{fields:?}");
+        }
+    }
+}
