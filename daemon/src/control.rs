@@ -26,6 +26,7 @@ use crate::{ground, platform, upstream, verdict, verification};
 use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::witnesses::WitnessStatus;
 use actors_verdict::generation::find_prompt_template;
+use actors_verdict::notifier::ListPausedEndpoints;
 use actors_verdict::orders::OrderSurvey;
 use actors_verdict::regen::ReadVariance;
 use axum::extract::State;
@@ -339,6 +340,7 @@ pub async fn read_status(
         entries: journal.counts.entries,
         last_entry_at: stored.last_entry_at,
         last_backup_at: stored.last_backup_at,
+        paused_endpoints: service.system.notifier.ask(ListPausedEndpoints).await?,
         log_key: service.log_signer.key().to_string(),
         cluster: service.cluster_report().await,
         witnesses: service.witnesses.statuses().into_iter().map(report_of).collect(),

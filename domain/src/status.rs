@@ -11,6 +11,7 @@ use domain_ground::id::SourceId;
 use domain_verdict::cost::DailyBudget;
 use domain_verdict::divergence::RegenVariance;
 use domain_verdict::outbox::OutboxReport;
+use domain_verdict::webhook::WebhookOutage;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,8 @@ pub struct StatusReport {
     pub last_entry_at: Option<Timestamp>,
     /// When the last complete backup was sent; null if the log has none, or if it cannot be read.
     pub last_backup_at: Option<Timestamp>,
+    /// The endpoints of webhooks that are paused.
+    pub paused_endpoints: Vec<WebhookOutage>,
     /// The public key with which checkpoints of the log are verified.
     pub log_key: String,
     /// The cluster, as this host sees it; null if it is the only host.

@@ -32,7 +32,7 @@ ingest() {
 first() { sed -n 2p | cut -d, -f1; }
 
 title 'register the documents'
-oraclectl apply -f ontologies -f sources -f pipelines -f workflows
+oraclectl apply -f ontologies -f sources -f pipelines -f workflows -f review-rules
 for source in sources/*.json; do approve "$(basename "$source" .json)"; done
 
 title 'ingest the releases, out of order'

@@ -121,13 +121,9 @@ impl Store {
     /// # Errors
     /// One cannot be read.
     pub fn legal_holds(&self) -> Result<Vec<LegalHold>, StoreError> {
-        self.all_rows()
-    }
-
-    /// All rows of a small table, in the order of their names.
-    fn all_rows<R: Row>(&self) -> Result<Vec<R>, StoreError> {
-        let names = self.names(rows::all(R::TABLE.name), .., usize::MAX)?;
-        names.iter().filter_map(|name| self.named(name).map(|row| Some(row?.0)).transpose()).collect()
+        let names = self.names(rows::all(LegalHold::TABLE.name), .., usize::MAX)?;
+        let ids = names.into_iter().filter_map(|name| name.parse().ok());
+        ids.filter_map(|id| self.legal_hold(&id).map(|hold| Some(hold?.0)).transpose()).collect()
     }
 }
 
@@ -143,12 +139,22 @@ impl Store {
         self.get(receiver)
     }
 
-    /// The outages of all endpoints of webhooks.
+    /// The outages of all endpoints of webhooks. One that is lost or damaged begins again.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// The database cannot be read.
     pub fn webhook_outages(&self) -> Result<Vec<WebhookOutage>, StoreError> {
-        self.all_rows()
+        let names = self.names(rows::all(WebhookOutage::TABLE.name), .., usize::MAX)?;
+        let mut outages = Vec::new();
+        for name in names {
+            match self.named::<WebhookOutage>(&name) {
+                Err(error @ (StoreError::Corrupt { .. } | StoreError::RowLost { .. })) => {
+                    tracing::error!(%error, name, "an outage of an endpoint of webhooks is left out");
+                }
+                outage => outages.extend(outage?.map(|(outage, _)| outage)),
+            }
+        }
+        Ok(outages)
     }
 }
 

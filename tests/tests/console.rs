@@ -660,8 +660,8 @@ async fn log_page_filters_and_proves_entries() {
     assert_eq!(console.get("/log/99999").await.status, 404);
 }
 
-/// Reads all pages to which links lead, and checks that foreign text is visible on each. Returns the areas that have some. Of the entries
-/// of the log, only those up to `last` are read: each read adds one.
+/// Reads all pages to which links lead, and checks that foreign text is visible on each. Returns the areas that have some. It
+/// opens only the log entries up to `last`, since each read adds one.
 async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String> {
     let (mut to_visit, mut visited) = (vec!["/".to_owned()], BTreeSet::new());
     let mut escaped = BTreeSet::new();

@@ -19,7 +19,7 @@ use std::{fs, iter, thread};
 use tokio::time::sleep;
 
 /// All paths of the socket, each with its methods.
-const PATHS: [(&str, &[&str]); 76] = [
+const PATHS: [(&str, &[&str]); 78] = [
     ("/v1/cluster", &["GET"]),
     ("/v1/cluster/hosts/app-2", &["DELETE"]),
     ("/v1/cluster/leave", &["POST"]),

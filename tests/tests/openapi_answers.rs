@@ -488,8 +488,8 @@ async fn webhooks(control: &mut Described) {
 async fn notices(client: &mut Described) {
     assert_eq!(client.get("/v1/recall-notices?limit=1").await.status, 200);
     assert_eq!(client.get("/v1/recall-notices/cs_1").await.status, 404);
-    let release = json!({"action": "release", "reason": "a test"});
-    assert_eq!(client.post("/v1/recall-notices/cs_1", release).await.status, 404);
+    let unseen = json!({"action": "discard", "reason": "a test"});
+    assert_eq!(client.post("/v1/recall-notices/cs_1", unseen).await.status, 404);
     let seen = json!({"action": "discard", "reason": "a test", "drafted_at": "2026-11-20T10:00:00Z"});
     assert_eq!(client.post("/v1/recall-notices/cs_1", seen).await.status, 409);
 }

@@ -115,15 +115,17 @@ async fn read_by_an_application_or_without_texts_adds_no_entry() {
 }
 
 #[tokio::test]
-async fn id_that_the_store_does_not_know_is_not_named() {
+async fn session_that_the_store_does_not_know_and_searched_ids_are_not_named() {
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    for name in ["session", "execution", "request_id"] {
+    for (name, parameters) in
+        [("session", "limit=5"), ("execution", "execution&limit=5"), ("request_id", "request_id&limit=5")]
+    {
         let answer = get(control, &format!("/v1/log?{name}=nobody-7421&limit=5")).await;
         assert_eq!((answer.status.as_u16(), answer.body.len()), (200, 0), "{name}");
         let entries = reads_of(control, &answer).await;
-        assert_eq!((entries.len(), &entries[0]["parameters"]), (1, &json!("limit=5")), "{name}");
+        assert_eq!((entries.len(), &entries[0]["parameters"]), (1, &json!(parameters)), "{name}");
         assert_eq!(entries[0].get("session_id"), None, "{name}");
     }
     let follow = head("GET", "/v1/log/follow?request_id=nobody-7421", &[("x-request-id", "follow-1")]);
@@ -131,7 +133,11 @@ async fn id_that_the_store_does_not_know_is_not_named() {
     follower.send(follow).await.expect("the request is sent");
     follower.wait_for_answer().await;
     let entries = log(control, "event=operator_read&after=0&request_id=follow-1").await;
-    assert_eq!((entries.len(), entries[0].get("parameters")), (1, None), "{entries:?}");
+    assert_eq!((entries.len(), &entries[0]["parameters"]), (1, &json!("request_id")), "{entries:?}");
+    // a request id that the log has is not named either, since a caller chooses it
+    let found = get(control, "/v1/log?request_id=follow-1").await;
+    assert!(!found.body.is_empty());
+    assert_eq!(reads_of(control, &found).await[0]["parameters"], "request_id");
     assert!(!world.mirror().contains("nobody-7421"), "{}", world.mirror());
 }
 

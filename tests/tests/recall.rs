@@ -8,6 +8,7 @@ use oracled_tests::ground::{
 };
 use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ScriptedReply};
+use oracled_tests::verification;
 use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -578,7 +579,12 @@ async fn drafted_notice_is_sent_once_when_a_person_releases_it() {
     };
     let other = decision("release", &json!("2020-01-01T00:00:00Z"));
     problem(&post(control, path, &other).await, 409, "recall_notice_changed");
-    problem(&post(control, path, &json!({"action": "release", "reason": " "})).await, 400, "invalid_request");
+    let blank = json!({"action": "release", "reason": " ", "drafted_at": read["drafted_at"]});
+    problem(&post(control, path, &blank).await, 400, "invalid_request");
+    problem(&post(control, path, &decision("release", &Value::Null)).await, 400, "invalid_request");
+    let of_session = document(&get(review, "/v1/recall-notices?session=aruba").await);
+    let listed = of_session["items"].as_array().map(|items| (items.len(), &items[0]["drafted_at"]));
+    assert_eq!(listed, Some((1, &read["drafted_at"])), "{of_session}");
     let body = decision("release", &read["drafted_at"]);
     let (one, two) = tokio::join!(post(control, path, &body), post(review, path, &body));
     let (released, refused) = if one.status == 200 { (one, two) } else { (two, one) };
@@ -590,7 +596,7 @@ async fn drafted_notice_is_sent_once_when_a_person_releases_it() {
     assert_eq!((&sent["text"], &sent["to"]), (&json!(text), &json!("ann@example.org")));
     assert_eq!((&sent["mail_id"], &sent["verdict"]["verdict"]), (&released["mail_id"], &json!("GREEN")));
     problem(&post(control, path, &body).await, 409, "recall_notice_changed");
-    problem(&post(control, path, &decision("release", &Value::Null)).await, 404, "recall_notice_unknown");
+    problem(&post(control, path, &decision("discard", &Value::Null)).await, 404, "recall_notice_unknown");
     problem(&get(control, path).await, 404, "recall_notice_unknown");
     let entry = log(control, "session=aruba&event=recall_notice_released").await.remove(0);
     assert_eq!(entry["reason"], "checked");
@@ -604,8 +610,8 @@ async fn drafted_notice_is_sent_once_when_a_person_releases_it() {
     let data = erased["sessions"][0]["data"].as_array().expect("a list");
     assert!(data.contains(&json!("recall_notice")), "{erased}");
     assert_eq!(drafted(control).await, Vec::<String>::new());
-    let release = decision("release", &Value::Null);
-    problem(&post(control, "/v1/recall-notices/erased", &release).await, 404, "recall_notice_unknown");
+    let discard = decision("discard", &Value::Null);
+    problem(&post(control, "/v1/recall-notices/erased", &discard).await, 404, "recall_notice_unknown");
     let stored = document(&get(&mut daemon.routes().await, "/v1/verdicts/aruba").await);
     assert_eq!(stored["verdict"]["summary"], "The population of Aruba in 2015 was 101001.");
     assert_eq!(notices_of(&mails).len(), 1, "a discarded notice is not sent");
@@ -623,18 +629,19 @@ async fn notice_needs_a_template_and_follows_the_present_statements() {
     let release = |people| AREAS.iter().map(|(area, _)| (*area, people)).collect::<Release>();
     ingest_release(control, 0, &release(101_001)).await;
     approve(control, SOURCE).await;
-    for session in ["kept", "removed"] {
+    for session in ["kept", "purged", "removed"] {
         deliver(&daemon, session, ("Aruba", 101_001), Some("ann@example.org")).await;
     }
     let first = ingest_release(control, 1, &release(102_002)).await;
     runs_are_reported(control, 2).await;
-    assert_eq!(log(control, "event=verdict_recalled").await.len(), 2);
+    assert_eq!(log(control, "event=verdict_recalled").await.len(), 3);
     assert_eq!(drafted(control).await, Vec::<String>::new(), "the template has no text of notices");
 
     register_template(control, 2, &["recall_notice"]).await;
     let second = ingest_release(control, 2, &release(103_003)).await;
     runs_are_reported(control, 3).await;
-    assert_eq!(drafted(control).await, ["kept", "removed"]);
+    assert_eq!(drafted(control).await, ["kept", "purged", "removed"]);
+    oracled_tests::generation::purge_verdict(control, "purged").await;
     let removed = oracled_tests::call(control, hyper::Method::DELETE, "/v1/sessions/removed", None).await;
     assert_eq!(removed.status, 200, "{}", document(&removed));
     assert_eq!(drafted(control).await, ["kept"]);
@@ -652,7 +659,7 @@ async fn notice_needs_a_template_and_follows_the_present_statements() {
         json!({"template_id": "shop-en", "version": 3, "language": "en", "mails": {"recall_notice": broken}});
     let path = "/v1/documents/mail_template/shop-en@3";
     assert_eq!(put_document(control, path, &template).await.status, 200);
-    let release = json!({"action": "release", "reason": "checked"});
+    let release = json!({"action": "release", "reason": "checked", "drafted_at": read["drafted_at"]});
     let refused = post(control, "/v1/recall-notices/kept", &release).await;
     problem(&refused, 409, "recall_notice_unsendable");
     let read = document(&get(control, "/v1/recall-notices/kept").await);
@@ -662,8 +669,46 @@ async fn notice_needs_a_template_and_follows_the_present_statements() {
     undo(control, &first).await;
     runs_are_reported(control, 5).await;
     assert_eq!(drafted(control).await, Vec::<String>::new());
-    let withdrawn = log(control, "session=kept&event=recall_notice_discarded").await.remove(0);
-    assert_eq!((&withdrawn["oracle_id"], &withdrawn["peer"]), (&json!(SOURCE), &Value::Null));
+    let withdrawn = log(control, "session=kept&event=recall_notice_withdrawn").await.remove(0);
+    assert_eq!(withdrawn["oracle_id"], SOURCE);
     assert_eq!(notices_of(&mails), Vec::<Value>::new());
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn no_notice_is_drafted_about_a_replaced_verdict_that_relied_on_a_verification() {
+    let mails = ModelServer::start().await;
+    let world = world_with_mails(&mails);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    register_template(control, 1, &["recall_notice"]).await;
+    with_source(control).await;
+    let mut release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    let axes = json!(["area_name", "population"]);
+    let workflow = verification::workflow("people", &[SOURCE], json!({"axes": axes}));
+    verification::register(control, &workflow).await;
+    let address = "ann@example.org";
+    for session in ["kept", "replaced"] {
+        let mut body = submitted(&BTreeMap::from([("Aruba", 101_001)]));
+        body["customer_email"] = json!(address);
+        body["facts_from"] = json!([{"verify": {
+            "workflow": "people", "where": {"area": "ABW", "year": 2015}, "axes": axes}}]);
+        let delivered = post(routes, &format!("/v1/verdicts/{session}"), &body).await;
+        assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    }
+    oracled_tests::generation::purge_verdict(control, "replaced").await;
+    deliver(&daemon, "replaced", ("Austria", 101_001), Some(address)).await;
+    release.insert("Aruba", 109_009);
+    ingest_release(control, 1, &release).await;
+    runs_are_reported(control, 2).await;
+    let answer = recalled(control, "").await;
+    let verdicts = answer["verdicts"].as_array().expect("a list").iter();
+    let causes: Vec<_> = verdicts.map(|verdict| (&verdict["session_id"], &verdict["cause"])).collect();
+    let (kept, replaced) = (json!("kept"), json!("replaced"));
+    let (verified, not_stored) = (json!("verification"), json!("text_not_stored"));
+    assert_eq!(causes, [(&kept, &verified), (&replaced, &not_stored)]);
+    assert_eq!(drafted(control).await, ["kept"]);
     assert!(daemon.stop().success());
 }

@@ -95,10 +95,12 @@ async fn rule_resolves_the_small_differences_with_one_event_each() {
                 (value, &preview["differences_percent"]["population"]),
                 (&json!(null), &json!("0.737946"))
             );
-            assert!(preview["refusal"].as_str().is_some_and(|text| text.contains("0.737946 %")), "{preview}");
+            let mismatch = &preview["mismatch"];
+            assert_eq!(mismatch["reason"], "too_large", "{preview}");
+            assert!(mismatch["detail"].as_str().is_some_and(|text| text.contains("0.737946 %")), "{preview}");
         } else {
             assert!(small.iter().any(|known| known == id), "{preview}");
-            assert_eq!((value, &preview["refusal"]), (&json!(LATER), &json!(null)), "{preview}");
+            assert_eq!((value, &preview["mismatch"]), (&json!(LATER), &json!(null)), "{preview}");
         }
     }
     let text = world.ctl(&[&by_rule[..], &["--dry-run"]].concat());
@@ -112,6 +114,7 @@ async fn rule_resolves_the_small_differences_with_one_event_each() {
     let done = ctl_json(&world, &[&by_rule[..], &since].concat(), 0);
     assert_eq!((&done["matched"], &done["not_applicable"]), (&json!(4), &json!([large])), "{done}");
     assert_eq!(done["resolved"].as_array().map(Vec::len), Some(3), "{done}");
+    assert_eq!((&done["rejected"], &done["failed"]), (&json!([]), &json!([])), "{done}");
     let events = log(&mut daemon.control().await, "event=review_resolved").await;
     assert_eq!(events.len(), 3);
     for event in &events {
@@ -232,6 +235,58 @@ async fn rule_applies_to_the_present_evidence_only() {
     assert_eq!(rules.len(), 2);
     assert!(rules.contains(&(&json!(new), &json!("small-difference@2"))), "{rules:?}");
     assert!(rules.contains(&(&json!(old), &json!(null))), "the rule was not applied to it: {rules:?}");
+}
+
+#[tokio::test]
+async fn rule_does_not_apply_once_a_source_without_an_answer_has_one() {
+    let world = DaemonWorld::default();
+    let daemon = serve_offices(&world).await;
+    register_offices(&daemon, &[("office-c", "primary", "1")]).await;
+    let of_three = workflow("census", &["office-a", "office-b", "office-c"], json!({}));
+    register(&mut daemon.control().await, &of_three).await;
+    register_rule(&daemon).await;
+    let id = open_review(&daemon, "census", 1961).await;
+    let (path, control) = (format!("/v1/reviews/{id}/rules/small-difference"), &mut daemon.control().await);
+    let given = at(&get(control, &path).await, "/resolution");
+    assert_eq!(given["values"]["population"], LATER);
+    release(&daemon, "office-c", "2026-03-09", &[(1962, "60000")]).await;
+    assert_eq!(at(&get(control, &path).await, "/resolution"), given, "it has still no record of the subject");
+    release(&daemon, "office-c", "2026-03-10", &[(1961, "60000"), (1962, "60000")]).await;
+    assert_eq!(at(&get(control, &path).await, "/mismatch/reason"), "evidence_changed");
+    let refused = post(control, &format!("/v1/reviews/{id}/resolve"), &given).await;
+    problem(&refused, 409, "review_rule_mismatch");
+    let evidence = document(&get(control, &format!("/v1/reviews/{id}/evidence")).await);
+    assert_eq!(
+        evidence["changed"],
+        json!({"office-c": {"version": "2026-03-10", "values": {"population": "60000"}}})
+    );
+}
+
+#[tokio::test]
+async fn rule_does_not_apply_if_it_would_close_an_older_review_with_a_claim() {
+    let world = DaemonWorld::default();
+    let daemon = serve_offices(&world).await;
+    register_rule(&daemon).await;
+    let question = json!({
+        "workflow": "census", "where": {"area": "ABW", "year": 1961}, "axes": ["population"],
+        "claimed": {"population": {"value": 60000, "claimed_by": "a reader"}},
+    });
+    let claimed = at(&post(&mut daemon.routes().await, "/v1/verify", &question).await, "/review_id");
+    release(&daemon, "office-b", "2026-03-09", &[(1961, "54211")]).await;
+    let new = open_review(&daemon, "census", 1961).await;
+    assert!(claimed.is_string() && claimed != new.as_str(), "{claimed} {new}");
+    let control = &mut daemon.control().await;
+    let ruled = get(control, &format!("/v1/reviews/{new}/rules/small-difference")).await;
+    assert_eq!(at(&ruled, "/mismatch/reason"), "other_review", "{}", document(&ruled));
+    let mut resolution = json!({
+        "values": {"population": "54211"}, "reason": "x", "valid_for_seconds": 7_776_000, "rule": "small-difference@1",
+    });
+    let path = format!("/v1/reviews/{new}/resolve");
+    problem(&post(control, &path, &resolution).await, 409, "review_rule_mismatch");
+    // a person may decide both
+    resolution["rule"] = json!(null);
+    assert_eq!(post(control, &path, &resolution).await.status, 200);
+    assert_eq!(log(control, "event=review_resolved").await.len(), 2);
 }
 
 #[tokio::test]

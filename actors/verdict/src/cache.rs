@@ -55,6 +55,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 use quick_cache::sync::Cache as HotCache;
 use quick_cache::{OptionsBuilder, Weighter};
+use session_admin::remove_recall_notice;
 pub use session_admin::{CorrectSession, CorrectSessionOutcome, EraseSession, RemoveSession};
 use std::sync::Arc;
 use strum::{IntoStaticStr, VariantArray};
@@ -203,7 +204,7 @@ async fn purge(
         };
         refuse_on_hold(&store, &session_id)?;
         let purged = AuditEvent::new(clock.now(), session_id.clone(), VerdictPurged { verdict_sha256, peer });
-        let record = JournalRecord {
+        let mut record = JournalRecord {
             expect: vec![
                 RowExpectation::new::<VerdictDelivery>(&session_id, Some(revision)),
                 RowExpectation::new::<LegalHold>(&session_id, None),
@@ -212,6 +213,7 @@ async fn purge(
             writes: vec![RowWrite::remove::<VerdictDelivery>(&session_id)],
             ..JournalRecord::default()
         };
+        remove_recall_notice(&mut record, &store, &session_id)?;
         Ok::<_, VerdictCacheError>(CommitDecision::Change(true, record))
     });
     Ok(purged.await?.0)

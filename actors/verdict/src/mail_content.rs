@@ -16,7 +16,7 @@ pub enum MailContentError {
          `mail.templates` or `applications.NAME.mail_templates`"
     )]
     Unknown(TemplateName),
-    /// No built-in text is in place of that of a template.
+    /// The template has no text of a recall notice, and there is no built-in one.
     #[error(
         "the mail template in the language of session {0} has no `recall_notice`; register a version that has it, and select it"
     )]

@@ -43,7 +43,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use webhooks::WebhookSender;
-pub use webhooks::{ListEndpoints, ResumeEndpoint, TestWebhook, WebhookConfig, WebhookTest};
+pub use webhooks::{
+    ListEndpoints, ListPausedEndpoints, ResumeEndpoint, TestWebhook, WebhookConfig, WebhookTest,
+};
 
 /// The actor that sends messages.
 pub type Notifier = WorkRunner<OutboxWork>;
@@ -163,7 +165,9 @@ impl OutboxWork {
         let event = AuditEvent::new(at, state.session_id().cloned(), event);
         let mut record = JournalRecord { writes: vec![write], ..JournalRecord::from(event) };
         let outage = match &state {
-            MessageState::Webhook(webhook) => self.webhooks.add_outage(webhook, counted, at, &mut record),
+            MessageState::Webhook(webhook) => {
+                self.webhooks.add_outage(webhook, counted, at, &mut record).await
+            }
             MessageState::Mail(_) => None,
         };
         let is_current = self.commit_attempt(id, revision, record).await;
@@ -171,7 +175,9 @@ impl OutboxWork {
             if counted == OutboxOutcome::Dead {
                 self.metrics.add_dead(id.channel(), 1);
             }
-            self.webhooks.note_outage(outage);
+            if let Some(outage) = outage {
+                self.webhooks.note_outage(outage);
+            }
         }
         self.metrics.count_attempt(&state.entry(), counted);
         if is_current { outcome } else { WorkOutcome::Due(at) }

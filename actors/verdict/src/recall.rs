@@ -23,6 +23,7 @@ use notices::NoticeDrafts;
 pub use notices::{DecideNotice, NoticePreview, RecallNoticeError};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 pub(crate) use search::RecallSearch;
+use search::read_entry;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -177,7 +178,7 @@ impl RecallService {
         }
         let mut off = BTreeSet::new();
         for seq in &search.entries {
-            let Some(line) = search.entry(*seq)? else { continue };
+            let Some(line) = read_entry(&self.store, *seq)? else { continue };
             if session_of(&self.store, &line)?.is_some_and(|id| self.mode_of(&id) == RecallMode::Off) {
                 off.insert(*seq);
             }

@@ -137,16 +137,10 @@ impl VerificationService {
     /// # Errors
     /// Why nothing was resolved.
     pub async fn resolve(&self, resolve: &ResolveReview) -> Result<ReviewState, ReviewError> {
-        if let Some(rule) = &resolve.resolution.rule {
-            let (context, review_id, rule) =
-                (Arc::clone(&self.context), resolve.review_id.clone(), rule.clone());
-            let checked = spawn_blocking(move || context.check_evidence(&review_id, &rule)).await;
-            checked.unwrap_or_else(|error| Err(ReviewError::Reading(error.to_string())))?;
-        }
         self.context.resolve(resolve).await
     }
 
-    /// What a review rule gives for an open review.
+    /// The result of a review rule for an open review.
     ///
     /// # Errors
     /// The rule is not registered, or the review is not open; or the store cannot be read.

@@ -160,7 +160,7 @@ impl VerificationContext {
         let review = &case.state.review;
         let workflow_revision = self.check_ontology(review)?;
         let ontology = self.read_ontology(review)?;
-        self.check_rule(&case, &ontology, resolution)?;
+        let sources = self.check_rule(&case, &ontology, resolution)?;
         let (verifier_id, now) = (user.peer.uid.to_string(), self.clock.now());
         let verifier = Verifier { id: &verifier_id, name: user.name.as_deref() };
         let locks = review.resolve(&ontology, resolution, verifier, now)?;
@@ -168,6 +168,7 @@ impl VerificationContext {
         let workflow = RowName::of::<RegisteredDocument<Workflow>>(&review.workflow_id.to_string());
         let (state, mut record) = self.resolution_record(case, &locks, &ontology, &decision)?;
         record.expect.push(RowExpectation { row: workflow, revision: Some(workflow_revision) });
+        record.expect.extend(sources);
         Ok((state, record))
     }
 

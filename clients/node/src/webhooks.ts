@@ -34,7 +34,7 @@ export type WebhookEvent =
   | { type: "circuit.opened" | "circuit.closed"; timestamp: string; data: { oracle_id: string; consecutive_failures: number } }
   | { type: "mail.dead_letter"; timestamp: string; data: { mail_id: string; kind: string; attempts: number } }
   | {
-      type: "webhook.paused";
+      type: "endpoint.paused";
       timestamp: string;
       data: { application?: string; endpoint?: string; failing_since: string };
     }

@@ -1,4 +1,4 @@
-//! Open disputes that a review rule resolves: what the rule gives for each of them, and their resolution by one press.
+//! Open disputes that a review rule resolves: the result of the rule for each of them, and their resolution by one press.
 
 use super::forms::{Draft, Fields, action_button, reason_field};
 use super::items::value_text;
@@ -25,8 +25,8 @@ use maud::{Markup, html};
 pub(super) const PATH: &str = "/inbox/rule";
 /// Maximum number of disputes that one press resolves, and of those that are listed although the rule does not apply.
 const SHOWN_MAX: usize = 300;
-/// Maximum number of disputes to which the rule is applied for a preview, so that a page is shown soon.
-const READ_MAX: usize = 2_000;
+/// Maximum number of disputes to which the rule is applied for a preview. Each takes a request.
+const READ_MAX: usize = 2 * SHOWN_MAX;
 /// The field with the resolution of a dispute begins with this.
 const RESOLUTION: &str = "resolution:";
 
@@ -65,7 +65,7 @@ async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
     Ok(render_page(console, Section::Inbox, head, &body).await)
 }
 
-/// What a rule gives for open disputes.
+/// The results of a rule for open disputes.
 #[derive(Debug)]
 struct Preview {
     rule: ReviewRule,
@@ -120,7 +120,7 @@ fn choice_form(rules: &[ReviewRule], fields: &Fields) -> Markup {
                 }
             }
             label.f { "Workflow" input type="text" name="workflow" value=(fields.text("workflow")) autocomplete="off"; }
-            label.f { "Opened since a day, or a period ago" input type="text" name="since" value=(fields.text("since")) placeholder="30d" autocomplete="off"; }
+            label.f { "Opened since (a day, or a period such as 30d)" input type="text" name="since" value=(fields.text("since")) placeholder="30d" autocomplete="off"; }
             button.btn type="submit" { "Show the preview" }
         }
     }
@@ -138,7 +138,7 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
             @if *unread > 0 {
                 (message(Tone::Waiting, &html! {
                     (format_count(unread, "older dispute was", "older disputes were")) " not read: a preview has at most " (SHOWN_MAX) " disputes that the rule resolves, and "
-                    (READ_MAX) " in total. Resolve these first, or choose a workflow."
+                    (READ_MAX) " in total. Resolve these first, or choose a workflow. " code { "oraclectl review resolve --rule" } " reads all."
                 }))
             }
             (table("Disputes that the rule resolves", &heading, &rows(applicable)))
@@ -289,6 +289,7 @@ fn outcome_row((review_id, outcome): &Outcome) -> Vec<Markup> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_verification::wire::RuleMismatchReport;
     use serde_json::json;
 
     fn rule() -> ReviewRule {
@@ -315,7 +316,10 @@ mod tests {
         RulePreview {
             review: serde_json::from_value(review).expect("a valid summary"),
             differences_percent: [("population".to_owned(), "0.003689".parse().expect("a number"))].into(),
-            refusal: resolution.is_none().then(|| "office-b is live".to_owned()),
+            mismatch: resolution.is_none().then(|| RuleMismatchReport {
+                reason: "no_release_date".to_owned(),
+                detail: "office-b is live".to_owned(),
+            }),
             resolution,
         }
     }

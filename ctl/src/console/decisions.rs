@@ -18,23 +18,23 @@ use serde_json::Value as Json;
 
 /// Number of decisions that are shown.
 const SHOWN: usize = 50;
-/// Number of the newest entries that can be a decision that are read.
+/// Number of the newest entries that are read of [`BY_PEOPLE`], and of [`MOSTLY_AUTOMATIC`].
 const READ: usize = 1_000;
-/// The kinds of entries that can be a decision.
-const EVENTS: [&str; 12] = [
+/// The kinds of entries that people cause, with few exceptions.
+const BY_PEOPLE: [&str; 10] = [
     "order_released",
-    "order_stopped",
     "order_retried",
     "order_cancelled",
     "review_resolved",
     "review_dismissed",
     "review_revoked",
-    "ingestion_ended",
     "recall_notice_released",
     "recall_notice_discarded",
     "message_requeued",
     "message_dropped",
 ];
+/// The kinds of entries of which few are decisions. They are read apart, so that they do not displace the others.
+const MOSTLY_AUTOMATIC: [&str; 2] = ["order_stopped", "ingestion_ended"];
 
 /// The decisions that are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::EnumString, strum::VariantArray)]
@@ -65,8 +65,9 @@ pub(super) async fn render(console: &Console, fields: &Fields) -> Result<Markup,
         return Ok(html! {});
     }
     let shown = fields.text("decided").parse().unwrap_or(Shown::Today);
-    // one request, since the log has an entry of each read
-    let entries = read_entries(console, &format!("event={}", EVENTS.join(",")), READ).await?;
+    // as few requests as possible, since the log has an entry of each read
+    let mut entries = read_entries(console, &format!("event={}", BY_PEOPLE.join(",")), READ).await?;
+    entries.extend(read_entries(console, &format!("event={}", MOSTLY_AUTOMATIC.join(",")), READ).await?);
     let mut decisions: Vec<_> = entries.iter().map(EntryMembers).filter_map(Decision::read).collect();
     let (now, own) = (Timestamp::now(), geteuid().as_raw().to_string());
     let date = |at: Timestamp| at.to_zoned(TimeZone::UTC).date();
@@ -133,10 +134,7 @@ impl Decision {
             "review_dismissed" => (Tone::Neutral, "dismissed".to_owned(), review()),
             "review_revoked" => (Tone::Stale, "revoked".to_owned(), review()),
             "recall_notice_released" => (Tone::Ok, "notice released".to_owned(), session),
-            // the daemon withdraws some
-            "recall_notice_discarded" if !uid.is_empty() => {
-                (Tone::Neutral, "notice discarded".to_owned(), session)
-            }
+            "recall_notice_discarded" => (Tone::Neutral, "notice discarded".to_owned(), session),
             "message_requeued" => (Tone::Info, "sent again".to_owned(), session),
             "message_dropped" => (Tone::Refused, "removed unsent".to_owned(), session),
             "ingestion_ended" if !text("decision/decided_by").is_empty() => {

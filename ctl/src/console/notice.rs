@@ -3,7 +3,7 @@
 use super::access::LoginEnd;
 use super::done;
 use super::forms::{Draft, Fields, action_button, after_action, reason_field};
-use super::items::{Neighbors, read_items};
+use super::items::Neighbors;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, card, decided, live, message, minute, pairs, session_link, table, words,
@@ -14,7 +14,7 @@ use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::base::output::short_run_id;
 use crate::console;
-use crate::verdict::notice::{decide, read_notice};
+use crate::verdict::notice::{decide, find_drafted_at, read_notice};
 use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::moment::Moment;
@@ -151,7 +151,7 @@ fn decision_form(notice: &RecallNotice, can_be_sent: bool, neighbors: &Neighbors
     }
 }
 
-/// The live part of the page: it appears when the notice is not any longer as the page shows it.
+/// The live part of the page: it appears when the notice is no longer as the page shows it.
 fn watch(notice: &RecallNotice) -> Markup {
     let seen = encode_segment(&notice.drafted_at.to_string());
     live(&format!("/events{}?seen={seen}", page_path(notice.session_id.as_str())), &html! {})
@@ -163,13 +163,12 @@ pub(super) async fn events(
     Path(session_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let (shared, seen, path) = (console.clone(), fields.text("seen").to_owned(), page_path(&session_id));
+    let (shared, seen) = (console.clone(), fields.text("seen").to_owned());
     console::stream(&console, login, move || {
-        let (console, seen, path) = (shared.clone(), seen.clone(), path.clone());
+        let (console, session_id, seen) = (shared.clone(), session_id.clone(), seen.clone());
         async move {
-            let items = read_items(&console).await?;
-            let is_same = items.iter().any(|item| item.path == path && item.since.to_string() == seen);
-            Ok::<_, PageError>(if is_same {
+            let drafted_at = find_drafted_at(&console.options, &session_id).await?;
+            Ok::<_, PageError>(if drafted_at.is_some_and(|at| at.to_string() == seen) {
                 html! {}
             } else {
                 decided(&html! { (GONE) })

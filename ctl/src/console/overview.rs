@@ -31,7 +31,8 @@ use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use domain_verdict::crosscheck::CrosscheckReason;
 use domain_verdict::order::OrderStopCause;
 use domain_verdict::outbox::{MessagesReport, OutboxReport};
-use domain_verdict::wire::{EndpointReport, OrderReport};
+use domain_verdict::webhook::WebhookOutage;
+use domain_verdict::wire::OrderReport;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -73,8 +74,7 @@ async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageErr
     let series = series::read(console, range).await?;
     let items = read_items(console).await?;
     let failed = read_failed(console).await?;
-    let endpoints: Vec<EndpointReport> = get("/v1/webhooks/endpoints").await?.json()?;
-    let needs = find_needs(&status, &oracles, (&items, &failed, &endpoints), &metrics);
+    let needs = find_needs(&status, &oracles, (&items, &failed), &metrics);
     Ok(html! {
         (render_readiness(&status, &needs))
         (render_needs(&needs, items.len()))
@@ -115,7 +115,7 @@ impl Need {
 fn find_needs(
     status: &StatusReport,
     oracles: &[OracleHealthStatus],
-    (items, failed, endpoints): (&[InboxItem], &[OrderReport], &[EndpointReport]),
+    (items, failed): (&[InboxItem], &[OrderReport]),
     metrics: &Metrics,
 ) -> Vec<Need> {
     let mut needs = daemon_needs(status);
@@ -135,7 +135,7 @@ fn find_needs(
     }
     needs.extend(failed_need(failed));
     needs.extend(status.outbox.iter().flat_map(outbox_needs));
-    needs.extend(endpoints.iter().filter_map(endpoint_need));
+    needs.extend(status.paused_endpoints.iter().filter_map(endpoint_need));
     needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
@@ -174,12 +174,11 @@ fn outbox_needs(outbox: &OutboxReport) -> Vec<Need> {
 }
 
 /// An endpoint of webhooks that is paused.
-fn endpoint_need(endpoint: &EndpointReport) -> Option<Need> {
-    let title = format!("Webhooks to {} are paused", endpoint.receiver.describe());
-    let webhooks = format_count(endpoint.waiting, "webhook waits", "webhooks wait");
-    let detail = format!("{webhooks}. Correct the endpoint, and use oraclectl webhook resume.");
+fn endpoint_need(outage: &WebhookOutage) -> Option<Need> {
+    let title = format!("Webhooks to {} are paused", outage.receiver.describe());
+    let detail = "They wait in the outbox. Correct the endpoint, and use oraclectl webhook resume.";
     Some(Need {
-        since: Some(endpoint.paused_at?),
+        since: Some(outage.paused_at?),
         ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
     })
 }

@@ -1,4 +1,4 @@
-//! Several held or failed orders, changed by one press: which they are, and the outcome of each.
+//! Several held or failed orders, changed by one press: their list, and the outcome of each.
 
 use super::forms::{Draft, Fields, action_button, reason_field};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
@@ -8,12 +8,14 @@ use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::verdict::orders::{OrderSelection, change};
+use crate::verdict::orders::change;
 use axum::extract::State;
 use domain_base::moment::Moment;
+use domain_base::page::{ListPage, PageLimit};
 use domain_base::wording::format_count;
 use domain_verdict::order::{Order, OrderAction, OrderState, OrderStopCause};
 use domain_verdict::wire::OrderReport;
+use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use strum::VariantArray;
@@ -48,23 +50,38 @@ pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> 
 }
 
 async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
-    let selection = OrderSelection {
-        state: Some(read_state(console, fields)?),
-        cause: read_cause(fields)?,
-        application: None,
-        since: fields.parsed::<SinceTime>("since", "Since")?,
-    };
-    let mut orders = selection.read(&console.options).await?;
-    let matching = orders.len();
+    let mut orders = read_orders(console, fields).await?;
+    let has_more = orders.len() > SHOWN_MAX;
     orders.truncate(SHOWN_MAX);
     let body = html! {
         (draft.note())
         (card("Orders", &html! {}, &html! { div.body { (selection_form(console, fields)) } }))
-        (render_orders(&orders, matching))
+        (render_orders(&orders, has_more))
         @if !orders.is_empty() { (change_form(&orders, fields, draft)) }
     };
     let head = PageHead::below("/orders", "Orders", "Several orders");
     Ok(render_page(console, Section::Orders, head, &body).await)
+}
+
+/// The latest orders that the fields select: up to those that are shown, and one more if there are more.
+async fn read_orders(console: &Console, fields: &Fields) -> Result<Vec<OrderReport>, PageError> {
+    let (state, cause) = (read_state(console, fields)?, read_cause(fields)?);
+    let since = fields.parsed::<SinceTime>("since", "Since")?.map(SinceTime::to_timestamp);
+    let is_selected = |order: &Order| {
+        cause.is_none_or(|cause| order.stop_cause == Some(cause))
+            && since.is_none_or(|since| order.placed_at >= since)
+    };
+    let (mut orders, mut after) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/orders?limit={}&state={}{after}", <PageLimit>::MAX, state.into_str());
+        let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
+        let page: ListPage<OrderReport> = answer.json()?;
+        let selected = page.items.into_iter().filter(|report| is_selected(&report.order));
+        orders.extend(selected.take(SHOWN_MAX + 1 - orders.len()));
+        let next = page.next.filter(|_| orders.len() <= SHOWN_MAX);
+        let Some(next) = next else { return Ok(orders) };
+        after = format!("&after={}", encode_segment(&next));
+    }
 }
 
 /// The states of orders that can be changed here. Reviewers have held orders only.
@@ -116,13 +133,13 @@ fn selection_form(console: &Console, fields: &Fields) -> Markup {
                     }
                 }
             }
-            label.f { "Placed since a day, or a period ago" input type="text" name="since" value=(fields.text("since")) placeholder="2d" autocomplete="off"; }
+            label.f { "Placed since (a day, or a period such as 2d)" input type="text" name="since" value=(fields.text("since")) placeholder="2d" autocomplete="off"; }
             button.btn type="submit" { "Show the orders" }
         }
     }
 }
 
-fn render_orders(orders: &[OrderReport], matching: usize) -> Markup {
+fn render_orders(orders: &[OrderReport], has_more: bool) -> Markup {
     let row = |report: &OrderReport| {
         let order = &report.order;
         vec![
@@ -138,10 +155,10 @@ fn render_orders(orders: &[OrderReport], matching: usize) -> Markup {
     let heading = ["session", "state", "tier", "placed", "#attempts", "reason"];
     card(
         "Matching orders",
-        &html! { span.count.neutral { (matching) } },
+        &html! { span.count.neutral { @if has_more { "more than " } (orders.len()) } },
         &html! {
-            @if matching > orders.len() {
-                (message(Tone::Waiting, &html! { "One press changes at most " (SHOWN_MAX) " orders. These are the latest; repeat it for the others." }))
+            @if has_more {
+                (message(Tone::Waiting, &html! { "There are more. One press changes at most " (SHOWN_MAX) " orders. These are the latest; repeat the action for the others." }))
             }
             (table("Matching orders", &heading, &rows))
         },
@@ -166,7 +183,7 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
                 @for report in orders {
                     input type="hidden" name=(format!("{CHANGED_AT}{}", report.session_id)) value=(report.order.changed_at);
                 }
-                @if held > 0 { p.small { "The policy holds the verdicts of " (held) ". Every action but the release destroys them." } }
+                @if held > 0 { p.small { "The policy holds the verdicts of " (format_count(held, "order", "orders")) ". Every action except the release discards these verdicts." } }
                 div.acts {
                     @if held > 0 { (action("plain", "Release them to the customers", "r", "release")) }
                     @if count(may_retry) > 0 {

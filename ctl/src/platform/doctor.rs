@@ -14,7 +14,7 @@ use domain_base::text_form::visible_line;
 use domain_base::wording::format_count;
 use domain_upstream::health::{OracleHealthLevel, OracleHealthStatus};
 use domain_verdict::outbox::{MessagesReport, OutboxReport};
-use domain_verdict::wire::EndpointReport;
+use domain_verdict::webhook::WebhookOutage;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use nix::sys::statvfs::statvfs;
@@ -408,8 +408,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
     let mut checks = check_status(&status);
     checks.push(check_model(&status));
     checks.extend(check_cluster(options).await?);
-    let endpoints = options.call_control(Method::GET, "/v1/webhooks/endpoints", None).await?;
-    checks.extend(endpoints.json::<Vec<EndpointReport>>()?.iter().filter_map(check_endpoint));
+    checks.extend(status.paused_endpoints.iter().filter_map(check_endpoint));
     checks.extend(oracles.iter().map(check_oracle));
     Ok(DaemonFindings {
         checks,
@@ -536,11 +535,8 @@ fn check_outbox(outbox: &OutboxReport) -> Vec<CheckResult> {
 }
 
 /// The result for an endpoint of webhooks that is paused.
-fn check_endpoint(endpoint: &EndpointReport) -> Option<CheckResult> {
-    let EndpointReport { receiver, waiting, paused_at, .. } = endpoint;
-    let webhooks = format_count(*waiting, "webhook waits", "webhooks wait");
-    let value =
-        format!("webhooks to {} are paused since {:.0}; {webhooks}", receiver.describe(), (*paused_at)?);
+fn check_endpoint(outage: &WebhookOutage) -> Option<CheckResult> {
+    let value = format!("webhooks to {} paused since {:.0}", outage.receiver.describe(), outage.paused_at?);
     let remedy =
         "correct the endpoint, check it with `oraclectl webhook test`, and use `oraclectl webhook resume`";
     Some(CheckResult::warning("outbox", value, remedy))

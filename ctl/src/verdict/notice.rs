@@ -5,6 +5,7 @@ use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{format_pairs, format_table, print_json, warn_of_omitted_rows};
 use crate::base::program::examples;
+use domain_base::moment::Moment;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::text_form::visible_text;
 use domain_verdict::mail_template::MailContent;
@@ -16,7 +17,7 @@ use hyper::Method;
 use jiff::Timestamp;
 use std::io::Write;
 
-/// The folder of notices.
+/// The folder of notices on the control socket and the socket for reviewers.
 const NOTICES: &str = "/v1/recall-notices";
 
 /// List, show, release or discard drafted notices to customers about recalled verdicts
@@ -49,8 +50,14 @@ enum NoticeVerb {
         session_id: String,
     },
     /// Release a notice: it is mailed to the present address of its session
-    #[command(after_help = examples(&["oraclectl notice release cs_1 --reason 'the correction is confirmed'"]))]
-    Release(DecisionArgs),
+    #[command(after_help = examples(&["oraclectl notice release cs_1 --drafted-at 2026-11-20T10:00:00.123456Z --reason 'the correction is confirmed'"]))]
+    Release {
+        #[command(flatten)]
+        decision: DecisionArgs,
+        /// Time of the notice that you have read, from `notice show`: one that has changed since is not sent
+        #[arg(long, value_name = "TIME")]
+        drafted_at: Moment,
+    },
     /// Discard a notice without sending it
     #[command(after_help = examples(&["oraclectl notice discard cs_1 --reason 'the difference does not matter'"]))]
     Discard(DecisionArgs),
@@ -77,8 +84,12 @@ impl NoticeArgs {
                 }
                 Ok(writeln!(out, "{}", describe(&report))?)
             }
-            NoticeVerb::Release(decision) => decision.send(options, RecallNoticeAction::Release, out).await,
-            NoticeVerb::Discard(decision) => decision.send(options, RecallNoticeAction::Discard, out).await,
+            NoticeVerb::Release { decision, drafted_at: Moment(drafted_at) } => {
+                decision.send(options, RecallNoticeAction::Release, Some(*drafted_at), out).await
+            }
+            NoticeVerb::Discard(decision) => {
+                decision.send(options, RecallNoticeAction::Discard, None, out).await
+            }
         }
     }
 }
@@ -88,9 +99,10 @@ impl DecisionArgs {
         &self,
         options: &GlobalOptions,
         action: RecallNoticeAction,
+        drafted_at: Option<Timestamp>,
         out: &mut dyn Write,
     ) -> Result<(), CtlError> {
-        let decided = decide(options, &self.session_id, action, &self.reason, None).await?;
+        let decided = decide(options, &self.session_id, action, &self.reason, drafted_at).await?;
         if options.json {
             return print_json(out, &decided);
         }
@@ -142,6 +154,17 @@ pub(crate) async fn read_notice(
 ) -> Result<RecallNoticeReport, CtlError> {
     let answer = options.call_for_reviewer(Method::GET, &notice_path(session_id), None).await;
     Ok(answer.map_err(|error| error.with_application_hint(session_id))?.json()?)
+}
+
+/// The time of the facts of the notice about a session; `None` if it has none. The log does not name who asks for it.
+pub(crate) async fn find_drafted_at(
+    options: &GlobalOptions,
+    session_id: &str,
+) -> Result<Option<Timestamp>, CtlError> {
+    let path = format!("{NOTICES}?session={}", encode_segment(session_id));
+    let page: ListPage<RecallNoticeSummary> =
+        options.call_for_reviewer(Method::GET, &path, None).await?.json()?;
+    Ok(page.items.first().map(|notice| notice.drafted_at))
 }
 
 /// Releases or discards the notice about a session.

@@ -11,7 +11,7 @@ use domain_base::page::PageLimit;
 use domain_base::session_id::ApplicationName;
 use domain_ground::id::EndpointId;
 use domain_verdict::event::{MessageFailed, MessageSent};
-use domain_verdict::outbox::{MessageChannel, MessageEntry};
+use domain_verdict::outbox::{MessageId, MessageKind};
 use domain_verdict::webhook::{WebhookAnswer, WebhookId, WebhookOutage, WebhookReceiver, WebhookState};
 use domain_verdict::wire::{EndpointReport, EndpointRequest, WebhookTestResponse};
 use hyper::Method;
@@ -39,14 +39,14 @@ enum WebhookAction {
         /// Only attempts that failed
         #[arg(long)]
         failed: bool,
-        /// Only attempts since this time, or so long ago [default: 1d]
+        /// Only attempts since a time (2026-11-20T10:00:00Z) or a day (in UTC), or in the last period (90s, 15m, 2h, 7d) [default: 1d]
         #[arg(long, value_name = "TIME")]
         since: Option<SinceTime>,
         /// Maximum number of attempts, the newest ones [default: 100]
         #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
         limit: Option<usize>,
     },
-    /// Send webhooks to a paused endpoint again
+    /// Resume a paused endpoint, so that its webhooks are sent again
     #[command(after_help = examples(&["oraclectl webhook resume --application shop", "oraclectl webhook resume --application shop --endpoint crm"]))]
     Resume {
         #[command(flatten)]
@@ -93,7 +93,7 @@ struct EndpointArgs {
     /// The application that receives the webhooks [default: default, and all for `log`]
     #[arg(long, value_name = "NAME", conflicts_with = "operator")]
     application: Option<ApplicationName>,
-    /// Operators receive the webhooks
+    /// The endpoints of operators, in place of those of an application
     #[arg(long)]
     operator: bool,
     /// The id of a further endpoint in `webhooks.endpoints` [default: the first endpoint, and all for `log`]
@@ -107,13 +107,13 @@ impl EndpointArgs {
         EndpointRequest { application, endpoint: self.endpoint.clone() }
     }
 
-    /// Whether a message is to an endpoint that the arguments name.
-    fn includes(&self, message: &MessageEntry) -> bool {
+    /// Whether the arguments name this endpoint.
+    fn includes(&self, receiver: &WebhookReceiver) -> bool {
         let is_to_receiver = match &self.application {
-            Some(name) => message.application.as_ref() == Some(name),
-            None => !self.operator || message.application.is_none(),
+            Some(name) => receiver.application.as_ref() == Some(name),
+            None => !self.operator || receiver.application.is_none(),
         };
-        is_to_receiver && self.endpoint.as_ref().is_none_or(|id| message.endpoint.as_ref() == Some(id))
+        is_to_receiver && self.endpoint.as_ref().is_none_or(|id| receiver.endpoint.as_ref() == Some(id))
     }
 }
 
@@ -123,8 +123,10 @@ impl WebhookArgs {
             WebhookAction::Endpoints => list_endpoints(options, out).await,
             WebhookAction::Log { endpoint, failed, since, limit } => {
                 let attempts = read_attempts(options, *failed, *since).await?;
-                let attempts: Vec<_> =
-                    attempts.into_iter().filter(|(_, attempt)| endpoint.includes(&attempt.message)).collect();
+                let attempts: Vec<_> = attempts
+                    .into_iter()
+                    .filter(|(_, attempt)| endpoint.includes(&attempt.receiver))
+                    .collect();
                 let omitted = attempts.len().saturating_sub(limit.unwrap_or(ATTEMPTS_SHOWN));
                 print_attempts(options, out, attempts.get(omitted..).unwrap_or_default())
             }
@@ -227,8 +229,12 @@ const ATTEMPTS_OF: SignedDuration = SignedDuration::from_hours(24);
 struct LoggedAttempt {
     event: String,
     timestamp: Timestamp,
+    /// `None` if it was erased: that of a mail has the id of its session.
+    #[serde(default, deserialize_with = "read_open")]
+    message_id: Option<MessageId>,
+    kind: MessageKind,
     #[serde(flatten)]
-    message: MessageEntry,
+    receiver: WebhookReceiver,
     attempt: u32,
     #[serde(flatten)]
     answer: Option<WebhookAnswer>,
@@ -251,7 +257,7 @@ async fn read_attempts(
     let mut attempts = Vec::new();
     for line in read_all_lines(&mut daemon, &query, 0).await? {
         let attempt: LoggedAttempt = serde_json::from_str(&line).map_err(io::Error::from)?;
-        if attempt.message.message_id.channel() == MessageChannel::Webhook {
+        if matches!(attempt.kind, MessageKind::Webhook(_)) {
             attempts.push((line, attempt));
         }
     }
@@ -270,13 +276,11 @@ fn print_attempts(
         return Ok(writeln!(out, "no attempts")?);
     }
     let rows = attempts.iter().map(|(_, attempt)| {
-        let MessageEntry { message_id, kind, application, endpoint } = attempt.message.clone();
-        let receiver = WebhookReceiver { application, endpoint };
         [
             format!("{:.3}", attempt.timestamp),
-            receiver.describe(),
-            kind.into_str().to_owned(),
-            message_id.to_string(),
+            attempt.receiver.describe(),
+            attempt.kind.into_str().to_owned(),
+            attempt.message_id.as_ref().map_or_else(|| "erased".into(), ToString::to_string),
             attempt.attempt.to_string(),
             attempt.answer.map_or_else(|| "none".into(), |answer| answer.status.to_string()),
             attempt.answer.map_or_else(String::new, |answer| format!("{} ms", answer.latency_ms)),
@@ -287,7 +291,7 @@ fn print_attempts(
             },
         ]
     });
-    let heads = ["at", "to", "kind", "id", "attempt", "status", "took", "result"];
+    let heads = ["at", "to", "kind", "id", "attempt", "status", "latency", "result"];
     Ok(writeln!(out, "{}", format_table(heads, rows.collect()))?)
 }
 
@@ -319,4 +323,21 @@ fn format_webhooks(webhooks: &[WebhookState], now: Timestamp) -> String {
         ]
     });
     format_table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempt_is_read_if_its_id_and_its_cause_were_erased() {
+        let erased = serde_json::json!({"sha256": "0".repeat(64)});
+        let entry = serde_json::json!({
+            "seq": 7, "event": "message_failed", "message_id": erased, "kind": "verdict", "attempt": 1, "cause": erased,
+            "next_attempt_at": null, "timestamp": "2026-11-20T10:00:00Z",
+        });
+        let attempt: LoggedAttempt = serde_json::from_value(entry).expect("an attempt");
+        assert!(attempt.message_id.is_none() && attempt.cause.is_none() && attempt.answer.is_none());
+        assert!(matches!(attempt.kind, MessageKind::Mail(_)));
+    }
 }

@@ -412,7 +412,7 @@ fn show_review(out: &mut dyn Write, state: &ReviewState, evidence: &ReviewEviden
 pub(crate) fn changed_lines(evidence: &ReviewEvidence) -> Vec<String> {
     let line = |(oracle_id, answer): (&SourceId, &ReviewedSourceAnswer)| {
         let Some(version) = &answer.version else {
-            return format!("changed since: {oracle_id} has no record of the subject now");
+            return format!("changed since: {oracle_id} has no answer now");
         };
         let values = answer.values.iter().map(|(path, value)| format!("{path} {value}"));
         let values = values.collect::<Vec<_>>().join(", ");

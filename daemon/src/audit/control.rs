@@ -82,7 +82,7 @@ pub async fn read_log(
     let store = service.system.store.clone();
     let first = read_page(store.clone(), parse_log_query(params)?).await?;
     let up_to = store.last_seq();
-    read.with_found(!first.lines.is_empty()).log(&service, ReadSubject::Log).await?;
+    read.log(&service, ReadSubject::Log).await?;
     Ok(stream_response(|sender| send_all(store, first, up_to, sender)))
 }
 
@@ -109,10 +109,7 @@ pub async fn follow_log(
     QueryParams(params): QueryParams<LogParams>,
 ) -> Result<Response, Problem> {
     let query = parse_log_query(params)?;
-    let searches_id = query.execution.is_some() || query.request_id.is_some();
-    let any = LogQuery { limit: 1, ..query.clone() };
-    let has_found = !searches_id || !read_page(service.system.store.clone(), any).await?.lines.is_empty();
-    read.with_found(has_found).log(&service, ReadSubject::Log).await?;
+    read.log(&service, ReadSubject::Log).await?;
     Ok(stream_response(|sender| send_and_follow(service, query, sender)))
 }
 
@@ -139,7 +136,8 @@ async fn send_all(
     mut sender: StreamedBodySender,
 ) -> Result<(), Problem> {
     while sender.send(join_lines(&page.lines)).await.is_ok() {
-        let Some(next) = page.next else { break };
+        // the log grows while it is sent, also by the entries of reads
+        let Some(next) = page.next.filter(|next| next.after < up_to) else { break };
         page = read_page(store.clone(), next).await?;
         page.lines.retain(|line| line.seq <= up_to);
     }

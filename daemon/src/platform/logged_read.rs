@@ -14,7 +14,7 @@ use std::convert::Infallible;
 
 /// The parameters that name a session, of a path and of a query.
 const SESSION_PARAMS: [&str; 2] = ["session_id", "session"];
-/// The parameters of the log that a caller fills with any text.
+/// The parameters of the log whose values are not logged: a caller chooses these ids, and no erasure would find them in the entry of a read.
 const SEARCHED_IDS: [&str; 2] = ["execution", "request_id"];
 
 /// The parameters of a request that reads data.
@@ -41,13 +41,6 @@ impl<S: Sync> FromRequestParts<S> for LoggedRead {
 }
 
 impl LoggedRead {
-    /// Removes the ids of a verification and of a request if the log has no entry of them: an erased id must not return to the log by a
-    /// search for it.
-    pub(crate) fn with_found(mut self, has_found: bool) -> Self {
-        self.others.retain(|(name, _)| has_found || !SEARCHED_IDS.contains(&name.as_str()));
-        self
-    }
-
     /// Commits the entry of the read. Call it before the answer is sent. An entry that cannot be committed goes to the service log, and the
     /// read is answered: an operator needs it to repair the daemon.
     ///
@@ -55,7 +48,10 @@ impl LoggedRead {
     /// The session was changed during each attempt.
     pub(crate) async fn log(self, service: &DaemonService, subject: ReadSubject) -> Result<(), Problem> {
         let Self { session, others } = self;
-        let parameters = others.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>();
+        let parameter = |(name, value): (String, String)| {
+            if SEARCHED_IDS.contains(&name.as_str()) { name } else { format!("{name}={value}") }
+        };
+        let parameters = others.into_iter().map(parameter).collect::<Vec<_>>();
         let parameters = Some(parameters.join("&")).filter(|parameters| !parameters.is_empty());
         let (read, now) = (OperatorRead { subject, parameters }, service.system.clock.now());
         let store = &service.system.store;

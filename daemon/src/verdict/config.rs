@@ -364,14 +364,14 @@ pub struct WebhooksSection {
     pub operator_secret_file: Option<PathBuf>,
     /// The events that are sent to `operator_url`; absent for all.
     pub operator_events: Option<Vec<WebhookType>>,
-    /// Further endpoints, by their ids: each gets its webhooks beside the endpoints above and those of applications.
+    /// Further endpoints, by their ids. Each gets webhooks of its own, in addition to the endpoints above and those of applications.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, EndpointSection>)]
     pub endpoints: BTreeMap<EndpointId, EndpointSection>,
     /// Time during which a webhook is retried.
     #[schema(minimum = 60, maximum = 2_592_000)]
     pub max_age_s: u32,
-    /// Time without an accepted webhook after which an endpoint is paused, once a webhook is not retried any more.
+    /// Time without an accepted webhook after which an endpoint is paused when a webhook to it becomes a dead letter.
     #[schema(minimum = 1, maximum = 2_592_000)]
     pub pause_after_s: u32,
     /// Time limit of an attempt.
@@ -392,7 +392,7 @@ pub struct EndpointSection {
     /// File with the secret that signs its webhooks, or with two, as `webhooks.secret_file`.
     #[schema(value_type = String)]
     pub secret_file: PathBuf,
-    /// The events that are sent to it; absent for all of its receiver.
+    /// The events that are sent to it; absent for all events of the application, or of operators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<WebhookType>>,
 }

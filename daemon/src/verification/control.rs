@@ -207,19 +207,26 @@ async fn list_review_rules(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<ReviewRulesParams>,
 ) -> Result<Json<ListPage<ReviewRule>>, Problem> {
-    let ReviewRulesParams { after, limit } = params;
-    let registered = service.system.store.all_registered::<ReviewRule>()?;
+    let store = service.system.store.clone();
+    Ok(Json(run_blocking(move || read_rules(&store, &params)).await?))
+}
+
+fn read_rules(
+    store: &Store,
+    ReviewRulesParams { after, limit }: &ReviewRulesParams,
+) -> Result<ListPage<ReviewRule>, StoreError> {
+    let registered = store.all_registered::<ReviewRule>()?;
     let mut rules: Vec<_> = registered.into_iter().map(|registered| registered.document).collect();
     rules.sort_by_key(Document::document_id);
     rules.retain(|rule| after.as_ref().is_none_or(|after| rule.document_id() > *after));
-    Ok(Json(ListPage::from_items(rules, *limit, Document::document_id)))
+    Ok(ListPage::from_items(rules, **limit, Document::document_id))
 }
 
 problems!(RuledProblems: STORE; REVIEW_UNKNOWN REVIEW_RESOLVED REVIEW_DISMISSED REVIEW_RULE_UNKNOWN ONTOLOGY_UNKNOWN REVIEW_REFUSED SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// Read what a review rule gives for an open review: a resolution, or why the rule does not apply.
 ///
-/// Nothing is changed. The answers of ingested sources are compared with their present ones.
+/// The review is not changed. The answers of ingested sources are compared with their present ones.
 #[utoipa::path(
     get,
     path = "/v1/reviews/{review_id}/rules/{rule}",

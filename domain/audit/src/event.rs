@@ -262,14 +262,14 @@ pub enum ReadSubject {
 /// An operator read the log, a session, a verification, raw records or texts of verdicts, or a reviewer read raw records. `caller` has
 /// the reader and the socket. `session_id` is the session that the request names, if the daemon knows it.
 ///
-/// The entry is committed before the answer is sent. While the log accepts no entries, the read is answered all the same, and the entry
-/// goes to the service log.
+/// The entry is committed before the answer is sent. While the log accepts no entries, the read is still answered, and the entry goes
+/// to the service log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct OperatorRead {
     /// The data.
     pub subject: ReadSubject,
-    /// The parameters of the request without the session; absent if it has none. A verification and a request that the log does not
-    /// have are not named.
+    /// The parameters of the request without the session; absent if it has none. `execution` and `request_id` have no value, since a
+    /// caller can choose these ids.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_open")]
     #[schema(nullable = false)]
     pub parameters: Option<String>,

@@ -40,7 +40,9 @@ use domain_verdict::outbox::{MessageEntry, MessageKind, MessageState};
 use domain_verdict::policy::{AppliedPolicy, PolicyAction, PolicyCause};
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::recall::{RecallResult, RunRecalled, VerdictRecalled};
-use domain_verdict::recall_notice::{RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased};
+use domain_verdict::recall_notice::{
+    RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased, RecallNoticeWithdrawn,
+};
 use domain_verdict::rejection::{AnswerRejection, RejectingRule};
 use domain_verdict::webhook::{
     EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId, WebhookReceiver, WebhookType,
@@ -423,7 +425,8 @@ fn recall_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Times
         recalled,
         RecallNoticeRead { peer },
         RecallNoticeReleased { reason: reason.clone(), user_name: user_name.clone(), peer },
-        RecallNoticeDiscarded { oracle_id: None, reason: Some(reason), user_name, peer: Some(peer) },
+        RecallNoticeDiscarded { reason, user_name, peer },
+        RecallNoticeWithdrawn { oracle_id: ended.oracle_id.clone() },
     ];
     let of_session = kinds.into_iter().map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind));
     of_session.chain([AuditEvent::new(timestamp, None, ended)]).collect()

@@ -15,7 +15,9 @@ use crate::outbox::{MessageEntry, MessageId};
 use crate::policy::AppliedPolicy;
 use crate::query::CustomerQuery;
 use crate::recall::{RunRecalled, VerdictRecalled};
-use crate::recall_notice::{RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased};
+use crate::recall_notice::{
+    RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased, RecallNoticeWithdrawn,
+};
 use crate::rejection::AnswerRejection;
 use crate::tmm::{OMEGA, PHI};
 use crate::webhook::{EndpointPaused, EndpointResumed, WebhookAnswer, WebhookId};
@@ -921,6 +923,7 @@ pub const EVENTS: &[&EventType] = &[
     RecallNoticeRead::TYPE,
     RecallNoticeReleased::TYPE,
     RecallNoticeDiscarded::TYPE,
+    RecallNoticeWithdrawn::TYPE,
     InfrastructureVariance::TYPE,
     DailyBudgetReached::TYPE,
     MessageQueued::TYPE,

@@ -224,11 +224,11 @@ impl MailState {
         Self { tries: self.tries.failed(&failure.cause, pause, now), ..self.clone() }
     }
 
-    /// The state of a notice about a divergence that was not sent within `max_age`: a dead letter. `None` for a younger notice, and
-    /// for other mails, which are still sent.
+    /// The state of a notice that was not sent within `max_age`: a dead letter. `None` for a younger notice, and for a mail with a
+    /// verdict, which is still sent.
     #[must_use]
     pub fn expire(&self, now: Timestamp, max_age: SignedDuration) -> Option<Self> {
-        let is_expired = self.kind == MailKind::DivergenceNotice
+        let is_expired = self.kind != MailKind::Verdict
             && !self.tries.is_dead()
             && now.duration_since(self.tries.tried_since) > max_age;
         let last_error = Some("the notice is older than `mail.max_age_s`".to_owned());

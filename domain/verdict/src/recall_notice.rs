@@ -182,22 +182,16 @@ impl Event for RecallNoticeReleased {
     }
 }
 
-/// A drafted notice was removed without being sent: an operator discarded it. Or the recall by a source was removed from it, because the
-/// statements of the source are again as they were.
+/// An operator discarded a drafted notice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RecallNoticeDiscarded {
-    /// The source whose statements are again as they were; absent if an operator discarded the notice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub oracle_id: Option<SourceId>,
-    /// The operator's reason; absent if the statements are again as they were.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    /// The operator's reason.
+    pub reason: String,
     /// The name of the operator; absent if the system had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_name: Option<String>,
-    /// The operator's process; null if the statements are again as they were.
-    pub peer: Option<PeerCredentials>,
+    /// The operator's process.
+    pub peer: PeerCredentials,
 }
 
 impl Event for RecallNoticeDiscarded {
@@ -207,8 +201,26 @@ impl Event for RecallNoticeDiscarded {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        let source = entry.text("oracle_id");
-        if source.is_empty() { entry.by_peer() } else { format!("{source} states again what it did") }
+        entry.by_peer()
+    }
+}
+
+/// The daemon removed the recall by a source from a drafted notice, because the statements of the source are again as they were. A
+/// notice without another recall is withdrawn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RecallNoticeWithdrawn {
+    /// The source.
+    pub oracle_id: SourceId,
+}
+
+impl Event for RecallNoticeWithdrawn {
+    const NAME: &'static str = "recall_notice_withdrawn";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        format!("statements of {} are as before", entry.text("oracle_id"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::mail::MessageAttempts;
 use domain_base::caller::{PeerCredentials, TraceContext};
+use domain_base::digest::Sha256Hex;
 use domain_base::event::{AuditEvent, EntryMembers, Event, EventClass, EventNotice};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::{ApplicationName, SessionId, text_conversions};
@@ -74,8 +75,8 @@ pub enum WebhookType {
     #[strum(serialize = "mail.dead_letter")]
     MailDeadLetter,
     /// An endpoint failed for so long that it gets no further webhooks until an operator resumes it.
-    #[serde(rename = "webhook.paused")]
-    #[strum(serialize = "webhook.paused")]
+    #[serde(rename = "endpoint.paused")]
+    #[strum(serialize = "endpoint.paused")]
     EndpointPaused,
     /// An operator tests the endpoint.
     #[serde(rename = "webhook.test")]
@@ -194,6 +195,8 @@ impl fmt::Display for WebhookReceiver {
 pub struct WebhookOutage {
     #[serde(flatten)]
     pub receiver: WebhookReceiver,
+    /// The SHA-256 of its URL. The outage of an endpoint with another URL counts no longer.
+    pub url_sha256: Sha256Hex,
     /// When the first attempt failed.
     pub failing_since: Timestamp,
     /// Since when nothing is sent to it; null if webhooks are still sent.
@@ -261,7 +264,7 @@ impl Event for EndpointPaused {
     }
 }
 
-/// An administrator let webhooks be sent to a paused endpoint again.
+/// An administrator resumed a paused endpoint, so that its webhooks are sent again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct EndpointResumed {
     #[serde(flatten)]
@@ -321,7 +324,7 @@ pub struct OutboxWebhook {
 pub struct WebhookAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// Milliseconds from the begin of the attempt until the answer.
+    /// Milliseconds from the start of the attempt until the answer.
     pub latency_ms: u64,
 }
 

@@ -825,6 +825,8 @@ pub struct RecallResponse {
 pub struct RecallNoticesParams {
     /// Only notices after that of this session.
     pub after: Option<SessionId>,
+    /// Only the notice of this session.
+    pub session: Option<SessionId>,
     /// The most notices in the answer.
     #[param(inline)]
     #[serde(default)]
@@ -878,7 +880,7 @@ pub struct RecallNoticeRequest {
     /// The reason, for the log: 1 to 1,024 bytes.
     #[schema(min_length = 1, max_length = 1024)]
     pub reason: String,
-    /// The notice's `drafted_at` on which the decision is based. A notice that has changed since is refused.
+    /// The notice's `drafted_at` on which the decision is based; required for `release`. A notice that has changed since is refused.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Moment, required = false)]
     pub drafted_at: Option<Timestamp>,

@@ -111,7 +111,7 @@ pub enum ReviewRuleMismatch {
     /// A claim differs from the sources.
     #[error("{claimed_by} claims a value of `{axis}`")]
     Claimed { axis: String, claimed_by: String },
-    /// The values are no numbers.
+    /// The values are not numbers.
     #[error("the values of `{axis}` are not numbers")]
     NotNumeric { axis: String },
     /// The values have different definitions.
@@ -138,9 +138,7 @@ pub enum ReviewRuleMismatch {
     #[error("{oracle_id} is live, so its value of `{axis}` has no date of a release")]
     NoReleaseDate { axis: String, oracle_id: SourceId },
     /// The latest releases have the same date and different values.
-    #[error(
-        "no release is newer than the others: several of {released_at} have different values of `{axis}`"
-    )]
+    #[error("the latest releases have the same date ({released_at}) and different values of `{axis}`")]
     SameReleaseDate { axis: String, released_at: Timestamp },
     /// The source of the rule has no value.
     #[error("{oracle_id} has no value of `{axis}`")]
@@ -150,16 +148,15 @@ pub enum ReviewRuleMismatch {
         "a value of `{axis}` is valid for at most {most_seconds} s, which is less than `valid_for_days` of the rule"
     )]
     LongValidity { axis: String, most_seconds: u64 },
-    /// A source has other values now than the review.
-    #[error("the answers have changed since the review was opened: {}; dismiss it, and ask again", joined(.sources))]
+    /// A source has another answer now than in the review, or only one of both.
+    #[error("the answers of {} have changed since the review was opened; dismiss it, and verify again", joined(.sources))]
     EvidenceChanged { sources: BTreeSet<SourceId> },
     /// A later release has confirmed a value since, so the dates of the review are not the present ones.
-    #[error("a later release of {} has confirmed its value since the review was opened; dismiss it, and ask again", joined(.sources))]
+    #[error("a later release of {} has confirmed its value since the review was opened; dismiss it, and verify again", joined(.sources))]
     ReleasedAgain { sources: BTreeSet<SourceId> },
-    /// The resolution would also resolve a newer review of the same subject, for which the rule does not give it.
-    #[error(
-        "the resolution would also resolve the newer review {review_id}, for which the rule does not give it"
-    )]
+    /// The resolution would also resolve another review of the same subject: a newer one for which the rule does not give it, or an older
+    /// one that is not about a difference between sources.
+    #[error("the resolution would also resolve review {review_id}, which the rule must not resolve")]
     OtherReview { review_id: String },
     /// The request has another resolution than the rule gives.
     #[error("the rule gives {} for {valid_for_seconds} s, and nothing else", joined_values(.values))]
@@ -271,19 +268,9 @@ impl ReviewRule {
         path: &str,
     ) -> Result<Decimal, ReviewRuleMismatch> {
         let named = || path.to_owned();
-        let reasons = review.axes.get(path).into_iter().flatten();
-        if let Some(reason) = reasons.copied().find(|reason| !is_of_difference(*reason)) {
-            return Err(ReviewRuleMismatch::OtherReason { axis: named(), reason });
-        }
-        if let Some(claim) = review.claimed.get(path) {
-            let claimed_by = claim.claimed_by.clone();
-            return Err(ReviewRuleMismatch::Claimed { axis: named(), claimed_by });
-        }
+        check_reason(review, path)?;
         let axis = ontology.axis(path).filter(|axis| axis.kind.is_numeric());
         let axis = axis.ok_or_else(|| ReviewRuleMismatch::NotNumeric { axis: named() })?;
-        if review.is_definition_required(path) {
-            return Err(ReviewRuleMismatch::OtherDefinitions { axis: named() });
-        }
         if let Some(most_seconds) = axis.max_ttl_seconds.filter(|most| self.valid_for_seconds() > *most) {
             return Err(ReviewRuleMismatch::LongValidity { axis: named(), most_seconds });
         }
@@ -317,8 +304,32 @@ impl ReviewRule {
     }
 }
 
+/// Checks that a reviewer must decide `review` only because values of sources with the same definition differ, however much.
+///
+/// # Errors
+/// An axis has another reason, a claim, or different definitions.
+pub fn check_reasons(review: &ReviewCase) -> Result<(), ReviewRuleMismatch> {
+    review.axes.keys().try_for_each(|path| check_reason(review, path))
+}
+
+/// As [`check_reasons`], for the axis at `path`.
+fn check_reason(review: &ReviewCase, path: &str) -> Result<(), ReviewRuleMismatch> {
+    let axis = path.to_owned();
+    let reasons = review.axes.get(path).into_iter().flatten();
+    if let Some(reason) = reasons.copied().find(|reason| !is_of_difference(*reason)) {
+        return Err(ReviewRuleMismatch::OtherReason { axis, reason });
+    }
+    if let Some(claim) = review.claimed.get(path) {
+        return Err(ReviewRuleMismatch::Claimed { axis, claimed_by: claim.claimed_by.clone() });
+    }
+    if review.is_definition_required(path) {
+        return Err(ReviewRuleMismatch::OtherDefinitions { axis });
+    }
+    Ok(())
+}
+
 /// The largest difference between two values on each axis of `review`, in percent of the larger magnitude, cut to [`PERCENT_PLACES`]
-/// digits after the point. Without axes whose values are no numbers, or whose difference cannot be computed.
+/// digits after the point. Without axes whose values are not numbers, or whose difference cannot be computed.
 #[must_use]
 pub fn differences_percent(review: &ReviewCase, ontology: &Ontology) -> BTreeMap<String, Decimal> {
     let difference = |path: &String| {

@@ -138,8 +138,8 @@ pub struct ReviewEvidence {
     /// The texts of the raw records from which the candidates were read, by source, each cut to 4,096 bytes. Missing for a live
     /// source, and if the archive does not have the payload.
     pub raw_texts: BTreeMap<SourceId, String>,
-    /// The present answers of sources whose record has changed since the review was opened, for the time of the question. Empty for a
-    /// question with `known_at`.
+    /// The present answers of ingested sources whose answer has changed since the review was opened, for the time of the question, and of
+    /// all sources that may not answer any more. Empty for a question with `known_at`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub changed: BTreeMap<SourceId, ReviewedSourceAnswer>,
 }
@@ -147,7 +147,7 @@ pub struct ReviewEvidence {
 /// The present answer of a source in a review.
 #[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ReviewedSourceAnswer {
-    /// The version of the source; null if it has no record of the subject in force.
+    /// The version of the source; null if it has no record of the subject in force, or may not answer.
     pub version: Option<String>,
     /// The values of the axes to decide, by their paths. An axis without a value is missing.
     pub values: BTreeMap<String, AxisValue>,

@@ -5,6 +5,7 @@ use crate::http::requested_wait;
 use actors_platform::clock::{Clock, monotonic};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use domain_base::digest::Sha256Hex;
 use domain_verdict::webhook::{
     OutboxWebhook, WebhookAnswer, WebhookId, WebhookReceiver, WebhookSendFailure, WebhookType,
 };
@@ -127,10 +128,10 @@ impl WebhookClient {
         self.endpoints.iter().map(|(receiver, endpoint)| (receiver.clone(), events_of(endpoint))).collect()
     }
 
-    /// Whether an endpoint is configured for this receiver.
+    /// The SHA-256 of the URL of an endpoint; `None` if it is not configured.
     #[must_use]
-    pub fn has(&self, receiver: &WebhookReceiver) -> bool {
-        self.endpoints.contains_key(receiver)
+    pub fn url_sha256(&self, receiver: &WebhookReceiver) -> Option<Sha256Hex> {
+        self.endpoints.get(receiver).map(|endpoint| Sha256Hex::of(endpoint.url.as_bytes()))
     }
 
     /// Sends `webhook` once. Each status from 200 to 299 accepts it.

@@ -125,7 +125,7 @@ impl SessionRemoval {
 }
 
 /// Makes `record` also remove the drafted notice of the session, if there is one. The record is stale if that has changed.
-fn remove_recall_notice(
+pub(super) fn remove_recall_notice(
     record: &mut JournalRecord,
     store: &Store,
     session_id: &SessionId,

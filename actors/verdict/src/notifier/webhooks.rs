@@ -5,7 +5,7 @@
 
 use super::metrics::OutboxOutcome;
 use super::{Notifier, OutboxError, SendOutcome, begin_sending};
-use actix::{Context, Handler, Message, ResponseFuture};
+use actix::{Context, Handler, Message, MessageResult, ResponseFuture};
 use actors_audit::logger::handle::CommitDecision;
 use actors_platform::clock::Clock;
 use actors_platform::key_file::random_tag;
@@ -23,8 +23,9 @@ use domain_verdict::wire::EndpointReport;
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
 
 /// The settings of webhooks.
@@ -41,15 +42,26 @@ pub struct WebhookConfig {
 #[derive(Debug)]
 pub(super) struct WebhookSender {
     config: WebhookConfig,
-    /// A copy of the rows of outages. It can be a survey old in a cluster.
-    paused: Mutex<BTreeSet<WebhookReceiver>>,
+    /// A copy of the rows of outages of paused endpoints. In a cluster it can be as old as the last survey.
+    paused: Mutex<BTreeMap<WebhookReceiver, WebhookOutage>>,
+    /// The turns of the outcomes that change an outage, by endpoint.
+    turns: Mutex<BTreeMap<WebhookReceiver, Arc<AsyncMutex<()>>>>,
     store: Store,
     clock: Clock,
 }
 
+/// What an outcome changes in the outage of its endpoint. No other outcome changes it until this is dropped.
+#[derive(Debug)]
+pub(super) struct OutageChange {
+    /// The outage after it; `None` if it has ended.
+    outage: Option<WebhookOutage>,
+    receiver: WebhookReceiver,
+    _turn: OwnedMutexGuard<()>,
+}
+
 impl WebhookSender {
     pub(super) fn new(config: WebhookConfig, store: Store, clock: Clock) -> Self {
-        Self { config, paused: Mutex::default(), store, clock }
+        Self { config, paused: Mutex::default(), turns: Mutex::default(), store, clock }
     }
 
     /// Sends a webhook that is due.
@@ -78,31 +90,44 @@ impl WebhookSender {
         }
     }
 
-    /// Adds what the outcome of an attempt changes in the outage of its endpoint to `record`. Returns the endpoint, and whether it is then
-    /// paused, if that changes.
-    pub(super) fn add_outage(
+    /// Adds what the outcome of an attempt changes in the outage of its endpoint to `record`. Returns `None` if it changes nothing.
+    pub(super) async fn add_outage(
         &self,
         webhook: &WebhookState,
         outcome: OutboxOutcome,
         at: Timestamp,
         record: &mut JournalRecord,
-    ) -> Option<(WebhookReceiver, bool)> {
+    ) -> Option<OutageChange> {
         let receiver = webhook.receiver();
-        let known = self.store.webhook_outage(&receiver).unwrap_or_else(|error| {
-            tracing::error!(%error, "the outage of an endpoint of webhooks cannot be read; it begins again");
-            None
-        });
-        let known = known.map(|(outage, _)| outage);
         if outcome == OutboxOutcome::Sent {
-            let _ended = known?;
+            self.outage(&receiver)?;
+        }
+        let turn = lock(&self.turns).entry(receiver.clone()).or_default().clone();
+        let turn = turn.lock_owned().await;
+        let known = self.outage(&receiver);
+        let outage = if outcome == OutboxOutcome::Sent {
+            // an attempt that began before the pause does not end it
+            let _ended = known.filter(|outage| outage.paused_at.is_none())?;
             record.writes.push(RowWrite::remove::<WebhookOutage>(&receiver));
-            return Some((receiver, false));
-        }
+            None
+        } else {
+            Some(self.add_failure(known, &receiver, (outcome, at), record)?)
+        };
+        Some(OutageChange { outage, receiver, _turn: turn })
+    }
+
+    /// Adds a failed attempt. Returns the outage if it changes.
+    fn add_failure(
+        &self,
+        known: Option<WebhookOutage>,
+        receiver: &WebhookReceiver,
+        (outcome, at): (OutboxOutcome, Timestamp),
+        record: &mut JournalRecord,
+    ) -> Option<WebhookOutage> {
         // the webhooks of an endpoint that is not configured any more end as dead letters
-        if !self.config.client.get().has(&receiver) {
-            return None;
-        }
-        let begun = WebhookOutage { receiver: receiver.clone(), failing_since: at, paused_at: None };
+        let url_sha256 = self.config.client.get().url_sha256(receiver)?;
+        let begun =
+            WebhookOutage { receiver: receiver.clone(), url_sha256, failing_since: at, paused_at: None };
         let before = known.clone().unwrap_or(begun);
         let set_ahead = self.clock.steps_since(before.failing_since);
         let pause_after = self.config.pause_after.saturating_add(set_ahead);
@@ -111,37 +136,48 @@ impl WebhookSender {
             return None;
         }
         record.writes.push(RowWrite::put(&after));
-        let paused = after.paused_at.map(|_| {
-            let paused = EndpointPaused { receiver: receiver.clone(), failing_since: after.failing_since };
+        if after.paused_at.is_some() {
+            let failing_since = after.failing_since;
+            let paused = EndpointPaused { receiver: receiver.clone(), failing_since };
             record.events.push(AuditEvent::new(at, None, paused));
-            tracing::warn!(receiver = receiver.describe(), since = %after.failing_since, "webhooks are paused");
+            tracing::warn!(receiver = receiver.describe(), since = %failing_since, "webhooks are paused");
+        }
+        Some(after)
+    }
+
+    /// The outage of an endpoint with its present URL.
+    fn outage(&self, receiver: &WebhookReceiver) -> Option<WebhookOutage> {
+        let known = self.store.webhook_outage(receiver).unwrap_or_else(|error| {
+            tracing::error!(%error, "the outage of an endpoint of webhooks cannot be read; it begins again");
+            None
         });
-        Some((receiver, paused.is_some()))
+        known.map(|(outage, _)| outage).filter(|outage| self.is_present(outage))
+    }
+
+    /// Whether the endpoint is configured with the URL that failed.
+    fn is_present(&self, outage: &WebhookOutage) -> bool {
+        self.config.client.get().url_sha256(&outage.receiver).as_ref() == Some(&outage.url_sha256)
     }
 
     /// Notes a committed change of an outage.
-    pub(super) fn note_outage(&self, change: Option<(WebhookReceiver, bool)>) {
-        match change {
-            Some((receiver, true)) => drop(self.paused().insert(receiver)),
-            Some((receiver, false)) => drop(self.paused().remove(&receiver)),
-            None => {}
-        }
+    pub(super) fn note_outage(&self, change: OutageChange) {
+        let mut paused = lock(&self.paused);
+        match change.outage.filter(|outage| outage.paused_at.is_some()) {
+            Some(outage) => paused.insert(change.receiver, outage),
+            None => paused.remove(&change.receiver),
+        };
     }
 
     /// Reads from the store which endpoints are paused.
     pub(super) fn read_paused(&self) -> Result<(), StoreError> {
-        let outages = self.store.webhook_outages()?.into_iter().filter(|outage| outage.paused_at.is_some());
-        *self.paused() = outages.map(|outage| outage.receiver).collect();
+        let outages = self.store.webhook_outages()?.into_iter();
+        let paused = outages.filter(|outage| outage.paused_at.is_some() && self.is_present(outage));
+        *lock(&self.paused) = paused.map(|outage| (outage.receiver.clone(), outage)).collect();
         Ok(())
     }
 
-    /// Whether nothing is sent to a configured endpoint.
     pub(super) fn is_paused(&self, receiver: &WebhookReceiver) -> bool {
-        self.paused().contains(receiver) && self.config.client.get().has(receiver)
-    }
-
-    fn paused(&self) -> MutexGuard<'_, BTreeSet<WebhookReceiver>> {
-        self.paused.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.paused).contains_key(receiver)
     }
 
     /// The configured endpoints with their states. Blocks on disk reads.
@@ -159,12 +195,29 @@ impl WebhookSender {
             }
             true
         })?;
-        for outage in self.store.webhook_outages()? {
+        for outage in self.store.webhook_outages()?.into_iter().filter(|outage| self.is_present(outage)) {
             if let Some(report) = reports.get_mut(&outage.receiver) {
                 (report.failing_since, report.paused_at) = (Some(outage.failing_since), outage.paused_at);
             }
         }
         Ok(reports.into_iter().map(|(receiver, report)| EndpointReport { receiver, ..report }).collect())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lists the endpoints that are paused.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<WebhookOutage>")]
+pub struct ListPausedEndpoints;
+
+impl Handler<ListPausedEndpoints> for Notifier {
+    type Result = MessageResult<ListPausedEndpoints>;
+
+    fn handle(&mut self, ListPausedEndpoints: ListPausedEndpoints, _: &mut Context<Self>) -> Self::Result {
+        MessageResult(lock(&self.work.webhooks.paused).values().cloned().collect())
     }
 }
 
@@ -214,7 +267,8 @@ impl Handler<ListEndpoints> for Notifier {
     }
 }
 
-/// Lets webhooks be sent to a paused endpoint again. Returns the outage that ends.
+/// Resumes a paused endpoint. Returns its outage, which ends with the next accepted webhook. Until then, each webhook that becomes a dead
+/// letter pauses the endpoint again.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<WebhookOutage, OutboxError>")]
 pub struct ResumeEndpoint {
@@ -231,22 +285,25 @@ impl Handler<ResumeEndpoint> for Notifier {
         let work = self.work.clone();
         Box::pin(async move {
             let decide = || {
-                let outage = work.store.webhook_outage(&receiver)?;
-                let paused = outage.filter(|(outage, _)| outage.paused_at.is_some());
+                let found = work.store.webhook_outage(&receiver)?;
+                let is_paused =
+                    |outage: &WebhookOutage| outage.paused_at.is_some() && work.webhooks.is_present(outage);
+                let found = found.filter(|(outage, _)| is_paused(outage));
                 let not_paused = || OutboxError::NotPaused { receiver: receiver.clone() };
-                let (outage, revision) = paused.ok_or_else(not_paused)?;
+                let (outage, revision) = found.ok_or_else(not_paused)?;
+                let outage = WebhookOutage { paused_at: None, ..outage };
                 let event = EndpointResumed { receiver: receiver.clone(), peer };
                 let record = JournalRecord {
                     expect: vec![RowExpectation::new::<WebhookOutage>(&receiver, Some(revision))],
-                    writes: vec![RowWrite::remove::<WebhookOutage>(&receiver)],
+                    writes: vec![RowWrite::put(&outage)],
                     ..JournalRecord::from(AuditEvent::new(work.clock.now(), None, event))
                 };
                 Ok::<_, OutboxError>(CommitDecision::Change(outage, record))
             };
-            let (ended, ..) = work.log.decide_and_commit(decide).await?;
+            let (outage, ..) = work.log.decide_and_commit(decide).await?;
             // the next tick starts attempts
-            work.webhooks.note_outage(Some((receiver, false)));
-            Ok(ended)
+            lock(&work.webhooks.paused).remove(&receiver);
+            Ok(outage)
         })
     }
 }

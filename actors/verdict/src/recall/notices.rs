@@ -1,5 +1,6 @@
 //! Notices to customers about recalled verdicts: a report drafts them, and a person releases or discards each.
 
+use super::search::read_evaluation;
 use super::{NOTIFIED_AT_ONCE, RecallError, RecallSearch, RecallService};
 use crate::mail_content::MailContentError;
 use actors_audit::logger::CommitError;
@@ -13,10 +14,9 @@ use domain_verdict::event::MessageQueued;
 use domain_verdict::mail::{MailId, MailKind, OutboxMail};
 use domain_verdict::mail_template::MailContent;
 use domain_verdict::outbox::OutboxMessage;
-use domain_verdict::recall::NotEvaluatedCause;
 use domain_verdict::recall_notice::{
     RecallNotice, RecallNoticeAction, RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased,
-    SourceRecall,
+    RecallNoticeWithdrawn, SourceRecall,
 };
 use domain_verdict::session::SessionRecord;
 use jiff::Timestamp;
@@ -35,13 +35,17 @@ struct NoticeDraft {
     revision: Option<u64>,
     /// The revision of the session, so that none is drafted for a session that is removed meanwhile.
     session_revision: u64,
+    /// The revision of the verdict, so that none is drafted for one that is purged or replaced meanwhile.
+    verdict_revision: u64,
 }
 
 impl NoticeDrafts {
     pub(super) fn add_to(self, record: &mut JournalRecord) {
-        for (session_id, NoticeDraft { notice, revision, session_revision }) in self.0 {
+        for (session_id, draft) in self.0 {
+            let NoticeDraft { notice, revision, session_revision, verdict_revision } = draft;
             record.expect.push(RowExpectation::new::<RecallNotice>(&session_id, revision));
             record.expect.push(RowExpectation::new::<SessionRecord>(&session_id, Some(session_revision)));
+            record.expect.push(RowExpectation::new::<VerdictDelivery>(&session_id, Some(verdict_revision)));
             record.writes.push(RowWrite::put(&notice));
         }
     }
@@ -49,8 +53,8 @@ impl NoticeDrafts {
 
 /// Drafts.
 impl RecallService {
-    /// Drafts the notice about `recall`, if it can be sent: the verdict is stored, its session has an address, and its mail template has
-    /// the text. Returns whether it does.
+    /// Drafts the notice about `recall`, if it can be sent: the verdict of the evaluation is stored, its session has an address, and its
+    /// mail template has the text. Returns whether it does.
     pub(super) fn draft_notice(
         &self,
         drafts: &mut NoticeDrafts,
@@ -59,10 +63,14 @@ impl RecallService {
     ) -> Result<bool, StoreError> {
         let session_id = recall.verdict.session_id.clone();
         let stored = self.store.verdict_and_session(&session_id)?;
-        let (Some((delivery, _)), Some((session, session_revision))) = stored else { return Ok(false) };
-        // the stored verdict is another one than that of the evaluation
-        let is_other = recall.verdict.cause == Some(NotEvaluatedCause::TextNotStored);
-        if is_other || session.customer_email.is_none() || !self.has_notice(&session_id)? {
+        let (Some((delivery, verdict_revision)), Some((session, session_revision))) = stored else {
+            return Ok(false);
+        };
+        let evaluation = read_evaluation(&self.store, recall.verdict.entry)?;
+        let evaluation_sha256 = evaluation.map(|logged| logged.event.0.evaluation_sha256);
+        // another verdict can be stored since the evaluation, or since the recall was found
+        let is_evaluated = evaluation_sha256.is_some() && evaluation_sha256 == delivery.evaluation_sha256;
+        if !is_evaluated || session.customer_email.is_none() || !self.has_notice(&session_id)? {
             return Ok(false);
         }
         let (before, revision) = match drafts.0.remove(&session_id) {
@@ -73,7 +81,8 @@ impl RecallService {
             },
         };
         let notice = RecallNotice::drafted(before, recall, delivery.approved.sha256(), now);
-        drafts.0.insert(session_id, NoticeDraft { notice, revision, session_revision });
+        let draft = NoticeDraft { notice, revision, session_revision, verdict_revision };
+        drafts.0.insert(session_id, draft);
         Ok(true)
     }
 
@@ -92,27 +101,40 @@ impl RecallService {
 
     /// Removes recalls by the source from drafts if their statements are again as they were.
     pub(super) async fn withdraw_notices(&self, oracle_id: &SourceId) -> Result<(), RecallError> {
+        let mut after: Option<SessionId> = None;
         loop {
             let (service, source) = (self.clone(), oracle_id.clone());
-            let record = spawn_blocking(move || service.build_withdrawal(&source));
-            let record = record.await.map_err(RecallError::task)??;
-            let withdrawn = record.events.len();
-            if withdrawn > 0 {
+            let built = spawn_blocking(move || service.build_withdrawal(&source, after.as_ref()));
+            let (record, next) = built.await.map_err(RecallError::task)??;
+            if !record.events.is_empty() {
                 self.log.commit(record).await?;
             }
-            if withdrawn < NOTIFIED_AT_ONCE {
+            if next.is_none() {
                 return Ok(());
             }
+            after = next;
         }
     }
 
-    fn build_withdrawal(&self, oracle_id: &SourceId) -> Result<JournalRecord, StoreError> {
+    /// The removal of recalls from the next drafts with a recall by the source, after that of session `after`; and the session of the
+    /// last of them, if more can follow.
+    fn build_withdrawal(
+        &self,
+        oracle_id: &SourceId,
+        after: Option<&SessionId>,
+    ) -> Result<(JournalRecord, Option<SessionId>), StoreError> {
         let (mut open, mut record, now) = (Vec::new(), JournalRecord::default(), self.clock.now());
-        self.store.visit_recall_notices(None, |notice, revision| {
-            open.push((notice, revision));
-            true
+        self.store.visit_recall_notices(after, |notice, revision| {
+            if notice.recalls.iter().any(|recall| recall.oracle_id == *oracle_id) {
+                open.push((notice, revision));
+            }
+            open.len() < NOTIFIED_AT_ONCE
         })?;
-        let Some(view) = self.store.view(oracle_id)?.filter(|_| !open.is_empty()) else { return Ok(record) };
+        let last = open.last().filter(|_| open.len() == NOTIFIED_AT_ONCE);
+        let next = last.map(|(notice, _)| notice.session_id.clone());
+        let Some(view) = self.store.view(oracle_id)?.filter(|_| !open.is_empty()) else {
+            return Ok((record, None));
+        };
         let mut search = RecallSearch::new(&self.store, &view, now);
         for (notice, revision) in open {
             let recall = notice.recalls.iter().find(|recall| recall.oracle_id == *oracle_id);
@@ -126,14 +148,10 @@ impl RecallService {
                 Some(rest) => RowWrite::put(&rest),
                 None => RowWrite::remove::<RecallNotice>(&session_id),
             });
-            let oracle_id = Some(oracle_id.clone());
-            let withdrawn = RecallNoticeDiscarded { oracle_id, reason: None, user_name: None, peer: None };
+            let withdrawn = RecallNoticeWithdrawn { oracle_id: oracle_id.clone() };
             record.events.push(AuditEvent::new(now, session_id, withdrawn));
-            if record.events.len() == NOTIFIED_AT_ONCE {
-                break;
-            }
         }
-        Ok(record)
+        Ok((record, next))
     }
 }
 
@@ -151,9 +169,7 @@ pub enum RecallNoticeError {
     NoMailService,
     #[error("session {0} has no address; add one with `oraclectl session correct`, or discard the notice")]
     NoAddress(SessionId),
-    #[error(
-        "the verdict of session {0} that the notice is about is not stored any longer; discard the notice"
-    )]
+    #[error("the verdict of session {0} that the notice is about is no longer stored; discard the notice")]
     NoVerdict(SessionId),
     #[error(transparent)]
     Content(MailContentError),
@@ -202,7 +218,7 @@ pub struct DecideNotice {
     pub action: RecallNoticeAction,
     /// The operator's reason.
     pub reason: String,
-    /// The time of the facts on which the decision is based, if the operator has seen them.
+    /// The time of the facts on which the decision is based. A release has one.
     pub drafted_at: Option<Timestamp>,
     /// The operator.
     pub user: DecidingUser,
@@ -283,8 +299,7 @@ impl RecallService {
             ..JournalRecord::default()
         };
         if action == RecallNoticeAction::Discard {
-            let (reason, peer) = (Some(reason), Some(peer));
-            let discarded = RecallNoticeDiscarded { oracle_id: None, reason, user_name, peer };
+            let discarded = RecallNoticeDiscarded { reason, user_name, peer };
             record.events.push(AuditEvent::new(now, session_id, discarded));
             return Ok((None, record));
         }

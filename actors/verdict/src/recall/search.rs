@@ -270,29 +270,28 @@ impl<'s> RecallSearch<'s> {
 
 /// One verdict.
 impl RecallSearch<'_> {
-    /// Whether a verdict relied on statements that differ now.
+    /// Whether any of the statements of a recall differs now. One whose record is not found does.
     pub(super) fn is_touched(&mut self, verdict: &RecalledVerdict) -> Result<bool, StoreError> {
-        for statement in &verdict.statements {
-            if let Some(record) = self.record(&statement.reference.record_id)? {
-                self.add_record(&record, None)?;
+        for RecalledStatement { reference, .. } in &verdict.statements {
+            let place = self.place(&reference.record_id);
+            let record = self.record(&reference.record_id)?;
+            let (Some((run, _)), Some(record)) = (place, record) else { return Ok(true) };
+            let index = index_of_run(&record, run);
+            for statement in ReliedStatement::of(reference) {
+                if self.differs(&statement.name(self.oracle_id()), &record, index)? {
+                    return Ok(true);
+                }
             }
         }
-        Ok(self.entries.contains(&verdict.entry))
+        Ok(false)
     }
 }
 
 /// The verdicts of the search.
 impl RecallSearch<'_> {
-    /// The entry with this number; `None` if it was dropped.
-    pub(super) fn entry(&self, seq: u64) -> Result<Option<LogLine>, StoreError> {
-        let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
-        Ok(self.store.log(&query)?.into_iter().find(|line| line.seq == seq))
-    }
-
     /// The verdict of the evaluation `seq`; `None` if its values or its session were removed meanwhile.
     pub(super) fn verdict(&mut self, seq: u64) -> Result<Option<RecalledVerdict>, StoreError> {
-        let Some(line) = self.entry(seq)? else { return Ok(None) };
-        let Ok(Some(logged)) = LoggedEvent::<RulesEvaluated>::read(&line.json) else { return Ok(None) };
+        let Some(logged) = read_evaluation(self.store, seq)? else { return Ok(None) };
         let LoggedEvent { event: RulesEvaluated(entry), session_id: Some(session_id), timestamp } = logged
         else {
             return Ok(None);
@@ -322,15 +321,15 @@ impl RecallSearch<'_> {
             })
         };
         let not_evaluated = RecallResult::NotEvaluated;
-        if statements.iter().any(|statement| statement.reference.fact_sha256.is_none()) {
-            return Ok(recalled(not_evaluated, Some(NotEvaluatedCause::Verification), None, statements));
-        }
         let delivery = self.store.verdict(&session_id)?.map(|(delivery, _)| delivery);
         let delivery =
             delivery.filter(|delivery| delivery.evaluation_sha256.as_ref() == Some(&entry.evaluation_sha256));
         let (Some(delivery), Some(check)) = (delivery, session.check.as_deref()) else {
             return Ok(recalled(not_evaluated, Some(NotEvaluatedCause::TextNotStored), None, statements));
         };
+        if statements.iter().any(|statement| statement.reference.fact_sha256.is_none()) {
+            return Ok(recalled(not_evaluated, Some(NotEvaluatedCause::Verification), None, statements));
+        }
         let replaced = self.replaced_facts(check)?;
         let verdict = EvaluatedVerdict { approved: delivery.approved, check, entry: &entry };
         let (result, rules_verdict) = verdict.examine_again(&replaced, &mut statements);
@@ -418,6 +417,20 @@ impl RecallSearch<'_> {
         let replaced = self.replaced_facts(check)?;
         Ok((!self.found_pruned).then_some(replaced))
     }
+}
+
+/// The entry with this number; `None` if it was dropped.
+pub(super) fn read_entry(store: &Store, seq: u64) -> Result<Option<LogLine>, StoreError> {
+    let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
+    Ok(store.log(&query)?.into_iter().find(|line| line.seq == seq))
+}
+
+/// The evaluation of the entry with this number; `None` if it was dropped, or if its values were erased.
+pub(super) fn read_evaluation(
+    store: &Store,
+    seq: u64,
+) -> Result<Option<LoggedEvent<RulesEvaluated>>, StoreError> {
+    Ok(read_entry(store, seq)?.and_then(|line| LoggedEvent::read(&line.json).ok().flatten()))
 }
 
 /// The index of the statement of `run` about a record.

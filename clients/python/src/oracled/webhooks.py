@@ -125,7 +125,7 @@ class MailEvent(TypedDict):
 
 
 class EndpointPausedEvent(TypedDict):
-    type: Literal["webhook.paused"]
+    type: Literal["endpoint.paused"]
     timestamp: str
     data: EndpointPausedEventData
 

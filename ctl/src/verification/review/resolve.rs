@@ -16,7 +16,7 @@ use domain_ground::id::WorkflowId;
 use domain_ground::version_name::{ReviewRuleName, ReviewRuleRef};
 use domain_verification::review::{ReviewResolution, ReviewState};
 use domain_verification::review_rule::ReviewRule;
-use domain_verification::wire::{ReviewSummary, RuledReview};
+use domain_verification::wire::{ReviewSummary, RuleMismatchReport, RuledReview};
 use hyper::Method;
 use indicatif::ProgressBar;
 use jiff::{SignedDuration, Timestamp};
@@ -41,7 +41,8 @@ pub(super) struct ResolveArgs {
     /// Allow a value that no source and no claim has
     #[arg(long, conflicts_with = "rule")]
     own_value: bool,
-    /// In place of a review and its values: all open reviews to which this review rule applies. Without a version, the newest one
+    /// The review rule that resolves all open reviews to which it applies, in place of a review and its values. Without a
+    /// version, the newest one
     #[arg(long, value_name = "RULE[@VERSION]")]
     rule: Option<ReviewRuleName>,
     /// Only reviews of this workflow
@@ -199,7 +200,7 @@ pub(crate) async fn read_open_reviews(
     Ok(reviews)
 }
 
-/// An open review, and what a rule gives for it.
+/// An open review, and the result of a rule for it.
 #[derive(Debug, Serialize)]
 pub(crate) struct RulePreview {
     pub(crate) review: ReviewSummary,
@@ -207,13 +208,13 @@ pub(crate) struct RulePreview {
     /// The resolution; null if the rule gives none.
     pub(crate) resolution: Option<ReviewResolution>,
     /// Why there is no resolution.
-    pub(crate) refusal: Option<String>,
+    pub(crate) mismatch: Option<RuleMismatchReport>,
 }
 
 /// Reads what a rule gives for a review.
 ///
 /// # Errors
-/// The daemon does not answer. Its problem is the refusal.
+/// The daemon does not answer. Its problem is the mismatch.
 pub(crate) async fn preview_rule(
     options: &GlobalOptions,
     rule: &ReviewRuleRef,
@@ -222,12 +223,12 @@ pub(crate) async fn preview_rule(
     let path = format!("{}/rules/{}", review_path(&review.review_id), encode_segment(&rule.to_string()));
     let ruled: RuledReview = match options.call_for_reviewer(Method::GET, &path, None).await {
         Ok(answer) => answer.json()?,
-        Err(error @ CtlError::Problem { .. }) => {
+        Err(CtlError::Problem { code, detail, .. }) => {
             return Ok(RulePreview {
                 review,
                 differences_percent: BTreeMap::new(),
                 resolution: None,
-                refusal: Some(error.to_string()),
+                mismatch: Some(RuleMismatchReport { reason: code, detail }),
             });
         }
         Err(error) => return Err(error),
@@ -236,7 +237,7 @@ pub(crate) async fn preview_rule(
         review,
         differences_percent: ruled.differences_percent,
         resolution: ruled.resolution,
-        refusal: ruled.mismatch.map(|mismatch| mismatch.detail),
+        mismatch: ruled.mismatch,
     })
 }
 
@@ -249,9 +250,9 @@ impl RulePreview {
                 .filter_map(|(oracle_id, values)| Some(format!("{} ({oracle_id})", values.get(path)?.value)));
             let percent = self.differences_percent.get(path);
             let taken = self.resolution.as_ref().and_then(|resolution| resolution.values.get(path)?.as_str());
-            let result = match (taken, &self.refusal) {
+            let result = match (taken, &self.mismatch) {
                 (Some(taken), _) => format!("take {taken}"),
-                (None, Some(refusal)) => refusal.clone(),
+                (None, Some(mismatch)) => mismatch.detail.clone(),
                 (None, None) => "no value".to_owned(),
             };
             [
@@ -278,7 +279,7 @@ fn format_previews(previews: &[RulePreview]) -> String {
     format_table(["review", "subject", "axis", "values", "difference", "result"], rows.collect())
 }
 
-/// What a resolution of many reviews has done.
+/// The outcome of a resolution of many reviews.
 #[derive(Debug, Serialize)]
 struct ResolvedReviews {
     rule: ReviewRuleRef,
@@ -287,13 +288,21 @@ struct ResolvedReviews {
     resolved: Vec<String>,
     /// The reviews to which the rule does not apply.
     not_applicable: Vec<String>,
-    /// The reviews that have changed since they were read.
-    changed: Vec<String>,
+    /// The reviews whose resolution the daemon rejects, such as those that have changed since they were read.
+    rejected: Vec<RejectedReview>,
     failed: Vec<String>,
 }
 
-/// Resolves the reviews one after the other. One that has changed meanwhile is reported; one that cannot be resolved does not prevent the
-/// others. The command can be repeated: resolved reviews are no longer open.
+/// A review that the daemon does not resolve, with its problem.
+#[derive(Debug, Serialize)]
+struct RejectedReview {
+    review_id: String,
+    code: String,
+    detail: String,
+}
+
+/// Resolves the reviews one after the other. A review whose resolution is rejected is reported. A review that cannot be resolved does not
+/// stop the others. The command can be repeated: resolved reviews are no longer open.
 async fn resolve_all(
     options: &GlobalOptions,
     rule: &ReviewRuleRef,
@@ -306,7 +315,7 @@ async fn resolve_all(
         matched: previews.len(),
         resolved: Vec::new(),
         not_applicable: Vec::new(),
-        changed: Vec::new(),
+        rejected: Vec::new(),
         failed: Vec::new(),
     };
     let (bar, mut first) = (bar(previews.len()), None);
@@ -322,13 +331,13 @@ async fn resolve_all(
         }
         match post(options, &review_id, "resolve", &resolution).await {
             Ok(_) => done.resolved.push(review_id),
-            Err(error @ CtlError::Problem { status: 409, .. }) => {
-                bar.suspend(|| print_note(&format!("{review_id}: {error}")));
-                done.changed.push(review_id);
-            }
             Err(error) => {
-                let is_disconnected = matches!(error, CtlError::Client(_));
                 bar.suspend(|| print_note(&format!("{review_id}: {error}")));
+                if let CtlError::Problem { status: 409, code, detail, .. } = error {
+                    done.rejected.push(RejectedReview { review_id, code, detail });
+                    continue;
+                }
+                let is_disconnected = matches!(error, CtlError::Client(_));
                 done.failed.push(review_id);
                 first.get_or_insert(error);
                 if is_disconnected {
@@ -352,7 +361,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn preview(resolution: Option<ReviewResolution>, refusal: Option<&str>) -> RulePreview {
+    fn preview(resolution: Option<ReviewResolution>, detail: Option<&str>) -> RulePreview {
         let review = serde_json::from_value(json!({
             "review_id": "v-1", "workflow_id": "census", "where": {"area": "ABW"}, "axes": {"population": ["require_human"]},
             "values": {"office-a": {"population": {"value": "54208"}}, "office-b": {"population": {"value": "54210"}}},
@@ -362,7 +371,10 @@ mod tests {
             review: review.expect("a valid summary"),
             differences_percent: [("population".to_owned(), "0.003689".parse().expect("a number"))].into(),
             resolution,
-            refusal: refusal.map(str::to_owned),
+            mismatch: detail.map(|detail| RuleMismatchReport {
+                reason: "too_large".to_owned(),
+                detail: detail.to_owned(),
+            }),
         }
     }
 

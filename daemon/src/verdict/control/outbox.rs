@@ -256,9 +256,9 @@ pub async fn list_webhook_endpoints(
 
 problems!(ResumeProblems: JSON_BODY STORE; ENDPOINT_NOT_PAUSED);
 
-/// Send webhooks to a paused endpoint again.
+/// Resume a paused endpoint, so that its webhooks are sent again.
 ///
-/// Those that waited are sent first.
+/// Webhooks that waited are sent first.
 #[utoipa::path(
     post,
     path = "/v1/webhooks/resume",
@@ -267,7 +267,7 @@ problems!(ResumeProblems: JSON_BODY STORE; ENDPOINT_NOT_PAUSED);
     request_body = EndpointRequest,
     responses(
         ResumeProblems,
-        (status = 200, description = "The outage that has ended", body = WebhookOutage),
+        (status = 200, description = "The outage, which ends with the next accepted webhook", body = WebhookOutage),
     ),
 )]
 pub async fn resume_webhooks(

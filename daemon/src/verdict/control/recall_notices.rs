@@ -10,9 +10,10 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use domain_base::caller::PeerCredentials;
 use domain_base::page::ListPage;
-use domain_base::problem::INTERNAL_ERROR;
+use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST};
 use domain_base::session_id::SessionId;
 use domain_verdict::problem::{RECALL_NOTICE_CHANGED, RECALL_NOTICE_UNKNOWN, RECALL_NOTICE_UNSENDABLE};
+use domain_verdict::recall_notice::RecallNoticeAction;
 use domain_verdict::wire::{
     DecidedRecallNotice, RecallNoticeReport, RecallNoticeRequest, RecallNoticeSummary, RecallNoticesParams,
 };
@@ -37,9 +38,13 @@ pub async fn list_notices(
     State(service): State<Arc<DaemonService>>,
     QueryParams(params): QueryParams<RecallNoticesParams>,
 ) -> Result<Json<ListPage<RecallNoticeSummary>>, Problem> {
-    let RecallNoticesParams { after, limit } = params;
+    let RecallNoticesParams { after, session, limit } = params;
     let store = service.system.store.clone();
     let listed = run_blocking(move || {
+        if let Some(session_id) = session {
+            let notice = store.recall_notice(&session_id)?;
+            return Ok(notice.iter().map(|(notice, _)| RecallNoticeSummary::of(notice)).collect());
+        }
         let mut notices = Vec::new();
         store.visit_recall_notices(after.as_ref(), |notice, _| {
             notices.push(RecallNoticeSummary::of(&notice));
@@ -102,6 +107,10 @@ pub async fn decide_notice(
 ) -> Result<Json<DecidedRecallNotice>, Problem> {
     let RecallNoticeRequest { action, reason, drafted_at } = body.parse()?;
     check_reason(&reason)?;
+    if action == RecallNoticeAction::Release && drafted_at.is_none() {
+        let detail = "a release must have the `drafted_at` of the notice that was read";
+        return Err(Problem::new(INVALID_REQUEST, detail.to_owned()));
+    }
     let recalls = service.system.recalls.clone();
     let decision = DecideNotice { session_id: session_id.clone(), action, reason, drafted_at, user };
     let mail_id = run_to_end(async move { Ok(recalls.decide_notice(decision).await?) }).await?;

@@ -59,16 +59,15 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
 #[test]
 fn notice_that_waited_longer_than_max_age_is_dead() {
     let after_a_day = at(DAY.as_secs() + 1);
-    let queued = mail(MailKind::DivergenceNotice).state;
-    assert_eq!(queued.expire(at(DAY.as_secs()), DAY), None);
-    let expired = queued.expire(after_a_day, DAY).expect("it is too old");
-    assert!(expired.tries.is_dead() && expired.tries.attempts == 0, "{expired:?}");
-    assert_eq!(expired.expire(after_a_day, DAY), None);
-    assert_eq!(
-        MailState { tries: expired.tries.requeued(after_a_day), ..expired.clone() }.expire(after_a_day, DAY),
-        None,
-        "its age counts from then on"
-    );
+    for kind in [MailKind::DivergenceNotice, MailKind::RecallNotice] {
+        let queued = mail(kind).state;
+        assert_eq!(queued.expire(at(DAY.as_secs()), DAY), None);
+        let expired = queued.expire(after_a_day, DAY).expect("it is too old");
+        assert!(expired.tries.is_dead() && expired.tries.attempts == 0, "{expired:?}");
+        assert_eq!(expired.expire(after_a_day, DAY), None);
+        let requeued = MailState { tries: expired.tries.requeued(after_a_day), ..expired.clone() };
+        assert_eq!(requeued.expire(after_a_day, DAY), None, "its age counts from then on");
+    }
     assert_eq!(mail(MailKind::Verdict).state.expire(after_a_day, DAY), None);
 }
 

@@ -1,7 +1,7 @@
 //! Review rules: their validation, the reasons why one does not apply, and the difference in percent.
 
 use super::support::*;
-use crate::review_rule::{ReviewRule, ReviewRuleMismatch, differences_percent};
+use crate::review_rule::{ReviewRule, ReviewRuleMismatch, check_reasons, differences_percent};
 use crate::{AxisReason, CallOutcome, ReviewCase, decide};
 use domain_base::decimal::Decimal;
 use domain_ground::id::SourceId;
@@ -139,6 +139,20 @@ fn rule_gives_the_reason_why_it_does_not_apply() {
 }
 
 #[test]
+fn reasons_are_checked_on_each_axis_despite_a_large_difference_on_another() {
+    let mut review = review("1", "10001");
+    review.axes.insert("status".to_owned(), [AxisReason::RequireHuman].into());
+    assert_eq!(check_reasons(&review), Ok(()));
+    let claim = json!({"value": "active", "claimed_by": "ann", "confirmed": false});
+    review.claimed.insert("status".to_owned(), serde_json::from_value(claim).expect("a claim"));
+    let mismatch = check_reasons(&review).expect_err("a claim");
+    assert_eq!(mismatch.into_str(), "claimed", "{mismatch}");
+    review.axes.insert("status".to_owned(), [AxisReason::AlwaysHuman].into());
+    let mismatch = check_reasons(&review).expect_err("another reason");
+    assert_eq!(mismatch.into_str(), "other_reason", "{mismatch}");
+}
+
+#[test]
 fn equal_latest_releases_of_the_same_date_are_no_tie() {
     let mut review = review("10001", "10001");
     release(&mut review, "lab-a", ago(100));
@@ -228,7 +242,7 @@ proptest! {
         prop_assert_eq!(percent < limit, is_below);
     }
 
-    /// Of several values, the two that differ most decide, wherever they stand.
+    /// The two of several values that differ most decide, in any order.
     #[test]
     fn difference_of_several_values_is_the_largest_of_two(
         values in prop::collection::vec(-50_i64..50, 3),

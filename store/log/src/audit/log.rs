@@ -33,7 +33,6 @@ use oracled_domain::tables::tables;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use store_base::error::StoreError;
@@ -241,7 +240,7 @@ impl LogReader<'_> {
             }
             (None, []) => Box::new(self.log_rows(from..end)),
             (None, events) => {
-                let blocks = self.blocks(events, block_of(from)..end)?;
+                let blocks = self.blocks(events, block_of(from)..end);
                 Box::new(blocks.flat_map(move |block| -> Box<dyn DoubleEndedIterator<Item = _>> {
                     match block {
                         Ok(block) => {
@@ -266,13 +265,12 @@ impl LogReader<'_> {
         &self,
         events: &[String],
         range: Range<u64>,
-    ) -> Result<Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_>, StoreError> {
-        let of_event = |event: &String| self.numbers(&by_event(event), range.clone(), |_| true);
+    ) -> Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_> {
         if let [event] = events {
-            return Ok(Box::new(of_event(event)));
+            return Box::new(self.numbers(&by_event(event), range, |_| true));
         }
-        let blocks: BTreeSet<u64> = events.iter().flat_map(of_event).collect::<Result<_, _>>()?;
-        Ok(Box::new(blocks.into_iter().map(Ok)))
+        let prefixes = events.iter().map(|event| by_event(event)).collect();
+        Box::new(BlocksOfEvents { reader: self, prefixes, range })
     }
 
     /// The first entry's number of each row, of those in `range`.
@@ -406,6 +404,54 @@ impl LogReader<'_> {
     fn latest_time_us(&self, first_seq: u64) -> Result<i64, StoreError> {
         let row = rows::get(self.db, self.store.dir(), LOG, &first_seq.to_be_bytes())?;
         Ok(row.map_or(i64::MAX, |row| row::time_of(&row.value)))
+    }
+}
+
+/// A number in a key, or why it cannot be read.
+type NumberRead = Result<u64, StoreError>;
+
+/// The first numbers of the blocks that have any of several events, in order. Each is read when it is requested.
+struct BlocksOfEvents<'r, 'a> {
+    reader: &'r LogReader<'a>,
+    /// The beginning of the index keys of each event.
+    prefixes: Vec<Vec<u8>>,
+    /// The numbers that are left.
+    range: Range<u64>,
+}
+
+impl BlocksOfEvents<'_, '_> {
+    /// The number that `take` gives for each event, of the numbers that are left. After an error, none are left.
+    fn take_of_each(
+        &mut self,
+        take: impl Fn(&mut dyn DoubleEndedIterator<Item = NumberRead>) -> Option<NumberRead>,
+    ) -> Result<Vec<u64>, StoreError> {
+        if self.range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of_event =
+            |prefix: &Vec<u8>| take(&mut self.reader.numbers(prefix, self.range.clone(), |_| true));
+        let taken: Result<Vec<_>, _> = self.prefixes.iter().filter_map(of_event).collect();
+        taken.inspect_err(|_| self.range.start = self.range.end)
+    }
+}
+
+impl Iterator for BlocksOfEvents<'_, '_> {
+    type Item = NumberRead;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let first = self.take_of_each(|numbers| numbers.next()).map(|blocks| blocks.into_iter().min());
+        let first = first.transpose()?;
+        self.range.start = first.as_ref().map_or(self.range.start, |block| block.saturating_add(1));
+        Some(first)
+    }
+}
+
+impl DoubleEndedIterator for BlocksOfEvents<'_, '_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let last = self.take_of_each(|numbers| numbers.next_back()).map(|blocks| blocks.into_iter().max());
+        let last = last.transpose()?;
+        self.range.end = last.as_ref().map_or(self.range.end, |block| *block);
+        Some(last)
     }
 }
 
