@@ -115,17 +115,20 @@ fn read_present_record(
     // the source may state the subject under another id of its own by now
     let identity = view.content(reviewed)?.and_then(|content| content.identity(&view.ontology));
     let subject = identity.map_or_else(|| record.key.clone(), |identity| identity.key());
-    let mut present = None;
+    let mut present = Vec::new();
     for record in view.records(&subject, Bound::Unbounded)? {
-        let Some(found) = SourceView::valid_at(&record?, &known, at) else { continue };
-        // a later release may state the same content again
-        if found.statement.time.content == reviewed.time.content {
-            let last_seen = view.state.run(found.version.last_seen).map(|run| run.release.as_of());
-            let is_same = last_seen == Some(candidate.observed_at);
-            return Ok(Some(if is_same { PresentRecord::Same } else { PresentRecord::Confirmed }));
-        }
-        present.get_or_insert(found);
+        present.extend(SourceView::valid_at(&record?, &known, at));
     }
-    let answer = present.map(|found| read_answer(view, review, &found)).transpose()?;
-    Ok(answer.map(PresentRecord::Changed))
+    // a source gives no answer if it has several records, or if a later release rejected the record
+    let [found] = present.as_slice() else { return Ok(None) };
+    if view.unconfirmed_by(&found.version).is_some() {
+        return Ok(None);
+    }
+    // a later release may state the same content again
+    if found.statement.time.content == reviewed.time.content {
+        let last_seen = view.state.run(found.version.last_seen).map(|run| run.release.as_of());
+        let is_same = last_seen == Some(candidate.observed_at);
+        return Ok(Some(if is_same { PresentRecord::Same } else { PresentRecord::Confirmed }));
+    }
+    Ok(Some(PresentRecord::Changed(read_answer(view, review, found)?)))
 }

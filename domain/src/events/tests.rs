@@ -239,7 +239,7 @@ fn message_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
     let of_session = of_session.map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind));
     let of_endpoint = kinds![
         EndpointPaused { receiver: receiver.clone(), failing_since: timestamp },
-        EndpointResumed { receiver, peer },
+        EndpointResumed { receiver, peer: Some(peer) },
     ];
     of_session.chain(of_endpoint.into_iter().map(|kind| AuditEvent::new(timestamp, None, kind))).collect()
 }

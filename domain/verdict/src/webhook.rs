@@ -269,8 +269,8 @@ impl Event for EndpointPaused {
 pub struct EndpointResumed {
     #[serde(flatten)]
     pub receiver: WebhookReceiver,
-    /// The administrator's process.
-    pub peer: PeerCredentials,
+    /// The administrator's process; null if the endpoint accepted a webhook that was being sent when it was paused.
+    pub peer: Option<PeerCredentials>,
 }
 
 impl Event for EndpointResumed {

@@ -42,12 +42,19 @@ pub struct WebhookConfig {
 #[derive(Debug)]
 pub(super) struct WebhookSender {
     config: WebhookConfig,
-    /// A copy of the rows of outages of paused endpoints. In a cluster it can be as old as the last survey.
-    paused: Mutex<BTreeMap<WebhookReceiver, WebhookOutage>>,
+    paused: Mutex<PausedEndpoints>,
     /// The turns of the outcomes that change an outage, by endpoint.
     turns: Mutex<BTreeMap<WebhookReceiver, Arc<AsyncMutex<()>>>>,
     store: Store,
     clock: Clock,
+}
+
+/// A copy of the rows of outages of paused endpoints. In a cluster it can be as old as the last survey.
+#[derive(Debug, Default)]
+struct PausedEndpoints {
+    outages: BTreeMap<WebhookReceiver, WebhookOutage>,
+    /// The number of changes by this host. What a survey has read before one of them is out of date.
+    changes: u64,
 }
 
 /// What an outcome changes in the outage of its endpoint. No other outcome changes it until this is dropped.
@@ -99,21 +106,35 @@ impl WebhookSender {
         record: &mut JournalRecord,
     ) -> Option<OutageChange> {
         let receiver = webhook.receiver();
-        if outcome == OutboxOutcome::Sent {
-            self.outage(&receiver)?;
-        }
-        let turn = lock(&self.turns).entry(receiver.clone()).or_default().clone();
-        let turn = turn.lock_owned().await;
-        let known = self.outage(&receiver);
+        let turn = self.wait_for_turn(&receiver).await;
+        let stored = self.store.webhook_outage(&receiver).unwrap_or_else(|error| {
+            tracing::error!(%error, "the outage of an endpoint of webhooks cannot be read; it begins again");
+            None
+        });
+        let stored = stored.map(|(outage, _)| outage);
         let outage = if outcome == OutboxOutcome::Sent {
-            // an attempt that began before the pause does not end it
-            let _ended = known.filter(|outage| outage.paused_at.is_none())?;
-            record.writes.push(RowWrite::remove::<WebhookOutage>(&receiver));
+            self.add_acceptance(stored?, at, record);
             None
         } else {
+            let known = stored.filter(|outage| self.is_present(outage));
             Some(self.add_failure(known, &receiver, (outcome, at), record)?)
         };
         Some(OutageChange { outage, receiver, _turn: turn })
+    }
+
+    /// Waits until no outcome changes the outage of an endpoint.
+    async fn wait_for_turn(&self, receiver: &WebhookReceiver) -> OwnedMutexGuard<()> {
+        let turn = lock(&self.turns).entry(receiver.clone()).or_default().clone();
+        turn.lock_owned().await
+    }
+
+    /// Ends an outage. The endpoint works: a webhook that was being sent when it was paused ends the pause, too.
+    fn add_acceptance(&self, outage: WebhookOutage, at: Timestamp, record: &mut JournalRecord) {
+        record.writes.push(RowWrite::remove::<WebhookOutage>(&outage.receiver));
+        if outage.paused_at.is_some() && self.is_present(&outage) {
+            let resumed = EndpointResumed { receiver: outage.receiver, peer: None };
+            record.events.push(AuditEvent::new(at, None, resumed));
+        }
     }
 
     /// Adds a failed attempt. Returns the outage if it changes.
@@ -145,39 +166,36 @@ impl WebhookSender {
         Some(after)
     }
 
-    /// The outage of an endpoint with its present URL.
-    fn outage(&self, receiver: &WebhookReceiver) -> Option<WebhookOutage> {
-        let known = self.store.webhook_outage(receiver).unwrap_or_else(|error| {
-            tracing::error!(%error, "the outage of an endpoint of webhooks cannot be read; it begins again");
-            None
-        });
-        known.map(|(outage, _)| outage).filter(|outage| self.is_present(outage))
-    }
-
     /// Whether the endpoint is configured with the URL that failed.
     fn is_present(&self, outage: &WebhookOutage) -> bool {
         self.config.client.get().url_sha256(&outage.receiver).as_ref() == Some(&outage.url_sha256)
     }
 
     /// Notes a committed change of an outage.
-    pub(super) fn note_outage(&self, change: OutageChange) {
+    pub(super) fn note_outage(&self, OutageChange { outage, receiver, _turn }: OutageChange) {
         let mut paused = lock(&self.paused);
-        match change.outage.filter(|outage| outage.paused_at.is_some()) {
-            Some(outage) => paused.insert(change.receiver, outage),
-            None => paused.remove(&change.receiver),
+        paused.changes += 1;
+        match outage.filter(|outage| outage.paused_at.is_some()) {
+            Some(outage) => paused.outages.insert(receiver, outage),
+            None => paused.outages.remove(&receiver),
         };
     }
 
     /// Reads from the store which endpoints are paused.
     pub(super) fn read_paused(&self) -> Result<(), StoreError> {
+        let changes = lock(&self.paused).changes;
         let outages = self.store.webhook_outages()?.into_iter();
-        let paused = outages.filter(|outage| outage.paused_at.is_some() && self.is_present(outage));
-        *lock(&self.paused) = paused.map(|outage| (outage.receiver.clone(), outage)).collect();
+        let outages = outages.filter(|outage| outage.paused_at.is_some() && self.is_present(outage));
+        let outages = outages.map(|outage| (outage.receiver.clone(), outage)).collect();
+        let mut paused = lock(&self.paused);
+        if paused.changes == changes {
+            paused.outages = outages;
+        }
         Ok(())
     }
 
     pub(super) fn is_paused(&self, receiver: &WebhookReceiver) -> bool {
-        lock(&self.paused).contains_key(receiver)
+        lock(&self.paused).outages.contains_key(receiver)
     }
 
     /// The configured endpoints with their states. Blocks on disk reads.
@@ -217,7 +235,7 @@ impl Handler<ListPausedEndpoints> for Notifier {
     type Result = MessageResult<ListPausedEndpoints>;
 
     fn handle(&mut self, ListPausedEndpoints: ListPausedEndpoints, _: &mut Context<Self>) -> Self::Result {
-        MessageResult(lock(&self.work.webhooks.paused).values().cloned().collect())
+        MessageResult(lock(&self.work.webhooks.paused).outages.values().cloned().collect())
     }
 }
 
@@ -284,6 +302,7 @@ impl Handler<ResumeEndpoint> for Notifier {
         let ResumeEndpoint { receiver, peer } = message;
         let work = self.work.clone();
         Box::pin(async move {
+            let turn = work.webhooks.wait_for_turn(&receiver).await;
             let decide = || {
                 let found = work.store.webhook_outage(&receiver)?;
                 let is_paused =
@@ -292,7 +311,7 @@ impl Handler<ResumeEndpoint> for Notifier {
                 let not_paused = || OutboxError::NotPaused { receiver: receiver.clone() };
                 let (outage, revision) = found.ok_or_else(not_paused)?;
                 let outage = WebhookOutage { paused_at: None, ..outage };
-                let event = EndpointResumed { receiver: receiver.clone(), peer };
+                let event = EndpointResumed { receiver: receiver.clone(), peer: Some(peer) };
                 let record = JournalRecord {
                     expect: vec![RowExpectation::new::<WebhookOutage>(&receiver, Some(revision))],
                     writes: vec![RowWrite::put(&outage)],
@@ -302,7 +321,8 @@ impl Handler<ResumeEndpoint> for Notifier {
             };
             let (outage, ..) = work.log.decide_and_commit(decide).await?;
             // the next tick starts attempts
-            lock(&work.webhooks.paused).remove(&receiver);
+            let change = OutageChange { outage: Some(outage.clone()), receiver, _turn: turn };
+            work.webhooks.note_outage(change);
             Ok(outage)
         })
     }

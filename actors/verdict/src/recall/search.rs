@@ -9,7 +9,7 @@ use domain_ground::record::RecordContent;
 use domain_ground::run::split_record_id;
 use domain_ground::source_state::CompletedRun;
 use domain_ground::timeline::{ReleaseScope, VersionChangeKind, VisibleReleases};
-use domain_rules::event::RulesEvaluated;
+use domain_rules::event::{RulesEntry, RulesEvaluated};
 use domain_rules::references::StatementReference;
 use domain_rules::sourced::{OriginFacts, SourcedFactOrigin};
 use domain_rules::{CandidateCheck, RuleVerdict};
@@ -270,20 +270,41 @@ impl<'s> RecallSearch<'s> {
 
 /// One verdict.
 impl RecallSearch<'_> {
-    /// Whether any of the statements of a recall differs now. One whose record is not found does.
+    /// Whether any of the statements of a recall differs now.
     pub(super) fn is_touched(&mut self, verdict: &RecalledVerdict) -> Result<bool, StoreError> {
         for RecalledStatement { reference, .. } in &verdict.statements {
-            let place = self.place(&reference.record_id);
-            let record = self.record(&reference.record_id)?;
-            let (Some((run, _)), Some(record)) = (place, record) else { return Ok(true) };
-            let index = index_of_run(&record, run);
-            for statement in ReliedStatement::of(reference) {
-                if self.differs(&statement.name(self.oracle_id()), &record, index)? {
-                    return Ok(true);
-                }
+            if self.add_differing(reference)? {
+                return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// The verdict of the evaluation `seq` with all of its statements of the source that differ now, whichever run has changed them.
+    pub(super) fn verdict_with_all(&mut self, seq: u64) -> Result<Option<RecalledVerdict>, StoreError> {
+        let Some(logged) = read_evaluation(self.store, seq)? else { return Ok(None) };
+        for reference in references_of(&logged.event.0, self.oracle_id()) {
+            self.add_differing(&reference)?;
+        }
+        self.verdict(seq)
+    }
+
+    /// Adds the statements of `reference` that differ now, also those of a record that is not found. Returns whether there are any.
+    fn add_differing(&mut self, reference: &StatementReference) -> Result<bool, StoreError> {
+        let (place, record) = (self.place(&reference.record_id), self.record(&reference.record_id)?);
+        let mut has_any = false;
+        for statement in ReliedStatement::of(reference) {
+            let name = statement.name(self.oracle_id());
+            let is_differing = match (place, &record) {
+                (Some((run, _)), Some(record)) => self.differs(&name, record, index_of_run(record, run))?,
+                _ => true,
+            };
+            if is_differing {
+                has_any = true;
+                self.differing.insert(name);
+            }
+        }
+        Ok(has_any)
     }
 }
 
@@ -297,10 +318,8 @@ impl RecallSearch<'_> {
             return Ok(None);
         };
         let Some((session, _)) = self.store.session(&session_id)? else { return Ok(None) };
-        let references = entry.facts_from.iter().filter_map(|facts| facts.relied_on.as_ref()).flatten();
-        let own = references.filter(|reference| reference.oracle_id == *self.oracle_id()).cloned();
         let mut statements = Vec::new();
-        for reference in own.collect::<Vec<_>>() {
+        for reference in references_of(&entry, self.oracle_id()) {
             let is_differing =
                 |statement: ReliedStatement| self.differing.contains(&statement.name(&reference.oracle_id));
             if ReliedStatement::of(&reference).any(is_differing) {
@@ -436,6 +455,12 @@ pub(super) fn read_evaluation(
 /// The index of the statement of `run` about a record.
 fn index_of_run(record: &RecordStatements, run: u32) -> usize {
     record.statements.iter().position(|statement| statement.time.run == run).unwrap_or(usize::MAX)
+}
+
+/// The statements of a source that an evaluation relied on.
+fn references_of(entry: &RulesEntry, oracle_id: &SourceId) -> Vec<StatementReference> {
+    let references = entry.facts_from.iter().filter_map(|facts| facts.relied_on.as_ref()).flatten();
+    references.filter(|reference| reference.oracle_id == *oracle_id).cloned().collect()
 }
 
 /// The text of the fact that `reference` refers to.
