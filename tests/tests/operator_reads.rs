@@ -1,13 +1,12 @@
 //! Reads by operators and reviewers are in the log.
 
 use crate::erasure::{deliver, files_with};
-use hyper::Method;
 use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_tests::ground::{approve, ingest, register, started_run, wait_for_run};
 use oracled_tests::verification::{register as register_workflow, register_offices, workflow};
 use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{
-    DaemonWorld, GOOD, at, call, document, get, lines, log, log_with_reads, post, problem, submission,
+    DaemonWorld, GOOD, at, document, get, lines, log, log_with_reads, post, problem, submission,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -70,8 +69,12 @@ async fn read_by_an_operator_adds_one_entry_with_its_caller_and_parameters() {
         let caller = &entry["caller"];
         assert_eq!((&caller["pid"], caller.get("socket")), (&json!(std::process::id()), None), "{path}");
     }
-    let answer = call(control, Method::HEAD, "/v1/log", None).await;
-    assert_eq!(reads_of(control, &answer).await.len(), 1, "a HEAD reads, too");
+    let mut reader = WireConnection::connect(&world.control_socket()).await;
+    let request = head("HEAD", "/v1/log", &[("x-request-id", "head-1")]);
+    reader.send(request).await.expect("the request is sent");
+    reader.wait_for_answer().await;
+    let entries = log(control, "event=operator_read&after=0&request_id=head-1").await;
+    assert_eq!(entries.len(), 1, "a HEAD reads, too");
     let follow = head("GET", "/v1/log/follow?session=cs_1", &[("x-request-id", "follow-1")]);
     let mut follower = WireConnection::connect(&world.control_socket()).await;
     follower.send(follow).await.expect("the request is sent");

@@ -193,7 +193,9 @@ async fn endpoint_is_paused_after_a_long_outage_and_gets_what_waited_when_it_is_
     let again = post(control, "/v1/webhooks/resume", &default).await;
     assert_eq!((again.status.as_u16(), &document(&again)["code"]), (409, &json!("endpoint_not_paused")));
     let resumed = log(control, "event=endpoint_resumed").await;
-    assert!(resumed.len() == 2 && resumed[0]["peer"]["uid"].is_u64(), "{resumed:?}");
+    let by_people = resumed.iter().filter(|entry| entry["peer"]["uid"].is_u64()).count();
+    assert_eq!(by_people, 2, "{resumed:?}");
+    assert_eq!(log(control, "event=endpoint_failed").await.len(), 1);
     let [first, _] = endpoints(&daemon).await;
     assert_eq!(first["paused_at"], Value::Null);
     eventually("the outage has ended", async || endpoints(&daemon).await[0]["failing_since"].is_null()).await;

@@ -163,21 +163,12 @@ impl OutboxWork {
             ),
         };
         let event = AuditEvent::new(at, state.session_id().cloned(), event);
-        let mut record = JournalRecord { writes: vec![write], ..JournalRecord::from(event) };
-        let outage = match &state {
-            MessageState::Webhook(webhook) => {
-                self.webhooks.add_outage(webhook, counted, at, &mut record).await
-            }
-            MessageState::Mail(_) => None,
-        };
-        let is_current = self.commit_attempt(id, revision, record).await;
-        if is_current {
-            if counted == OutboxOutcome::Dead {
-                self.metrics.add_dead(id.channel(), 1);
-            }
-            if let Some(outage) = outage {
-                self.webhooks.note_outage(outage);
-            }
+        let is_current = self.commit_attempt(id, revision, event, write).await;
+        if is_current && counted == OutboxOutcome::Dead {
+            self.metrics.add_dead(id.channel(), 1);
+        }
+        if let MessageState::Webhook(webhook) = &state {
+            self.webhooks.record_outcome(webhook, counted, at, &self.log).await;
         }
         self.metrics.count_attempt(&state.entry(), counted);
         if is_current { outcome } else { WorkOutcome::Due(at) }
@@ -203,11 +194,19 @@ impl OutboxWork {
     /// Commits the outcome of an attempt. Retries until the log accepts the record. Until then the message stays in flight. Only a
     /// restart of the daemon could send it again. Returns false if another message has replaced this one meanwhile: the new one is
     /// checked next, and this attempt is still logged.
-    ///
-    /// The first event of `record` is that of the attempt.
-    async fn commit_attempt(&self, id: &MessageId, revision: u64, mut record: JournalRecord) -> bool {
-        let Some(event) = record.events.first().cloned() else { return false };
-        record.expect.push(RowExpectation::new::<OutboxMessage>(id, Some(revision)));
+    async fn commit_attempt(
+        &self,
+        id: &MessageId,
+        revision: u64,
+        event: AuditEvent,
+        write: RowWrite,
+    ) -> bool {
+        let record = JournalRecord {
+            expect: vec![RowExpectation::new::<OutboxMessage>(id, Some(revision))],
+            events: vec![event.clone()],
+            writes: vec![write],
+            ..JournalRecord::default()
+        };
         let is_logged = || self.is_logged(id, revision, &event);
         if self.log.commit_with_retries(record, is_logged).await.is_ok() {
             return true;

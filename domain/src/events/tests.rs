@@ -45,7 +45,8 @@ use domain_verdict::recall_notice::{
 };
 use domain_verdict::rejection::{AnswerRejection, RejectingRule};
 use domain_verdict::webhook::{
-    EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId, WebhookReceiver, WebhookType,
+    EndpointFailed, EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId,
+    WebhookReceiver, WebhookType,
 };
 use domain_verification::event::VerificationDecided;
 use serde_json::{Value, json};
@@ -238,6 +239,7 @@ fn message_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
     let of_session = kinds.into_iter().flatten();
     let of_session = of_session.map(|kind| AuditEvent::new(timestamp, session_id.clone(), kind));
     let of_endpoint = kinds![
+        EndpointFailed(receiver.clone()),
         EndpointPaused { receiver: receiver.clone(), failing_since: timestamp },
         EndpointResumed { receiver, peer: Some(peer) },
     ];

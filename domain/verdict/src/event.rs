@@ -20,7 +20,7 @@ use crate::recall_notice::{
 };
 use crate::rejection::AnswerRejection;
 use crate::tmm::{OMEGA, PHI};
-use crate::webhook::{EndpointPaused, EndpointResumed, WebhookAnswer, WebhookId};
+use crate::webhook::{EndpointFailed, EndpointPaused, EndpointResumed, WebhookAnswer, WebhookId};
 use domain_base::caller::PeerCredentials;
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
@@ -931,6 +931,7 @@ pub const EVENTS: &[&EventType] = &[
     MessageFailed::TYPE,
     MessageRequeued::TYPE,
     MessageDropped::TYPE,
+    EndpointFailed::TYPE,
     EndpointPaused::TYPE,
     EndpointResumed::TYPE,
 ];

@@ -240,6 +240,21 @@ impl KeyedRow for WebhookOutage {
     }
 }
 
+/// An attempt to send a webhook failed, and the endpoint had accepted the one before, or none was sent before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EndpointFailed(pub WebhookReceiver);
+
+impl Event for EndpointFailed {
+    const NAME: &'static str = "endpoint_failed";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = false;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        summarize_receiver(entry)
+    }
+}
+
 /// An endpoint gets no further webhooks, because it accepted none for `webhooks.pause_after_s`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct EndpointPaused {
@@ -264,12 +279,12 @@ impl Event for EndpointPaused {
     }
 }
 
-/// An administrator resumed a paused endpoint, so that its webhooks are sent again.
+/// An endpoint accepted a webhook again after failed ones, or an administrator resumed it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct EndpointResumed {
     #[serde(flatten)]
     pub receiver: WebhookReceiver,
-    /// The administrator's process; null if the endpoint accepted a webhook that was being sent when it was paused.
+    /// The administrator's process; null if the endpoint accepted a webhook again.
     pub peer: Option<PeerCredentials>,
 }
 

@@ -6,6 +6,7 @@
 use super::metrics::OutboxOutcome;
 use super::{Notifier, OutboxError, SendOutcome, begin_sending};
 use actix::{Context, Handler, Message, MessageResult, ResponseFuture};
+use actors_audit::logger::LoggerHandle;
 use actors_audit::logger::handle::CommitDecision;
 use actors_platform::clock::Clock;
 use actors_platform::key_file::random_tag;
@@ -13,11 +14,11 @@ use actors_platform::work_turn::WorkTurn;
 use actors_upstream::Reloadable;
 use actors_upstream::web::webhook::WebhookClient;
 use domain_base::caller::PeerCredentials;
-use domain_base::event::AuditEvent;
+use domain_base::event::{AuditEvent, EventKind};
 use domain_verdict::outbox::{MessageChannel, MessageState};
 use domain_verdict::webhook::{
-    EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId, WebhookOutage, WebhookReceiver,
-    WebhookState, WebhookType,
+    EndpointFailed, EndpointPaused, EndpointResumed, OutboxWebhook, WebhookAnswer, WebhookId, WebhookOutage,
+    WebhookReceiver, WebhookState, WebhookType,
 };
 use domain_verdict::wire::EndpointReport;
 use jiff::{SignedDuration, Timestamp};
@@ -57,15 +58,6 @@ struct PausedEndpoints {
     changes: u64,
 }
 
-/// What an outcome changes in the outage of its endpoint. No other outcome changes it until this is dropped.
-#[derive(Debug)]
-pub(super) struct OutageChange {
-    /// The outage after it; `None` if it has ended.
-    outage: Option<WebhookOutage>,
-    receiver: WebhookReceiver,
-    _turn: OwnedMutexGuard<()>,
-}
-
 impl WebhookSender {
     pub(super) fn new(config: WebhookConfig, store: Store, clock: Clock) -> Self {
         Self { config, paused: Mutex::default(), turns: Mutex::default(), store, clock }
@@ -97,29 +89,47 @@ impl WebhookSender {
         }
     }
 
-    /// Adds what the outcome of an attempt changes in the outage of its endpoint to `record`. Returns `None` if it changes nothing.
-    pub(super) async fn add_outage(
+    /// Commits what the outcome of an attempt changes in the outage of its endpoint. It is a record of its own, since the entry of the attempt
+    /// can be that of a session, which an erasure hides. If the commit fails, the next outcome changes the outage.
+    pub(super) async fn record_outcome(
         &self,
         webhook: &WebhookState,
         outcome: OutboxOutcome,
         at: Timestamp,
-        record: &mut JournalRecord,
-    ) -> Option<OutageChange> {
+        log: &LoggerHandle,
+    ) {
         let receiver = webhook.receiver();
-        let turn = self.wait_for_turn(&receiver).await;
-        let stored = self.store.webhook_outage(&receiver).unwrap_or_else(|error| {
-            tracing::error!(%error, "the outage of an endpoint of webhooks cannot be read; it begins again");
-            None
+        let _turn = self.wait_for_turn(&receiver).await;
+        let stored = self.store.webhook_outage(&receiver).inspect_err(|error| {
+            tracing::error!(%error, "the outage of an endpoint of webhooks cannot be read");
         });
-        let stored = stored.map(|(outage, _)| outage);
-        let outage = if outcome == OutboxOutcome::Sent {
-            self.add_acceptance(stored?, at, record);
-            None
+        let Ok((stored, revision)) = stored.map(Option::unzip) else { return };
+        let (outage, event): (_, EventKind) = if outcome == OutboxOutcome::Sent {
+            if stored.is_none() {
+                return;
+            }
+            (None, EndpointResumed { receiver: receiver.clone(), peer: None }.into())
         } else {
             let known = stored.filter(|outage| self.is_present(outage));
-            Some(self.add_failure(known, &receiver, (outcome, at), record)?)
+            let Some(outage) = self.after_failure(known, &receiver, outcome, at) else { return };
+            let (receiver, failing_since) = (receiver.clone(), outage.failing_since);
+            let event = match outage.paused_at {
+                Some(_) => EndpointPaused { receiver, failing_since }.into(),
+                None => EndpointFailed(receiver).into(),
+            };
+            (Some(outage), event)
         };
-        Some(OutageChange { outage, receiver, _turn: turn })
+        let write =
+            outage.as_ref().map_or_else(|| RowWrite::remove::<WebhookOutage>(&receiver), RowWrite::put);
+        let record = JournalRecord {
+            expect: vec![RowExpectation::new::<WebhookOutage>(&receiver, revision)],
+            writes: vec![write],
+            ..JournalRecord::from(AuditEvent::new(at, None, event))
+        };
+        match log.commit(record).await {
+            Ok(_) => self.note_outage(receiver, outage),
+            Err(error) => tracing::warn!(%error, "the outage of an endpoint of webhooks could not be logged"),
+        }
     }
 
     /// Waits until no outcome changes the outage of an endpoint.
@@ -128,24 +138,14 @@ impl WebhookSender {
         turn.lock_owned().await
     }
 
-    /// Ends an outage. The endpoint works: a webhook that was being sent when it was paused ends the pause, too.
-    fn add_acceptance(&self, outage: WebhookOutage, at: Timestamp, record: &mut JournalRecord) {
-        record.writes.push(RowWrite::remove::<WebhookOutage>(&outage.receiver));
-        if outage.paused_at.is_some() && self.is_present(&outage) {
-            let resumed = EndpointResumed { receiver: outage.receiver, peer: None };
-            record.events.push(AuditEvent::new(at, None, resumed));
-        }
-    }
-
-    /// Adds a failed attempt. Returns the outage if it changes.
-    fn add_failure(
+    /// The outage after a failed attempt; `None` if it stays as it is, or if the endpoint is not configured any longer.
+    fn after_failure(
         &self,
         known: Option<WebhookOutage>,
         receiver: &WebhookReceiver,
-        (outcome, at): (OutboxOutcome, Timestamp),
-        record: &mut JournalRecord,
+        outcome: OutboxOutcome,
+        at: Timestamp,
     ) -> Option<WebhookOutage> {
-        // the webhooks of an endpoint that is not configured any more end as dead letters
         let url_sha256 = self.config.client.get().url_sha256(receiver)?;
         let begun =
             WebhookOutage { receiver: receiver.clone(), url_sha256, failing_since: at, paused_at: None };
@@ -153,17 +153,7 @@ impl WebhookSender {
         let set_ahead = self.clock.steps_since(before.failing_since);
         let pause_after = self.config.pause_after.saturating_add(set_ahead);
         let after = before.after_failure(outcome == OutboxOutcome::Dead, at, pause_after);
-        if known.as_ref() == Some(&after) {
-            return None;
-        }
-        record.writes.push(RowWrite::put(&after));
-        if after.paused_at.is_some() {
-            let failing_since = after.failing_since;
-            let paused = EndpointPaused { receiver: receiver.clone(), failing_since };
-            record.events.push(AuditEvent::new(at, None, paused));
-            tracing::warn!(receiver = receiver.describe(), since = %failing_since, "webhooks are paused");
-        }
-        Some(after)
+        (known.as_ref() != Some(&after)).then_some(after)
     }
 
     /// Whether the endpoint is configured with the URL that failed.
@@ -172,7 +162,7 @@ impl WebhookSender {
     }
 
     /// Notes a committed change of an outage.
-    pub(super) fn note_outage(&self, OutageChange { outage, receiver, _turn }: OutageChange) {
+    fn note_outage(&self, receiver: WebhookReceiver, outage: Option<WebhookOutage>) {
         let mut paused = lock(&self.paused);
         paused.changes += 1;
         match outage.filter(|outage| outage.paused_at.is_some()) {
@@ -302,7 +292,7 @@ impl Handler<ResumeEndpoint> for Notifier {
         let ResumeEndpoint { receiver, peer } = message;
         let work = self.work.clone();
         Box::pin(async move {
-            let turn = work.webhooks.wait_for_turn(&receiver).await;
+            let _turn = work.webhooks.wait_for_turn(&receiver).await;
             let decide = || {
                 let found = work.store.webhook_outage(&receiver)?;
                 let is_paused =
@@ -321,8 +311,7 @@ impl Handler<ResumeEndpoint> for Notifier {
             };
             let (outage, ..) = work.log.decide_and_commit(decide).await?;
             // the next tick starts attempts
-            let change = OutageChange { outage: Some(outage.clone()), receiver, _turn: turn };
-            work.webhooks.note_outage(change);
+            work.webhooks.note_outage(receiver, Some(outage.clone()));
             Ok(outage)
         })
     }

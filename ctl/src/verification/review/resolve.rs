@@ -46,13 +46,13 @@ pub(super) struct ResolveArgs {
     #[arg(long, value_name = "RULE[@VERSION]")]
     rule: Option<ReviewRuleName>,
     /// Only reviews of this workflow
-    #[arg(long, value_name = "ID", requires = "rule")]
+    #[arg(long, value_name = "ID", conflicts_with = "review_id")]
     workflow: Option<WorkflowId>,
     /// Only reviews that were opened since a time (2026-11-20T10:00:00Z) or a day (in UTC), or in the last period (90s, 15m, 2h, 7d)
-    #[arg(long, value_name = "TIME", requires = "rule")]
+    #[arg(long, value_name = "TIME", conflicts_with = "review_id")]
     since: Option<SinceTime>,
     /// Show what the rule gives for each review, and resolve none
-    #[arg(long, requires = "rule")]
+    #[arg(long, conflicts_with = "review_id")]
     dry_run: bool,
     /// The reason [default with a rule: the name of the rule]
     #[arg(long, required_unless_present = "rule")]
