@@ -42,7 +42,7 @@ async fn verify(daemon: &DaemonProcess<'_>, workflow: &str, year: u16) -> Value 
 /// Opens a review, and returns its id.
 async fn open_review(daemon: &DaemonProcess<'_>, workflow: &str, year: u16) -> String {
     let envelope = verify(daemon, workflow, year).await;
-    envelope["review_id"].as_str().unwrap_or_else(|| panic!("no review is open: {envelope}")).to_owned()
+    envelope["review_id"].as_str().expect("a review is open").to_owned()
 }
 
 /// Two sources and two workflows. The sources differ slightly on 1961 to 1963, and much on 1964.
@@ -67,7 +67,7 @@ fn ctl_json(world: &DaemonWorld, arguments: &[&str], status: i32) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {text}{error}");
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    serde_json::from_str(&text).expect("the output is JSON")
 }
 
 #[tokio::test]

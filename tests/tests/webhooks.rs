@@ -113,6 +113,33 @@ async fn endpoint_that_is_gone_gets_no_second_attempt() {
     assert_eq!(endpoint.request_count(), 1);
 }
 
+/// The first endpoint of the application, and the further one.
+async fn endpoints(daemon: &DaemonProcess<'_>) -> [Value; 2] {
+    let listed = get(&mut daemon.control().await, "/v1/webhooks/endpoints").await;
+    let listed = document(&listed).as_array().cloned().expect("a list");
+    let of = |id: Value| listed.iter().find(|one| one["application"] == "default" && one["endpoint"] == id);
+    [Value::Null, json!("crm")].map(|id| of(id).cloned().expect("it is configured"))
+}
+
+/// Lets two webhooks end as dead letters, the second one after a second.
+async fn pause_first_endpoint(world: &DaemonWorld, operators: &ModelServer) {
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    place_order(world, "cs_1").await;
+    eventually("it failed", async || log(control, "event=message_failed").await.len() == 1).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    place_order(world, "cs_2").await;
+    eventually("it is paused", async || log(control, "event=endpoint_paused").await.len() == 1).await;
+    let paused = &log(control, "event=endpoint_paused").await[0];
+    let failed = &log(control, "event=message_failed").await[0];
+    assert_eq!((&paused["application"], paused.get("endpoint")), (&json!("default"), None));
+    assert_eq!(paused["failing_since"], failed["timestamp"]);
+    assert_eq!((&failed["status"], failed.get("endpoint")), (&json!(410), None));
+    eventually("operators know", async || operators.request_count() == 1).await;
+    assert_eq!(operators.requests()[0].body["type"], "endpoint.paused");
+    assert_eq!(operators.requests()[0].body["data"]["application"], "default");
+}
+
 #[tokio::test]
 async fn endpoint_is_paused_after_a_long_outage_and_gets_what_waited_when_it_is_resumed() {
     let (model, endpoint, operators, further) = (
@@ -134,30 +161,7 @@ async fn endpoint_is_paused_after_a_long_outage_and_gets_what_waited_when_it_is_
         further.url(),
         world.path("webhook-secret").display()
     ));
-    let endpoints = async |daemon: &DaemonProcess<'_>| {
-        let listed = get(&mut daemon.control().await, "/v1/webhooks/endpoints").await;
-        let listed = document(&listed).as_array().cloned().expect("a list");
-        let of =
-            |id: Value| listed.iter().find(|one| one["application"] == "default" && one["endpoint"] == id);
-        [Value::Null, json!("crm")].map(|id| of(id).cloned().expect("it is configured"))
-    };
-    {
-        let daemon = world.serve().await;
-        let control = &mut daemon.control().await;
-        place_order(&world, "cs_1").await;
-        eventually("it failed", async || log(control, "event=message_failed").await.len() == 1).await;
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        place_order(&world, "cs_2").await;
-        eventually("it is paused", async || log(control, "event=endpoint_paused").await.len() == 1).await;
-        let paused = &log(control, "event=endpoint_paused").await[0];
-        let failed = &log(control, "event=message_failed").await[0];
-        assert_eq!((&paused["application"], paused.get("endpoint")), (&json!("default"), None));
-        assert_eq!(paused["failing_since"], failed["timestamp"]);
-        assert_eq!((&failed["status"], failed.get("endpoint")), (&json!(410), None));
-        eventually("operators know", async || operators.request_count() == 1).await;
-        assert_eq!(operators.requests()[0].body["type"], "endpoint.paused");
-        assert_eq!(operators.requests()[0].body["data"]["application"], "default");
-    }
+    pause_first_endpoint(&world, &operators).await;
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     place_order(&world, "cs_3").await;

@@ -107,10 +107,8 @@ impl DecisionArgs {
             return print_json(out, &decided);
         }
         let DecidedRecallNotice { session_id, mail_id, .. } = decided;
-        Ok(match mail_id {
-            Some(mail_id) => writeln!(out, "the notice about session {session_id} is queued as {mail_id}")?,
-            None => writeln!(out, "the notice about session {session_id} is discarded")?,
-        })
+        let what = mail_id.map_or_else(|| "discarded".to_owned(), |mail_id| format!("queued as {mail_id}"));
+        Ok(writeln!(out, "the notice about session {session_id} is {what}")?)
     }
 }
 
