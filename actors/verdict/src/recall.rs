@@ -252,6 +252,8 @@ impl RecallService {
     fn build_report(&self, run_id: &Sha256Hex, answer: &RecallResponse) -> Result<JournalRecord, StoreError> {
         let (oracle_id, now) = (&answer.oracle_id, self.clock.now());
         let (mut record, mut drafts) = (JournalRecord::default(), NoticeDrafts::default());
+        let view = self.store.view(oracle_id)?;
+        let mut search = view.as_deref().map(|view| RecallSearch::new(&self.store, view, now));
         for verdict in &answer.verdicts {
             if self.mode_of(&verdict.session_id) != RecallMode::Notify {
                 continue;
@@ -260,7 +262,7 @@ impl RecallService {
             let RecalledVerdict { entry: evaluation, result, .. } = verdict;
             let session_id = verdict.session_id.clone();
             let recall = SourceRecall { oracle_id: oracle_id.clone(), run_id: run_id.clone(), verdict };
-            let notice_drafted = self.draft_notice(&mut drafts, recall, now)?;
+            let notice_drafted = self.draft_notice(&mut drafts, search.as_mut(), recall, now)?;
             let event = VerdictRecalled { oracle_id, run_id, evaluation, result, notice_drafted };
             record.events.push(AuditEvent::new(now, session_id, event));
         }

@@ -2,7 +2,7 @@
 
 use super::access::LoginEnd;
 use super::done;
-use super::forms::{Draft, Fields, action_button, after_action, reason_field};
+use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, after_action, reason_field};
 use super::items::Neighbors;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
@@ -23,8 +23,6 @@ use domain_verdict::recall_notice::{NoticeStatement, RecallNotice, RecallNoticeA
 use domain_verdict::wire::RecallNoticeReport;
 use maud::{Markup, html};
 
-/// The maximum length of the reason of a decision, in bytes.
-const REASON_MAX_BYTES: usize = 1024;
 const GONE: &str = "The notice was released, discarded or changed.";
 
 fn page_path(session_id: &str) -> String {

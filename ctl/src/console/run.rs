@@ -3,7 +3,7 @@
 use super::access::LoginEnd;
 use super::chart::{BarRow, bars};
 use super::done;
-use super::forms::{Draft, Fields, action_button, after_action, reason_field};
+use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, after_action, reason_field};
 use super::items::{Difference, Neighbors, run_title};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
@@ -33,8 +33,6 @@ use serde_json::Value as Json;
 const CHANGES: usize = 50;
 /// Number of rejects on a page.
 const REJECTS: usize = 50;
-/// The maximum length of the reason of a decision, in bytes.
-const REASON_MAX_BYTES: usize = 1024;
 
 pub(super) const RUN_HEADING: [&str; 7] =
     ["run", "source", "version", "state", "started", "#records", "#rejected"];

@@ -1,21 +1,19 @@
 //! Several held or failed orders, changed by one press: their list, and the outcome of each.
 
-use super::forms::{Draft, Fields, action_button, reason_field};
+use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{Tone, badge, card, message, order_badge, session_link, short_moment, table, words};
-use super::verdict::{REASON_MAX_BYTES, may_fail, may_retry, read_action};
+use super::verdict::{may_fail, may_retry, read_action};
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::verdict::orders::change;
+use crate::verdict::orders::{OrderSelection, change};
 use axum::extract::State;
 use domain_base::moment::Moment;
-use domain_base::page::{ListPage, PageLimit};
 use domain_base::wording::format_count;
 use domain_verdict::order::{Order, OrderAction, OrderState, OrderStopCause};
 use domain_verdict::wire::OrderReport;
-use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use strum::VariantArray;
@@ -65,23 +63,13 @@ async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
 
 /// The latest orders that the fields select: up to those that are shown, and one more if there are more.
 async fn read_orders(console: &Console, fields: &Fields) -> Result<Vec<OrderReport>, PageError> {
-    let (state, cause) = (read_state(console, fields)?, read_cause(fields)?);
-    let since = fields.parsed::<SinceTime>("since", "Since")?.map(SinceTime::to_timestamp);
-    let is_selected = |order: &Order| {
-        cause.is_none_or(|cause| order.stop_cause == Some(cause))
-            && since.is_none_or(|since| order.placed_at >= since)
+    let selection = OrderSelection {
+        state: Some(read_state(console, fields)?),
+        cause: read_cause(fields)?,
+        application: None,
+        since: fields.parsed::<SinceTime>("since", "Since")?,
     };
-    let (mut orders, mut after) = (Vec::new(), String::new());
-    loop {
-        let path = format!("/v1/orders?limit={}&state={}{after}", <PageLimit>::MAX, state.into_str());
-        let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
-        let page: ListPage<OrderReport> = answer.json()?;
-        let selected = page.items.into_iter().filter(|report| is_selected(&report.order));
-        orders.extend(selected.take(SHOWN_MAX + 1 - orders.len()));
-        let next = page.next.filter(|_| orders.len() <= SHOWN_MAX);
-        let Some(next) = next else { return Ok(orders) };
-        after = format!("&after={}", encode_segment(&next));
-    }
+    Ok(selection.read(&console.options, SHOWN_MAX + 1).await?)
 }
 
 /// The states of orders that can be changed here. Reviewers have held orders only.

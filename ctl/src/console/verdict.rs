@@ -2,7 +2,7 @@
 
 use super::access::LoginEnd;
 use super::done;
-use super::forms::{Draft, Fields, action_button, reason_field};
+use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
@@ -26,9 +26,6 @@ use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
 use hyper::Method;
 use maud::{Markup, html};
 use serde_json::Value as Json;
-
-/// The maximum length of the reason of a decision, in bytes.
-pub(super) const REASON_MAX_BYTES: usize = 1024;
 
 pub(super) async fn held_page(
     State(console): State<ConsoleState>,

@@ -154,7 +154,7 @@ pub(crate) async fn read_notice(
     Ok(answer.map_err(|error| error.with_application_hint(session_id))?.json()?)
 }
 
-/// The time of the facts of the notice about a session; `None` if it has none. The log does not name who asks for it.
+/// The time of the facts of the notice about a session; `None` if it has none. The log does not name the caller that reads it.
 pub(crate) async fn find_drafted_at(
     options: &GlobalOptions,
     session_id: &str,

@@ -175,7 +175,7 @@ impl ChangeArgs {
             application: self.application.as_ref(),
             since: self.since,
         };
-        let matching = selection.read(options).await?;
+        let matching = selection.read(options, usize::MAX).await?;
         if self.dry_run && options.json {
             return print_json(out, &matching);
         }
@@ -201,8 +201,12 @@ pub(crate) struct OrderSelection<'s> {
 }
 
 impl OrderSelection<'_> {
-    /// The selected orders, the latest one first.
-    pub(crate) async fn read(&self, options: &GlobalOptions) -> Result<Vec<OrderReport>, CtlError> {
+    /// The selected orders, the latest one first, and at most `most` of them.
+    pub(crate) async fn read(
+        &self,
+        options: &GlobalOptions,
+        most: usize,
+    ) -> Result<Vec<OrderReport>, CtlError> {
         let since = self.since.map(SinceTime::to_timestamp);
         let (mut matching, mut after) = (Vec::new(), None::<String>);
         loop {
@@ -212,8 +216,9 @@ impl OrderSelection<'_> {
                 self.cause.is_none_or(|cause| order.stop_cause == Some(cause))
                     && since.is_none_or(|since| order.placed_at >= since)
             };
-            matching.extend(page.items.into_iter().filter(|report| is_selected(&report.order)));
-            after = page.next;
+            let selected = page.items.into_iter().filter(|report| is_selected(&report.order));
+            matching.extend(selected.take(most - matching.len()));
+            after = page.next.filter(|_| matching.len() < most);
             if after.is_none() {
                 return Ok(matching);
             }

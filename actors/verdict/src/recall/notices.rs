@@ -58,6 +58,7 @@ impl RecallService {
     pub(super) fn draft_notice(
         &self,
         drafts: &mut NoticeDrafts,
+        search: Option<&mut RecallSearch<'_>>,
         recall: SourceRecall,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
@@ -80,21 +81,16 @@ impl RecallService {
                 notice => notice?.unzip(),
             },
         };
-        let recall = self.with_all_statements(recall, now)?;
+        // with the statements that earlier runs of its source have changed, too
+        let all = search.map(|search| search.verdict_with_all(recall.verdict.entry)).transpose()?.flatten();
+        let recall = match all {
+            Some(verdict) => SourceRecall { verdict, ..recall },
+            None => recall,
+        };
         let notice = RecallNotice::drafted(before, recall, delivery.approved.sha256(), now);
         let draft = NoticeDraft { notice, revision, session_revision, verdict_revision };
         drafts.0.insert(session_id, draft);
         Ok(true)
-    }
-
-    /// The recall with the statements that earlier runs of its source have changed, too.
-    fn with_all_statements(&self, recall: SourceRecall, now: Timestamp) -> Result<SourceRecall, StoreError> {
-        let Some(view) = self.store.view(&recall.oracle_id)? else { return Ok(recall) };
-        let all = RecallSearch::new(&self.store, &view, now).verdict_with_all(recall.verdict.entry)?;
-        Ok(match all {
-            Some(verdict) => SourceRecall { verdict, ..recall },
-            None => recall,
-        })
     }
 
     /// Whether the mail template of a session has the text of notices.
