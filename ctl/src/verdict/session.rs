@@ -2,12 +2,11 @@
 
 use super::orders::format_order;
 use super::outbox::format_mails;
-use crate::audit::log::format_entry;
+use crate::audit::log::{format_entry, read_all_lines};
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, id_parser, response_lines};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{format_pairs, print_json};
 use crate::base::program::examples;
-use domain_audit::wire::LogLimit;
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::visible_line;
 use domain_verdict::label::ProductTier;
@@ -222,32 +221,17 @@ impl ExportArgs {
         let session_id = encode_segment(&self.session);
         let path = format!("/v1/sessions/{session_id}/export");
         let stored = options.call_control(Method::GET, &path, None).await;
-        let log = read_log(options, &session_id).await?;
+        let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
+        let lines = read_all_lines(&mut daemon, &format!("session={session_id}"), 0).await?;
+        let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+        let entries = lines.iter().map(|line| serde_json::from_str(line));
+        let log = entries.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
         let stored: Option<SessionExport> = match stored {
             // a removed session still has log entries
             Err(CtlError::Problem { code, .. }) if code == "session_unknown" && !log.is_empty() => None,
             answer => Some(answer?.json()?),
         };
         print_json(out, &ExportDocument { stored, log })
-    }
-}
-
-/// All log entries of a session.
-async fn read_log(options: &GlobalOptions, session_id: &str) -> Result<Vec<Value>, CtlError> {
-    let mut entries: Vec<Value> = Vec::new();
-    let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
-    loop {
-        let after = entries.last().and_then(|entry| entry.get("seq")?.as_u64()).unwrap_or_default();
-        let path = format!("/v1/log?session={session_id}&after={after}&limit={}", LogLimit::MAX);
-        let mut client = DaemonClient::connect(&options.control_path()?).await?;
-        let mut lines = response_lines(client.open(Method::GET, &path, None).await?).await?;
-        let before = entries.len();
-        while let Some(line) = lines.next_line().await? {
-            entries.push(serde_json::from_slice(&line).map_err(unreadable)?);
-        }
-        if entries.len() == before {
-            return Ok(entries);
-        }
     }
 }
 
