@@ -27,12 +27,13 @@ use hyper::Method;
 use oracled_api::client::{DaemonClient, DaemonResponse};
 use oracled_ctl::base::program::TOOLS;
 use serde_json::{Value, json};
+use std::env;
 use std::fs::{self, File};
-use std::{env, io};
-
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -308,35 +309,49 @@ impl DaemonWorld {
         command
     }
 
-    /// Runs `oraclectl` against this world.
+    /// Runs `oraclectl` against this world, as [`run_to_end`].
     #[must_use]
     pub fn ctl(&self, arguments: &[&str]) -> Output {
-        self.ctl_command(arguments).output().expect("oraclectl starts")
+        run_to_end(self.ctl_command(arguments))
     }
 
     /// Runs `oraclectl` on another thread, so that servers of the test itself can answer the daemon meanwhile.
     pub async fn ctl_in_thread(&self, arguments: &[&str]) -> Output {
-        let mut command = self.ctl_command(arguments);
-        let output = tokio::task::spawn_blocking(move || command.output()).await;
-        output.expect("the thread does not panic").expect("oraclectl starts")
+        let command = self.ctl_command(arguments);
+        let output = tokio::task::spawn_blocking(|| run_to_end(command)).await;
+        output.expect("the thread does not panic")
     }
 }
 
-/// Runs a daemon that is expected to end by itself. It is killed after [`PATIENCE`].
+/// Runs a program that is expected to end by itself. It is killed after [`PATIENCE`].
 ///
 /// # Panics
 /// Panics if it cannot be started.
 #[must_use]
 pub fn run_to_end(mut command: Command) -> Output {
-    let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
+    fn collect(mut pipe: impl Read + Send + 'static) -> JoinHandle<io::Result<Vec<u8>>> {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).map(|_| bytes)
+        })
+    }
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let stdout = collect(child.stdout.take().expect("a pipe"));
+    let stderr = collect(child.stderr.take().expect("a pipe"));
     let began = Instant::now();
-    while child.try_wait().expect("the child process exists").is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("the child process exists") {
+            break status;
+        }
         if began.elapsed() > PATIENCE {
             child.kill().expect("the child process exists");
         }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    child.wait_with_output().expect("the child process exists")
+        thread::sleep(Duration::from_millis(2));
+    };
+    let [stdout, stderr] =
+        [stdout, stderr].map(|read| read.join().expect("no panic").expect("the pipe is read"));
+    Output { status, stdout, stderr }
 }
 
 /// Returns the error of a daemon that ended by itself: one line on standard error, with exit status 1.
@@ -418,7 +433,7 @@ impl DaemonProcess<'_> {
                 return status;
             }
             assert!(began.elapsed() < PATIENCE, "the daemon does not end: {}", self.world.service_log());
-            std::thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_millis(5));
         }
     }
 
