@@ -49,6 +49,10 @@ real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
         cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1
 
+# check what a release has beside the programs: the clients, the documentation, the packages and the console in a browser
+release-check:
+    .ci/release
+
 # drive the console in a real browser (needs chromium and npm's registry); `SHOTS=FOLDER just console` writes screenshots of each page
 console:
     tests/console.sh

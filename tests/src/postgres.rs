@@ -117,7 +117,7 @@ impl PostgresServer {
 
     fn copy(&self, programs: &Path, to: &Path, arguments: &[&str]) -> io::Result<()> {
         let mut copy = command(programs, "pg_basebackup");
-        copy.args(["--checkpoint", "fast", "--port", PORT, "--username", USER]).args(arguments);
+        copy.args(["--no-sync", "--checkpoint", "fast", "--port", PORT, "--username", USER]).args(arguments);
         copy.arg("--host").arg(&self.dir).arg("--pgdata").arg(to);
         if copy.status()?.success() { Ok(()) } else { Err(io::Error::other("pg_basebackup failed")) }
     }
@@ -167,7 +167,7 @@ impl PostgresServer {
         give(dir)?;
         fs::read_dir(dir)?.try_for_each(|file| give(&file?.path()))?;
         let mut prepare = command(&programs, "initdb");
-        prepare.args(["--auth", "trust", "--username", USER, "--pgdata"]).arg(&data);
+        prepare.args(["--no-sync", "--auth", "trust", "--username", USER, "--pgdata"]).arg(&data);
         if !prepare.status()?.success() {
             return Err(io::Error::other("initdb failed"));
         }
