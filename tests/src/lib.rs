@@ -40,6 +40,10 @@ use tempfile::TempDir;
 /// Longest wait for anything that should happen soon. The limit is generous because the machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The pauses between two looks at what should happen.
+const POLL_MIN: Duration = Duration::from_millis(10);
+const POLL_MAX: Duration = Duration::from_millis(500);
+
 /// A quick-tier verdict that passes the crosscheck.
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
@@ -627,6 +631,6 @@ pub async fn eventually_within(patience: Duration, what: &str, mut holds: impl A
     while !holds().await {
         assert!(began.elapsed() < patience, "never: {what}");
         // a test that waits long leaves the processor to the daemon
-        tokio::time::sleep(patience / 6000).await;
+        tokio::time::sleep((began.elapsed() / 20).clamp(POLL_MIN, POLL_MAX)).await;
     }
 }

@@ -214,7 +214,18 @@ async fn cards(model: &ModelServer, world: &DaemonWorld) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn thousand_random_changes_of_cards_are_detected() {
+async fn random_changes_of_cards_are_detected() {
+    check_changes(60).await;
+}
+
+#[tokio::test]
+#[ignore = "ten thousand changes; `just torture`"]
+async fn ten_thousand_random_changes_of_cards_are_detected() {
+    check_changes(5000).await;
+}
+
+/// Changes each of two cards so often.
+async fn check_changes(count: usize) {
     let model = ModelServer::start().await;
     let world = model.create_world("");
     let pages = cards(&model, &world).await;
@@ -222,14 +233,14 @@ async fn thousand_random_changes_of_cards_are_detected() {
         let page = pages[thread].as_bytes();
         let path = file(&world, &format!("card-{thread}"), page);
         printed(&world, &["card", "verify", &path]);
-        let mut random = fastrand::Rng::with_seed(53 + thread as u64);
-        for _ in 0..500 {
+        let mut random = fastrand::Rng::new();
+        for _ in 0..count {
             let (at, bit) = (random.usize(..page.len()), 1 << random.u8(..8));
             let mut changed = page.to_vec();
             changed[at] ^= bit;
             fs::write(&path, &changed).expect("the write succeeds");
             let output = world.ctl(&["card", "verify", &path]);
-            assert!(matches!(output.status.code(), Some(1 | 5)), "{at} {bit}: {output:?}");
+            assert_eq!(output.status.code(), Some(1), "{at} {bit}: {output:?}");
         }
     };
     scope(|threads| {

@@ -203,7 +203,7 @@ async fn run_of_a_killed_host_is_resumed_by_another() {
     let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
     let (first, second) = two_hosts(&cluster, &a, &b).await;
     ingested(&mut second.control().await, 0).await;
-    let run_id = begin(&mut first.control().await, 1, 100_000).await;
+    let run_id = begin(&mut first.control().await, 1, 50_000).await;
     first.kill();
     let mut control = second.control().await;
     let path = format!("/v1/runs/{run_id}");
@@ -240,7 +240,7 @@ async fn run_of_a_stopped_host_is_made_by_another_and_committed_once() {
     let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
     let (first, second) = two_hosts(&cluster, &a, &b).await;
     ingested(&mut second.control().await, 0).await;
-    let run_id = begin(&mut first.control().await, 1, 100_000).await;
+    let run_id = begin(&mut first.control().await, 1, 50_000).await;
     first.signal("STOP");
     let mut control = second.control().await;
     let path = format!("/v1/runs/{run_id}");

@@ -17,7 +17,7 @@ const POLICY: &str = "/v1/documents/freshness_policy/world-bank-population";
 const PIPELINE: &str = "/v1/documents/pipeline/world-bank-population";
 const HEADER: &str = "Country Name,Country Code,Year,Value\n";
 /// Number of records that takes long enough to read for a test to observe it.
-const MANY: usize = 60_000;
+const MANY: usize = 30_000;
 
 /// Registers the documents that a payload of the World Bank requires.
 async fn register(control: &mut DaemonClient) {

@@ -555,8 +555,9 @@ async fn dev_fits_two_screens_and_its_commands_work() {
     let printed = || fs::read_to_string(world.path("output")).unwrap();
     eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
     let printed = printed();
+    let usual = printed.replace(&*std::env::temp_dir().to_string_lossy(), "/tmp");
     assert!(
-        printed.lines().count() <= 48 && printed.lines().all(|line| line.chars().count() <= 100),
+        usual.lines().count() <= 48 && usual.lines().all(|line| line.chars().count() <= 100),
         "{printed}"
     );
     let (_, commands) = printed.split_once("in another terminal:\n").expect("commands are suggested");

@@ -72,7 +72,7 @@ async fn panic_under_load(panics: usize) {
 
 #[tokio::test]
 async fn panics_under_load_lose_no_acknowledged_verdict() {
-    panic_under_load(50).await;
+    panic_under_load(20).await;
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -412,7 +412,7 @@ impl LogKeys {
 
     /// Reads a checkpoint in a file, and verifies its signature.
     pub(super) fn read_checkpoint(&self, file: &Path) -> Result<Checkpoint, CtlError> {
-        self.verify(&read_text(file)?).map_err(|error| refused(format!("{}: {error}", file.display())))
+        self.verify(&read_signed(file)?).map_err(|error| refused(format!("{}: {error}", file.display())))
     }
 }
 
@@ -450,6 +450,16 @@ fn read_key<K: FromStr<Err: Error>>(argument: &str) -> Result<K, CtlError> {
         }
         parsed => parsed.map_err(|error: K::Err| CtlError::Usage(error.to_string())),
     }
+}
+
+/// The text of a file that is verified. Bytes that are no text are those of a changed file.
+pub(crate) fn read_signed(file: &Path) -> Result<String, CtlError> {
+    read_text(file).map_err(|error| match error {
+        CtlError::Read { file, cause } if cause.kind() == ErrorKind::InvalidData => {
+            refused(format!("{file}: {cause}"))
+        }
+        error => error,
+    })
 }
 
 /// The error about a log that is not the expected one.

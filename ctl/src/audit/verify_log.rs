@@ -7,7 +7,7 @@ use super::log::format_entry;
 use super::verify_directory;
 use crate::audit::verification::{
     CosigningWitness, EntryNumber, LogKeys, LogReplay, ReplayReport, VerdictReport, VerifiedDocument,
-    WitnessKeys, unusable, verify,
+    WitnessKeys, read_signed, unusable, verify,
 };
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
@@ -101,7 +101,7 @@ impl VerifyLogArgs {
         if self.bundle.is_dir() {
             if !self.witnesses.is_empty() {
                 let file = verify_directory::cosigned_file(&self.bundle, self.since.as_deref())?;
-                witnesses.verify(&read_text(&file)?)?;
+                witnesses.verify(&read_signed(&file)?)?;
             }
             let replay = self.replay.then(|| LogReplay::new(true));
             return verify_directory::run(&self.bundle, &keys, self.since.as_deref(), replay, is_json, out);

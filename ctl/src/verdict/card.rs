@@ -2,9 +2,10 @@
 
 use super::submit::show_delivered;
 use crate::audit::log::{prove_at, read_all_lines, read_lines};
-use crate::audit::verification::{CosigningWitness, EntryNumber, LogKeys, WitnessKeys, refused, verify};
+use crate::audit::verification::{
+    CosigningWitness, EntryNumber, LogKeys, WitnessKeys, read_signed, refused, verify,
+};
 use crate::base::error::CtlError;
-use crate::base::input::read_text;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{Output, format_pairs, print_json};
 use crate::base::program::examples;
@@ -143,7 +144,7 @@ fn number_of(line: &str) -> Result<u64, CtlError> {
 impl VerifyCardArgs {
     fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let changed = |error: domain_verdict::card::CardError| refused(error.to_string());
-        let card = VerdictCard::read(&read_text(&self.file)?).map_err(changed)?;
+        let card = VerdictCard::read(&read_signed(&self.file)?).map_err(changed)?;
         card.check_texts().map_err(changed)?;
         let (key, witnesses) = card.keys();
         let own = key.unwrap_or_default().to_owned();

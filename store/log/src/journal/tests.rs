@@ -867,7 +867,7 @@ fn damage_in_segments_is_never_silent() {
     // the prepared file of the next segment has no data
     names.retain(|name| name != "spare");
     assert!(names.len() > 4, "{names:?}");
-    for n in 0..60 {
+    for n in 0..30 {
         let damaged = tempfile::tempdir().expect("a directory");
         copy_dir(dir.path(), damaged.path());
         let path = damaged.path().join("segments").join(&names[n % names.len()]);
