@@ -31,6 +31,10 @@ llmposter:
 litellm:
     tests/litellm.sh
 
+# write and read objects of Azure with Azurite, Microsoft's emulator (needs npm and PyPI)
+azurite:
+    tests/azurite.sh
+
 # test the look-up of sessions with localstripe, a third-party imitation of Stripe (needs Python and PyPI)
 localstripe:
     tests/localstripe.sh

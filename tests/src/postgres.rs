@@ -187,7 +187,11 @@ impl PostgresServer {
         let data = dir.join("data");
         let mut serve = command(programs, "postgres");
         serve.arg("-D").arg(&data).arg("-k").arg(dir).args(["-p", port]);
-        for setting in ["fsync=on", "synchronous_commit=on", "full_page_writes=on"].iter().chain(settings) {
+        // a killed server leaves its shared memory: in its own folder it is removed with it
+        let memory = "dynamic_shared_memory_type=mmap";
+        for setting in
+            ["fsync=on", "synchronous_commit=on", "full_page_writes=on", memory].iter().chain(settings)
+        {
             serve.args(["-c", setting]);
         }
         let server = Self { process: serve.spawn()?, dir: dir.to_owned() };

@@ -18,7 +18,7 @@ use postgres::{Client, NoTls};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -356,7 +356,25 @@ fn prepare_worlds(
     (worlds, networks, can_be_filled)
 }
 
+/// The shared memory that a killed host with another clock leaves. Dropping this removes that of processes that have ended.
+struct ClockMemory;
+
+impl Drop for ClockMemory {
+    fn drop(&mut self) {
+        for file in fs::read_dir("/dev/shm").into_iter().flatten().flatten() {
+            let name = file.file_name();
+            let name = name.to_str().unwrap_or_default();
+            let process =
+                name.strip_prefix("faketime_shm_").or_else(|| name.strip_prefix("sem.faketime_sem_"));
+            if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+                drop(fs::remove_file(file.path()));
+            }
+        }
+    }
+}
+
 async fn disturb_under_load(time: Duration) {
+    let _memory = ClockMemory;
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut rng = fastrand::Rng::with_seed(seed);

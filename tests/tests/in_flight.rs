@@ -106,6 +106,7 @@ async fn concurrent_requests_for_a_first_verdict_share_one_model_call() {
 }
 
 #[tokio::test]
+#[ignore = "ten thousand reads at once; `just torture`"]
 async fn reads_of_ten_thousand_lost_verdicts_use_bounded_calls_and_memory() {
     const AT_ONCE: usize = 16;
     let model = ModelServer::start().await;

@@ -223,6 +223,7 @@ async fn idle_sender_and_idle_reader_are_disconnected() {
 }
 
 #[tokio::test]
+#[ignore = "ten thousand lines; `just torture`"]
 async fn ten_thousand_lines_use_bounded_memory_and_are_all_logged() {
     const LINES: usize = 10_000;
     let world = DaemonWorld::with_config("[storage]\ncache_bytes = 4194304");

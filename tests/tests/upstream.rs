@@ -622,6 +622,7 @@ async fn probe_requests_the_models_route_only() {
 }
 
 #[tokio::test]
+#[ignore = "ten thousand calls; `just torture`"]
 async fn ten_thousand_calls_are_answered_and_counted() {
     const CALLS: usize = 10_000;
     const AT_ONCE: usize = 64;

@@ -44,9 +44,9 @@ pub(crate) struct LogArgs {
     /// Only entries caused by the request with this X-Request-Id
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     request: Option<String>,
-    /// Only entries of this event
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(event_types().map(|kind| kind.name)))]
-    event: Option<String>,
+    /// Only entries of these events, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = clap::builder::PossibleValuesParser::new(event_types().map(|kind| kind.name)))]
+    event: Vec<String>,
     /// Only entries since a time (2026-11-20T10:00:00Z) or a day (in UTC), or of the last period (90s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME")]
     since: Option<SinceTime>,
@@ -123,7 +123,7 @@ impl LogArgs {
             ("session", self.session.clone()),
             ("execution", self.execution.clone()),
             ("request_id", self.request.clone()),
-            ("event", self.event.clone()),
+            ("event", (!self.event.is_empty()).then(|| self.event.join(","))),
             ("since", self.since.map(|since| since.to_timestamp().to_string())),
             ("after", self.after.map(|after| after.to_string())),
             ("limit", limit.map(|limit| limit.to_string())),

@@ -139,7 +139,7 @@ pub struct ReviewEvidence {
     /// source, and if the archive does not have the payload.
     pub raw_texts: BTreeMap<SourceId, String>,
     /// The present answers of ingested sources whose answer has changed since the review was opened, for the time of the question, and of
-    /// all sources that may not answer any more. Empty for a question with `known_at`.
+    /// all sources that may no longer answer. Empty for a question with `known_at`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub changed: BTreeMap<SourceId, ReviewedSourceAnswer>,
 }

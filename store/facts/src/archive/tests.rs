@@ -223,7 +223,7 @@ fn repaired_payload_is_whole_if_its_chunks_were_those_of_a_removed_one() {
     assert!(!is_whole(&dir, &damaged));
     assert_eq!(archive_in(&dir, &payloads[1], LONG, &[&damaged]), damaged);
     assert!(is_whole(&dir, &damaged));
-    assert!(!chunks_path(dir.path(), &removed.sha256).exists(), "no payload needs them any more");
+    assert!(!chunks_path(dir.path(), &removed.sha256).exists(), "no payload needs them now");
 }
 
 #[test]
