@@ -206,7 +206,8 @@ impl RequestedCheck {
         let fact_sources = service.system.fact_sources.clone();
         let check =
             run_to_end(async move { Ok(fact_sources.collect_facts(check, facts_from).await?) }).await?;
-        let check = validated(check, service.system.rules.settings())?;
+        // the request was validated before its configured values were added
+        check.validate_facts().map_err(|error| Problem::new(INVALID_REQUEST, error.to_string()))?;
         let sourced = check.facts_from.iter().flat_map(FactSource::facts);
         let held = service.reserve_body(sourced.map(|fact| fact.text.len()).sum())?;
         Ok(SourcedCheck { request: Arc::new(check), held: FactsReservation(Some(held)) })

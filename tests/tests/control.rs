@@ -41,7 +41,7 @@ const PATHS: [(&str, &[&str]); 78] = [
     ("/v1/erasures", &["POST"]),
     ("/v1/legal-holds", &["GET"]),
     ("/v1/legal-holds/cs_1", &["DELETE", "PUT"]),
-    ("/v1/verdicts/cs_1", &["DELETE"]),
+    ("/v1/verdicts/cs_1", &["GET", "DELETE"]),
     ("/v1/sessions/cs_1", &["GET", "PATCH", "DELETE"]),
     ("/v1/sessions/cs_1/export", &["GET"]),
     ("/v1/costs", &["GET"]),

@@ -517,6 +517,11 @@ async fn supported_verdict_is_delivered_and_stays_when_sources_change() {
     assert!(origins(&refused["evaluation"]).count() > 0, "{refused}");
     let delivered = post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await;
     assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    // a rule that needs no threshold is enough
+    let mut patterns = submitted(FALSE_TEXT);
+    (patterns["rules"], patterns["expected"]) = (json!(["RULE-PREC-002"]), json!({"must_find": ["population"]}));
+    let delivered = post(routes, "/v1/verdicts/cs_3", &patterns).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
     too_old(control).await;
     // a repeated submission gets the delivered verdict although the source no longer answers
     let again = post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await;

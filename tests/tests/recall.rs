@@ -676,6 +676,46 @@ async fn notice_needs_a_template_and_follows_the_present_statements() {
 }
 
 #[tokio::test]
+async fn recall_of_several_sessions_is_reported_with_notices_and_webhooks_and_withdrawn() {
+    let (mails, endpoint) = (ModelServer::start().await, ModelServer::start().await);
+    endpoint.set_default(ScriptedReply::bytes(204, ""));
+    let mut world = world_with_mails(&mails);
+    world.configure_webhooks(Some(&format!("{}/hook", endpoint.url())), &endpoint.url());
+    world.config.push_str("[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register_template(control, 1, &["recall_notice"]).await;
+    with_source(control).await;
+    let mut release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    for session in ["one", "three", "two"] {
+        deliver(&daemon, session, ("Aruba", 101_001), Some("ann@example.org")).await;
+    }
+    release.insert("Aruba", 109_009);
+    let run = ingest_release(control, 1, &release).await;
+    runs_are_reported(control, 2).await;
+    assert_eq!(drafted(control).await, ["one", "three", "two"]);
+    assert_eq!(log(control, "event=verdict_recalled").await.len(), 3);
+    let hooks = || {
+        let requests = endpoint.requests().into_iter().map(|request| request.body);
+        requests.filter(|body| body["type"] == "verdict.recalled").count()
+    };
+    eventually("each verdict is reported", async || hooks() == 3).await;
+
+    // a release compares with the present statements itself
+    let read = document(&get(control, "/v1/recall-notices/one").await);
+    undo(control, &run).await;
+    let release = json!({"action": "release", "reason": "checked", "drafted_at": read["drafted_at"]});
+    problem(&post(control, "/v1/recall-notices/one", &release).await, 409, "recall_notice_changed");
+    assert_eq!(drafted(control).await, Vec::<String>::new());
+    assert_eq!(log(control, "event=recall_notice_withdrawn").await.len(), 3);
+    runs_are_reported(control, 3).await;
+    assert_eq!((hooks(), notices_of(&mails).len()), (3, 0));
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn no_notice_is_drafted_about_a_replaced_verdict_that_relied_on_a_verification() {
     let mails = ModelServer::start().await;
     let world = world_with_mails(&mails);

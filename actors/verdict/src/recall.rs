@@ -16,22 +16,23 @@ use domain_ground::id::SourceId;
 use domain_ground::source_state::CompletedRun;
 use domain_verdict::recall::{RecallMode, RecallProgress, RecalledVerdict, RunRecalled, VerdictRecalled};
 use domain_verdict::recall_notice::SourceRecall;
+use domain_verdict::session::{ReportedRecall, SessionRecord};
 use domain_verdict::wire::RecallResponse;
 use indexer::{StatementIndexer, session_of};
 use jiff::{SignedDuration, Timestamp};
-use notices::NoticeDrafts;
+use notices::NoticeDraft;
 pub use notices::{DecideNotice, NoticePreview, RecallNoticeError};
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 pub(crate) use search::RecallSearch;
 use search::read_entry;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::{JoinError, spawn_blocking};
 
 /// The time for which a query applies entries that the index lacks, at most.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
-/// The most verdicts that are reported in one commit.
+/// The most verdicts that are searched for at once.
 const NOTIFIED_AT_ONCE: usize = 100;
 /// The time after a run before the verdicts that it touches are reported.
 const SETTLING: SignedDuration = SignedDuration::from_secs(10);
@@ -187,91 +188,126 @@ impl RecallService {
         Ok(off.len() as u64)
     }
 
-    /// Reports the verdicts that completed runs touch, and that were not reported yet. Each run is reported once.
+    /// Reports the verdicts that completed runs touch, and that were not reported yet. Each is reported once for each run. An error with
+    /// one source does not delay the reports of others.
     ///
     /// # Errors
     /// The store cannot be read, or a report cannot be committed.
     pub async fn notify(&self) -> Result<(), RecallError> {
         let store = self.store.clone();
         let sources = spawn_blocking(move || store.sources()).await.map_err(RecallError::task)??;
-        let now = self.clock.now();
+        let (now, mut notified) = (self.clock.now(), Ok(()));
         for source in sources {
             // a verdict whose facts were collected before a run may be delivered a moment after it
             let is_settled = |run: &&CompletedRun| now.duration_since(run.release.ingested_at) >= SETTLING;
             for run in source.completed.iter().take_while(is_settled) {
-                if !self.notify_run(source.entry.oracle_id(), run).await? {
-                    break;
+                match self.notify_run(source.entry.oracle_id(), run).await {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => {
+                        notified = notified.and(Err(error));
+                        break;
+                    }
                 }
             }
         }
-        Ok(())
+        notified
     }
 
     /// Reports the verdicts that a run touches. Returns false if the index is too far behind.
     async fn notify_run(&self, oracle_id: &SourceId, run: &CompletedRun) -> Result<bool, RecallError> {
-        let (number, run_id) = (run.release.run, &run.run_id);
-        let mut after = None;
-        loop {
-            let (progress, revision) = self.store.get::<RecallProgress>(oracle_id)?.unzip();
-            let (done, reported) = progress.map_or((0, 0), |progress| (progress.run, progress.after));
-            if done >= number {
-                return Ok(true);
-            }
-            let (scope, service) = (RecallScope::Run(run_id.clone()), self.clone());
-            let (from, last_seq) = (after.unwrap_or(reported), self.store.last_seq());
-            let query =
-                RecallQuery { oracle_id: oracle_id.clone(), scope, after: from, limit: NOTIFIED_AT_ONCE };
+        let (progress, revision) = self.store.get::<RecallProgress>(oracle_id)?.unzip();
+        if progress.is_some_and(|progress| progress.run >= run.release.run) {
+            return Ok(true);
+        }
+        let (mut after, mut ended) = (0, None);
+        while ended.is_none() {
+            let (scope, service) = (RecallScope::Run(run.run_id.clone()), self.clone());
+            let last_seq = self.store.last_seq();
+            let query = RecallQuery { oracle_id: oracle_id.clone(), scope, after, limit: NOTIFIED_AT_ONCE };
             let answer =
                 spawn_blocking(move || service.recall(&query)).await.map_err(RecallError::task)??;
             if answer.up_to_entry < last_seq {
                 return Ok(false);
             }
-            let last = answer.verdicts.last().map_or(from, |verdict| verdict.entry);
-            let is_last = answer.next.is_none();
-            if is_last {
-                self.withdraw_notices(oracle_id).await?;
+            after = answer.verdicts.last().map_or(after, |verdict| verdict.entry);
+            ended = answer.next.is_none().then_some(answer.total);
+            let (service, reported_run) = (self.clone(), run.clone());
+            let reports = spawn_blocking(move || service.build_reports(&reported_run, answer));
+            for report in reports.await.map_err(RecallError::task)?? {
+                self.log.commit(report).await?;
             }
-            let (service, reported_run) = (self.clone(), run_id.clone());
-            let report = spawn_blocking(move || service.build_report(&reported_run, &answer));
-            let mut record = report.await.map_err(RecallError::task)??;
-            if !record.events.is_empty() {
-                let (run, after) = if is_last { (number, 0) } else { (number - 1, last) };
-                let progress = RecallProgress { oracle_id: oracle_id.clone(), run, after };
-                record.expect.push(RowExpectation::new::<RecallProgress>(oracle_id, revision));
-                record.writes.push(RowWrite::put(&progress));
-                self.log.commit(record).await?;
-            }
-            if is_last {
-                return Ok(true);
-            }
-            after = Some(last);
         }
+        self.withdraw_notices(oracle_id).await?;
+        let (oracle_id, run_id) = (oracle_id.clone(), run.run_id.clone());
+        let progress = RecallProgress { oracle_id: oracle_id.clone(), run: run.release.run };
+        let ended = RunRecalled { oracle_id, run_id, verdicts: ended.unwrap_or_default() };
+        let mut record = JournalRecord::from(AuditEvent::new(self.clock.now(), None, ended));
+        record.expect.push(RowExpectation::new::<RecallProgress>(&progress.oracle_id, revision));
+        record.writes.push(RowWrite::put(&progress));
+        self.log.commit(record).await?;
+        Ok(true)
     }
 
-    /// The entries about the verdicts of `answer`, and the drafts of notices; with the last page, also the end of the run's reports.
-    fn build_report(&self, run_id: &Sha256Hex, answer: &RecallResponse) -> Result<JournalRecord, StoreError> {
-        let (oracle_id, now) = (&answer.oracle_id, self.clock.now());
-        let (mut record, mut drafts) = (JournalRecord::default(), NoticeDrafts::default());
-        let view = self.store.view(oracle_id)?;
-        let mut search = view.as_deref().map(|view| RecallSearch::new(&self.store, view, now));
-        for verdict in &answer.verdicts {
-            if self.mode_of(&verdict.session_id) != RecallMode::Notify {
+    /// The reports about the verdicts of `answer`: a record for each session, since an erasure hides what its entries name.
+    fn build_reports(
+        &self,
+        run: &CompletedRun,
+        answer: RecallResponse,
+    ) -> Result<Vec<JournalRecord>, StoreError> {
+        let mut by_session = BTreeMap::<SessionId, Vec<RecalledVerdict>>::new();
+        for verdict in answer.verdicts {
+            if self.mode_of(&verdict.session_id) == RecallMode::Notify {
+                by_session.entry(verdict.session_id.clone()).or_default().push(verdict);
+            }
+        }
+        let view = self.store.view(&answer.oracle_id)?.filter(|_| !by_session.is_empty());
+        let mut search = view.as_deref().map(|view| RecallSearch::new(&self.store, view, self.clock.now()));
+        let mut reports = Vec::new();
+        for (session_id, verdicts) in by_session {
+            reports.extend(self.build_report(
+                run,
+                &answer.oracle_id,
+                &session_id,
+                verdicts,
+                search.as_mut(),
+            )?);
+        }
+        Ok(reports)
+    }
+
+    /// The entries about the verdicts of a session that were not reported for the run, and the draft of a notice; `None` if there are none.
+    fn build_report(
+        &self,
+        run: &CompletedRun,
+        oracle_id: &SourceId,
+        session_id: &SessionId,
+        verdicts: Vec<RecalledVerdict>,
+        mut search: Option<&mut RecallSearch<'_>>,
+    ) -> Result<Option<JournalRecord>, StoreError> {
+        // it can be removed meanwhile
+        let Some((mut session, revision)) = self.store.session(session_id)? else { return Ok(None) };
+        let reported = session.reported_recalls.get(oracle_id).copied().unwrap_or_default();
+        let (mut record, mut draft, now) = (JournalRecord::default(), None, self.clock.now());
+        for verdict in verdicts {
+            let this = ReportedRecall { run: run.release.run, entry: verdict.entry };
+            if this <= reported {
                 continue;
             }
-            let (oracle_id, run_id, verdict) = (oracle_id.clone(), run_id.clone(), verdict.clone());
+            session.reported_recalls.insert(oracle_id.clone(), this);
+            let (oracle_id, run_id) = (oracle_id.clone(), run.run_id.clone());
             let RecalledVerdict { entry: evaluation, result, .. } = verdict;
-            let session_id = verdict.session_id.clone();
             let recall = SourceRecall { oracle_id: oracle_id.clone(), run_id: run_id.clone(), verdict };
-            let notice_drafted = self.draft_notice(&mut drafts, search.as_mut(), recall, now)?;
+            let notice_drafted = self.draft_notice(&mut draft, search.as_deref_mut(), recall, now)?;
             let event = VerdictRecalled { oracle_id, run_id, evaluation, result, notice_drafted };
-            record.events.push(AuditEvent::new(now, session_id, event));
+            record.events.push(AuditEvent::new(now, session_id.clone(), event));
         }
-        drafts.add_to(&mut record);
-        if answer.next.is_none() {
-            let (oracle_id, run_id) = (oracle_id.clone(), run_id.clone());
-            let ended = RunRecalled { oracle_id, run_id, verdicts: answer.total };
-            record.events.push(AuditEvent::new(now, None, ended));
+        if record.events.is_empty() {
+            return Ok(None);
         }
-        Ok(record)
+        record.expect.push(RowExpectation::new::<SessionRecord>(session_id, Some(revision)));
+        record.writes.push(RowWrite::put::<SessionRecord>(&session));
+        draft.into_iter().for_each(|draft: NoticeDraft| draft.add_to(&mut record));
+        Ok(Some(record))
     }
 }

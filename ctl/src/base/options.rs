@@ -77,6 +77,13 @@ impl GlobalOptions {
         call(&self.routes_path()?, method, path, body).await
     }
 
+    /// Reads on the control socket, whose reads of texts are in the log, or on the routes' socket if this user may not connect to it.
+    pub async fn read_as_operator(&self, path: &str) -> Result<DaemonResponse, CtlError> {
+        let control = self.control_path()?;
+        let socket = if UnixStream::connect(&control).is_ok() { control } else { self.routes_path()? };
+        call(&socket, Method::GET, path, None).await
+    }
+
     /// Sends an order on the control socket, and waits for its answer without a time limit.
     pub async fn run_on_control(
         &self,

@@ -27,7 +27,7 @@ use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
 use domain_verdict::mail::MailState;
-use domain_verdict::opinion::OpinionTally;
+use domain_verdict::opinion::{OpinionDecision, OpinionTally};
 use domain_verdict::order::{OperatorAction, Order, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
@@ -435,20 +435,33 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         rows.push(("operator", html! { (action.into_str()) " by " (by) ", " (moment(*at)) ": " (reason) }));
     }
     let attempts: Vec<_> = order.last_attempts.iter().map(attempt_row).collect();
-    let shares = order.opinions.iter().flat_map(|opinions| &opinions.shares);
-    let shares: Vec<_> = shares.map(|share| share_row(share).map(|cell| html! { (cell) }).to_vec()).collect();
-    if let Some(OpinionTally { count, agree, agreed_label, .. }) = &order.opinions {
-        let agreed = agreed_label.map_or("no label is agreed yet", |label| label.into_str());
-        rows.push(("opinions", html! { (agree) " of " (count) " must agree: " (agreed) }));
-    }
+    rows.extend(opinions_row(order));
     let body = html! {
         div.body { (pairs(rows)) }
         @if !attempts.is_empty() {
             (table("Attempts", &["attempt", "started", "model", "outcome", "cost", "error"], &attempts))
         }
-        @if !shares.is_empty() { (table("Opinions", &SHARE_COLUMNS, &shares)) }
+        (render_opinions(order))
     };
     card("Order", &order_badge(order.state), &body)
+}
+
+/// What the opinions on the verdict of an order have decided.
+pub(super) fn opinions_row(order: &Order) -> Option<(&'static str, Markup)> {
+    let OpinionTally { count, agree, .. } = order.opinions.as_ref()?;
+    let decided = match order.opinions.as_ref()?.decision() {
+        OpinionDecision::Agreed(label) => label.into_str(),
+        OpinionDecision::Disagreed => "no label can be agreed",
+        OpinionDecision::Open => "no label is agreed yet",
+    };
+    Some(("opinions", html! { (agree) " of " (count) " must agree: " (decided) }))
+}
+
+/// The labels of the opinions by model.
+pub(super) fn render_opinions(order: &Order) -> Markup {
+    let shares = order.opinions.iter().flat_map(|opinions| &opinions.shares);
+    let shares: Vec<_> = shares.map(|share| share_row(share).map(|cell| html! { (cell) }).to_vec()).collect();
+    html! { @if !shares.is_empty() { (table("Opinions", &SHARE_COLUMNS, &shares)) } }
 }
 
 fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {

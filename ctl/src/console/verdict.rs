@@ -5,6 +5,7 @@ use super::done;
 use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::session::{opinions_row, render_opinions};
 use super::parts::{
     Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
     session_link, words,
@@ -20,7 +21,8 @@ use axum::extract::{Path, State};
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::flag::Flag;
 use domain_verdict::label::{VerdictDimension, VerdictLabel};
-use domain_verdict::order::{OperatorAction, Order, OrderAction};
+use domain_verdict::generation::GenerationOutcome;
+use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
 use hyper::Method;
@@ -161,7 +163,9 @@ pub(super) async fn decided_page(
 
 fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup {
     let order = &report.order;
-    let last = order.last_attempts.last();
+    // with several opinions, the held answer can be that of an earlier attempt
+    let is_held = |attempt: &&OrderAttempt| attempt.outcome == Some(GenerationOutcome::Held);
+    let attempt = order.last_attempts.iter().rfind(is_held).or(order.last_attempts.last());
     let mut rows = vec![
         ("session", session_link(report.session_id.as_str())),
         ("query", html! { "“" (held.query.as_str()) "”" }),
@@ -170,13 +174,14 @@ fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup 
         ("path", html! { (held.path.into_str()) }),
         ("cause", html! { code { (join_causes(&held.causes)) } }),
     ];
-    if let Some(attempt) = last {
+    if let Some(attempt) = attempt {
         rows.push(("model", html! { (attempt.generation.model) }));
     }
-    if let Some(cost) = last.and_then(|attempt| attempt.cost.as_ref()) {
-        rows.push(("cost", html! { (cost) ", last attempt" }));
+    if let Some(cost) = attempt.and_then(|attempt| attempt.cost.as_ref()) {
+        rows.push(("cost", html! { (cost) ", this attempt" }));
     }
-    card("Order", &html! {}, &html! { div.body { (pairs(rows)) } })
+    rows.extend(opinions_row(order));
+    card("Order", &html! {}, &html! { div.body { (pairs(rows)) } (render_opinions(order)) })
 }
 
 /// The reason and the actions that the state of an order allows.
@@ -203,7 +208,7 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
                     }
                     @if may_retry(order) {
                         (action(if is_held { "danger" } else { "plain" }, "Ask the model again", "t", "retry"))
-                        p.note { (destroys.unwrap_or_default()) "Attempt " (order.attempts + 1) "; it may cost as much as the last one." }
+                        p.note { (destroys.unwrap_or_default()) "Attempt " (order.attempts + 1) "; " @if order.opinions.is_some() { "all opinions are requested again." } @else { "it may cost as much as the last one." } }
                     }
                     @if may_fail(order) {
                         (action("danger", "Fail the order", "f", "fail"))

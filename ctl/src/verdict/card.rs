@@ -13,7 +13,7 @@ use domain_audit::checkpoint::Checkpoint;
 use domain_base::event::{Event, event_in, read_open};
 use domain_verdict::card::VerdictCard;
 use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use oracled_api::client::DaemonClient;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -81,7 +81,7 @@ impl CardArgs {
         // clap requires the id
         let session_id = encode_segment(self.session_id.as_deref().unwrap_or_default());
         let path = format!("/v1/verdicts/{session_id}?card=1");
-        let answer = options.call_routes(Method::GET, &path, None).await?;
+        let answer = options.read_as_operator(&path).await?;
         if answer.status != StatusCode::OK {
             return show_delivered(&answer, options, out);
         }

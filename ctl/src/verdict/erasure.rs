@@ -188,7 +188,7 @@ impl RetentionArgs {
         let due = &retention.due;
         let kinds = [
             ("sessions with verdicts", "retention.verdicts_days", &due.verdicts),
-            ("log entries with values", "retention.log_values_days", &due.log_values),
+            ("values of other log entries", "retention.log_values_days", &due.log_values),
             ("log entries of verifications", "retention.verifications_days", &due.verifications),
             ("log entries", "retention.log_days", &due.log),
         ];

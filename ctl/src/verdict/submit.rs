@@ -161,7 +161,7 @@ impl VerdictArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         let path = format!("/v1/verdicts/{}", encode_segment(&self.session_id));
         if self.proof {
-            let answer = options.call_routes(Method::GET, &format!("{path}?proof=1"), None).await?;
+            let answer = options.read_as_operator(&format!("{path}?proof=1")).await?;
             if answer.status == StatusCode::OK {
                 let out = out.exact();
                 out.write_all(&answer.body)?;
@@ -169,7 +169,7 @@ impl VerdictArgs {
             }
             return show_delivered(&answer, options, out);
         }
-        show_delivered(&options.call_routes(Method::GET, &path, None).await?, options, out)
+        show_delivered(&options.read_as_operator(&path).await?, options, out)
     }
 }
 

@@ -39,10 +39,12 @@ fn sender_and_subject_without_smtp_are_reported() {
 #[test]
 fn retention_of_logs_under_six_months_is_reported() {
     let warnings = |days: u32| {
-        let file = format!("[retention]\nlog_days = {days}\nlog_values_days = 184\nverifications_days = 183");
+        let file = format!(
+            "[retention]\nverdicts_days = {days}\nlog_days = {days}\nlog_values_days = 184\nverifications_days = 183"
+        );
         load(&file, &[], &DaemonFlags::default()).expect("a valid configuration").warnings().len()
     };
-    assert_eq!((warnings(183), warnings(184)), (2, 1));
+    assert_eq!((warnings(183), warnings(184)), (3, 1));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::platform::problem::Problem;
 use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_blocking};
 use crate::verdict::MODEL;
-use crate::verdict::api::parse_model_query;
+use crate::verdict::api::{parse_model_query, verdicts};
 use crate::verdict::config::CommonPromptTemplate;
 use actors_verdict::generation::{
     GenerationError, PromptError, PromptTrial, PromptTrialResult, find_prompt_template,
@@ -61,6 +61,7 @@ pub(crate) fn routes() -> Routes {
         recall_notices::list_notices,
         recall_notices::read_notice,
         recall_notices::decide_notice,
+        verdicts::read_verdict_as_operator,
         session::purge_verdict,
         session::export_session,
         erasures::erase_sessions,

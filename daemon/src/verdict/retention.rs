@@ -61,7 +61,9 @@ impl Section for RetentionSection {
     }
 
     fn warnings(&self, _: &dyn Configuration) -> Vec<String> {
+        // the values of its log entries go with a session
         let days = [
+            ("verdicts_days", self.verdicts_days),
             ("log_days", self.log_days),
             ("log_values_days", self.log_values_days),
             ("verifications_days", self.verifications_days),

@@ -249,6 +249,8 @@ pub enum ReadSubject {
     Log,
     /// A session with its query, its address and its log entries.
     Session,
+    /// A delivered verdict, or its card.
+    Verdict,
     /// The decisions of a verification with their inputs.
     Verification,
     /// The texts of raw records.
@@ -259,7 +261,7 @@ pub enum ReadSubject {
     WhatIf,
 }
 
-/// An operator read the log, a session, a verification, raw records or texts of verdicts, or a reviewer read raw records. `caller` has
+/// An operator read the log, a session, a verdict, a verification, raw records or claims, or a reviewer read raw records. `caller` has
 /// the reader and the socket. `session_id` is the session that the request names, if the daemon knows it.
 ///
 /// The entry is committed before the answer is sent. While the log accepts no entries, the read is still answered, and the entry goes

@@ -169,8 +169,8 @@ impl CandidateCheck {
         let CandidateExpectations {
             contradiction_ids, contradiction_pairs, must_find, must_not_find, ..
         } = &self.expected;
+        self.validate_facts()?;
         for (what, given, allowed) in [
-            ("facts", self.facts.len(), FACTS_MAX),
             ("constraints", self.constraints.len(), NAMED_MAX),
             ("expected.must_find", must_find.len(), PATTERNS_MAX),
             ("expected.must_not_find", must_not_find.len(), PATTERNS_MAX),
@@ -193,6 +193,18 @@ impl CandidateCheck {
         }
         self.validate_rules()?;
         self.validate_applied(self.rules.as_deref().unwrap_or(&settings.profile))
+    }
+
+    /// Validates the number of facts, with those of sources.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub const fn validate_facts(&self) -> Result<(), InvalidCheckError> {
+        let (given, allowed) = (self.facts.len(), FACTS_MAX);
+        if given > allowed {
+            return Err(InvalidCheckError::TooMany { what: "facts", given, allowed });
+        }
+        Ok(())
     }
 
     /// The check with the digest of its request. It is computed before the facts of `facts_from` and configured values are

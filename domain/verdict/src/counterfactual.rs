@@ -3,7 +3,9 @@
 //! They are calculated from the log entry of the judgment, since the text of a rejected verdict is not stored. So they exist for
 //! changes that no other member of the verdict can undo. A missing label, for example, has none: its value is not known.
 
-use crate::crosscheck::{CrosscheckDecision, CrosscheckInspection, UnexpectedFieldHandling, decide_with};
+use crate::crosscheck::{
+    CrosscheckDecision, CrosscheckInspection, UnexpectedFieldHandling, V_T_FLOOR, decide_with,
+};
 use crate::event::CrosscheckEntry;
 use crate::flag::{FieldPath, Flag};
 use crate::label::VerdictDimension;
@@ -56,48 +58,93 @@ impl VerdictChange {
     }
 }
 
-/// The decision of the gate on a verdict that differs from a judged one only in `changes`.
+/// The decision of the gate on a verdict that differs from a judged one only in `changes`. A change can also add evidence that the entry
+/// does not contain, so there are two decisions, which differ only in the evidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counterfactual {
     /// One change, or all that are possible.
     pub changes: Vec<VerdictChange>,
-    /// The decision. Its score is the lowest possible one, since a change can also add evidence, which the entry does not contain. It is
-    /// approved only if each such verdict is.
-    pub decision: CrosscheckDecision,
+    /// The decision with the lowest possible score. It is approved only if each such verdict is.
+    pub lowest: CrosscheckDecision,
+    /// The decision with the highest possible score. It is rejected only if each such verdict is.
+    pub highest: CrosscheckDecision,
 }
 
 impl Counterfactual {
-    /// Whether the score is that of each such verdict: none has more than 1.0.
+    fn new(entry: &CrosscheckEntry, changes: Vec<VerdictChange>) -> Self {
+        let stays = |flag: &&Flag| {
+            **flag != Flag::DegenerateManifold
+                && VerdictChange::of(flag).is_none_or(|change| !changes.contains(&change))
+        };
+        let flags: Vec<_> = entry.flags.iter().filter(stays).cloned().collect();
+        let decide = |unexpected, evidence| {
+            decide_with(unexpected, &CrosscheckInspection::of(evidence, entry.verdict_label, flags.clone()))
+        };
+        let gains = changes.iter().map(|change| change.evidence(entry));
+        let (least, most) = gains.fold((0.0, 0.0), |sum, gain| (sum.0 + gain.0, sum.1 + gain.1));
+        // at its minimum, V_t does not show how much less the evidence was
+        let evidence = if entry.v_t > V_T_FLOOR { entry.v_t } else { 0.0 };
+        // the entry of a rejected verdict does not show whether unexpected members would have been refused, too
+        let unexpected =
+            if entry.approved { UnexpectedFieldHandling::Deliver } else { UnexpectedFieldHandling::Refuse };
+        Self {
+            lowest: decide(unexpected, evidence + least),
+            highest: decide(UnexpectedFieldHandling::Deliver, entry.v_t + most),
+            changes,
+        }
+    }
+
+    /// Whether the score is that of each such verdict.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.decision.coherence_score == 1.0
+        self.lowest.coherence_score == self.highest.coherence_score
+    }
+
+    /// The scores and the results.
+    fn outcome(&self) -> [(f64, bool); 2] {
+        [&self.lowest, &self.highest].map(|decision| (decision.coherence_score, decision.approved))
     }
 }
 
-/// The counterfactuals of a judgment: one for each change, and one for all of them if there are several.
+impl VerdictChange {
+    /// The least and the most evidence that the change adds to V_t.
+    fn evidence(self, entry: &CrosscheckEntry) -> (f64, f64) {
+        let has = |flag: &Flag| entry.flags.contains(flag);
+        match self {
+            Self::Label | Self::NoUnexpected => (0.0, 0.0),
+            // a short summary counts, an empty one does not
+            Self::Summary if has(&Flag::FieldMissing(FieldPath::Summary)) => (1.0, 1.0),
+            Self::Summary => (0.0, 1.0),
+            // an analysis counts only beside a valid label
+            Self::Analysis(dimension) if has(&Flag::EmptyAnalysis(dimension)) => (1.0, 1.0),
+            Self::Analysis(_) => (0.0, 0.0),
+            Self::NextStep | Self::Alternative => (1.0, 1.0),
+            // up to three tests count half each, and the verdict can have one already
+            Self::Tests if has(&Flag::FieldMissing(FieldPath::Tests)) => (1.0, 1.5),
+            Self::Tests => (0.5, 1.5),
+            Self::Strategy => (3.0, 3.5),
+        }
+    }
+}
+
+/// The counterfactuals of a judgment with another score or result: one for each change, and one for all of them if it differs from each.
 #[must_use]
 pub fn counterfactuals(entry: &CrosscheckEntry) -> Vec<Counterfactual> {
     let mut changes: Vec<_> = entry.flags.iter().filter_map(VerdictChange::of).collect();
     changes.sort_unstable();
     changes.dedup();
-    let single = changes.iter().map(|change| vec![*change]);
-    let all = (changes.len() > 1).then(|| changes.clone());
-    single
-        .chain(all)
-        .map(|changes| Counterfactual { decision: decide_after(entry, &changes), changes })
-        .collect()
-}
-
-fn decide_after(entry: &CrosscheckEntry, changes: &[VerdictChange]) -> CrosscheckDecision {
-    let stays = |flag: &&Flag| {
-        **flag != Flag::DegenerateManifold
-            && VerdictChange::of(flag).is_none_or(|change| !changes.contains(&change))
-    };
-    let flags = entry.flags.iter().filter(stays).cloned().collect();
-    // the entry of a rejected verdict does not show whether unexpected members would have been refused, too
-    let unexpected =
-        if entry.approved { UnexpectedFieldHandling::Deliver } else { UnexpectedFieldHandling::Refuse };
-    decide_with(unexpected, &CrosscheckInspection::of(entry.v_t, entry.verdict_label, flags))
+    let mut outcomes = vec![[(entry.coherence_score, entry.approved); 2]];
+    let mut found = Vec::new();
+    for change in &changes {
+        let single = Counterfactual::new(entry, vec![*change]);
+        if single.outcome() != [(entry.coherence_score, entry.approved); 2] {
+            outcomes.push(single.outcome());
+            found.push(single);
+        }
+    }
+    let all = (changes.len() > 1).then(|| Counterfactual::new(entry, changes));
+    found.extend(all.filter(|all| !outcomes.contains(&all.outcome())));
+    found
 }
 
 #[cfg(test)]

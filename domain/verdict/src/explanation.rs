@@ -6,14 +6,16 @@ use crate::event::{
     OrderStopped, PolicyApplied, RegenDivergenceCheck, SessionCorrected, SessionRemoved, TmmCrosscheck,
     VerdictCached,
 };
-use crate::flag::Flag;
+use crate::flag::{FieldPath, Flag};
 use crate::opinion::OrderOpinion;
 use crate::policy::PolicyCause;
 use crate::recall::VerdictRecalled;
+use crate::recall_notice::RecallNoticeReleased;
 use crate::tmm::OMEGA;
 use domain_base::event::{EntryMembers, Event, LoggedEvent};
 use domain_base::moment::Moment;
 use domain_base::text_form::visible_line;
+use domain_rules::RuleId;
 use domain_rules::event::RulesEvaluated;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -25,7 +27,8 @@ pub enum ExplanationLanguage {
     German,
 }
 
-/// The sentences about a session, by its log entries in their order. Other entries have none. An erased value is shown as erased.
+/// The sentences about a session, by its log entries in their order. Other entries have none. An erased value is shown as erased. What
+/// operators have written, such as their reasons, is left out.
 #[must_use]
 pub fn explain(lines: &[String], language: ExplanationLanguage) -> Vec<String> {
     let words = Words { language };
@@ -187,39 +190,41 @@ impl Words {
         )
     }
 
-    /// A decision of a person about an order.
+    /// A decision of a person.
     fn of_person(self, event: &str, entry: EntryMembers<'_>) -> Option<String> {
         let is_by_person = !entry.text("reason").is_empty();
-        let reason = self.text(entry, "reason");
         let (english, german) = match event {
-            OrderReleased::NAME => ("A person released the answer", "Ein Mensch gab die Antwort frei"),
+            OrderReleased::NAME => ("A person released the answer.", "Ein Mensch gab die Antwort frei."),
             OrderRetried::NAME => (
-                "A person requested another answer from the model",
-                "Ein Mensch veranlasste eine neue Anfrage an das Modell",
+                "A person requested another answer from the model.",
+                "Ein Mensch veranlasste eine neue Anfrage an das Modell.",
             ),
-            OrderStopped::NAME if is_by_person => {
-                ("A person ended the order without an answer", "Ein Mensch beendete den Auftrag ohne Antwort")
-            }
+            OrderStopped::NAME if is_by_person => (
+                "A person ended the order without an answer.",
+                "Ein Mensch beendete den Auftrag ohne Antwort.",
+            ),
             OrderStopped::NAME => return Some(self.stop(&entry.text("cause")).to_owned()),
             OrderCancelled::NAME if is_by_person => {
-                ("A person cancelled the order", "Ein Mensch stornierte den Auftrag")
+                ("A person cancelled the order.", "Ein Mensch stornierte den Auftrag.")
             }
             OrderCancelled::NAME => {
-                let cancelled = self
-                    .pick("The application cancelled the order.", "Die Anwendung stornierte den Auftrag.");
-                return Some(cancelled.to_owned());
+                ("The application cancelled the order.", "Die Anwendung stornierte den Auftrag.")
             }
+            RecallNoticeReleased::NAME => (
+                "A person released a notice to the customer about the changed statement.",
+                "Ein Mensch gab eine Mitteilung an den Kunden über die geänderte Angabe frei.",
+            ),
             _ => return None,
         };
-        Some(self.pick(format!("{english}. Reason: {reason}."), format!("{german}. Grund: {reason}.")))
+        Some(self.pick(english, german).to_owned())
     }
 
     /// Why an order stopped without a person.
     fn stop(self, cause: &str) -> &'static str {
         match cause {
             "policy" => self.pick(
-                "The order waits for a person's decision.",
-                "Der Auftrag wartet auf die Entscheidung eines Menschen.",
+                "The order was left to the decision of a person.",
+                "Der Auftrag wurde einem Menschen zur Entscheidung vorgelegt.",
             ),
             "generations_used_up" => self.pick(
                 "The order stopped: no answer of the model passed.",
@@ -249,27 +254,55 @@ impl Words {
                 "Die Antwort wurde nach Regeln mit Angaben registrierter Quellen abgeglichen.",
             )
         } else {
-            self.pick("Rules checked the answer.", "Die Antwort wurde nach Regeln geprüft.")
+            self.pick(
+                "Rules checked the answer, also against facts that the application gave, if it gave any.",
+                "Die Antwort wurde nach Regeln geprüft, auch mit den Angaben der Anwendung, falls es solche gab.",
+            )
         };
+        let rules = entry.0.get("rules").and_then(Value::as_array).into_iter().flatten().map(EntryMembers);
+        let unmet: Vec<_> = rules
+            .filter(|rule| rule.text("verdict") == entry.text("verdict"))
+            .map(|rule| self.unmet_rule(rule))
+            .collect();
+        let unmet = unmet.join("; ");
         let result = match entry.text("verdict").as_str() {
-            "PASS" => self.pick("It passed all of them.", "Sie erfüllte alle Regeln."),
+            "PASS" => self.pick("It passed all of them.", "Sie erfüllte alle Regeln.").to_owned(),
             "FAIL" => self.pick(
-                "It failed at least one of them, so it was rejected.",
-                "Sie verletzte mindestens eine Regel und wurde daher abgelehnt.",
+                format!("It was rejected, because it failed: {unmet}."),
+                format!("Sie wurde abgelehnt, denn verletzt waren: {unmet}."),
             ),
             _ => self.pick(
-                "At least one of them could not be applied, so the answer was rejected.",
-                "Mindestens eine Regel war nicht anwendbar, daher wurde die Antwort abgelehnt.",
+                format!("It was rejected, because these could not be applied: {unmet}."),
+                format!("Sie wurde abgelehnt, denn nicht anwendbar waren: {unmet}."),
             ),
         };
         format!("{checked} {result}")
     }
 
+    /// A rule that an answer did not pass, with the number of places.
+    fn unmet_rule(self, rule: EntryMembers<'_>) -> String {
+        let (id, count) = (rule.text("rule"), rule.text("violations"));
+        let (english, german) = match RuleId::try_from(id.clone()) {
+            Ok(RuleId::Prec001 | RuleId::Prec004) => {
+                ("each claim has a source", "jede Aussage hat eine Quelle")
+            }
+            Ok(RuleId::Prec002) => ("required words are there", "verlangte Wörter kommen vor"),
+            Ok(RuleId::Prec003) => ("forbidden words are not there", "verbotene Wörter kommen nicht vor"),
+            Ok(RuleId::Prec013) => ("the facts support each claim", "die Angaben belegen jede Aussage"),
+            Ok(RuleId::Cont001 | RuleId::Cont002 | RuleId::Cont003) => (
+                "no claim contradicts another one or a fact",
+                "keine Aussage widerspricht einer anderen oder einer Angabe",
+            ),
+            Err(_) => return id,
+        };
+        self.pick(format!("{id} ({english}; places: {count})"), format!("{id} ({german}; Stellen: {count})"))
+    }
+
     fn of_regeneration(self, entry: EntryMembers<'_>) -> String {
         let [before, after] = ["original_verdict", "regen_verdict"].map(|path| self.text(entry, path));
         self.pick(
-            format!("The stored answer was lost and was regenerated. The label was {before} and is now {after}."),
-            format!("Die gespeicherte Antwort ging verloren und wurde neu erzeugt. Die Einstufung war vorher {before} und ist jetzt {after}."),
+            format!("The stored answer was lost, and another one was generated. The label was {before} and is now {after}. The answer that was delivered first stays the valid one."),
+            format!("Die gespeicherte Antwort ging verloren, und eine andere wurde erzeugt. Die Einstufung war vorher {before} und ist jetzt {after}. Gültig bleibt die zuerst ausgelieferte Antwort."),
         )
     }
 
@@ -295,6 +328,13 @@ impl Words {
             format!("{time}: An answer {english} was examined for contradictions and gaps, not for whether it is true."),
             format!("{time}: Eine Antwort {german} wurde auf Widersprüche und Lücken geprüft, aber nicht darauf, ob sie wahr ist."),
         )];
+        if entry.text("test_mode") == "true" {
+            let in_test_mode = self.pick(
+                "- It is an answer of the test mode, and of no real order.",
+                "- Sie stammt aus dem Testbetrieb und gehört zu keinem wirklichen Auftrag.",
+            );
+            sentences.push(in_test_mode.to_owned());
+        }
         // the findings can be erased; the result cannot
         let judged = match LoggedEvent::read(line) {
             Ok(Some(LoggedEvent { event: TmmCrosscheck(judged), .. })) => Some(judged),
@@ -302,10 +342,15 @@ impl Words {
         };
         match &judged {
             Some(judged) => {
-                sentences.extend(judged.flags.iter().map(|flag| format!("- {}", self.finding(flag))));
+                let findings = findings(&judged.flags);
+                sentences.extend(findings.map(|flag| format!("- {}", self.finding(flag))));
             }
             None => sentences.push(
-                self.pick("- The findings were erased.", "- Die Einzelheiten wurden gelöscht.").to_owned(),
+                self.pick(
+                    "- The findings, if there were any, were erased.",
+                    "- Einzelheiten, falls es welche gab, wurden gelöscht.",
+                )
+                .to_owned(),
             ),
         }
         let score = entry.0.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
@@ -346,20 +391,25 @@ impl Words {
     fn counterfactual(self, judged: &CrosscheckEntry, one: &Counterfactual) -> String {
         let changes: Vec<_> = one.changes.iter().map(|change| self.change(*change)).collect();
         let changes = changes.join(self.pick(" and ", " und "));
-        let score = self.number(one.decision.coherence_score);
+        let score = self.number(one.lowest.coherence_score);
         let score = if one.is_exact() {
             score
         } else {
             self.pick(format!("at least {score}"), format!("mindestens {score}"))
         };
-        let outcome = match (judged.approved, one.decision.approved) {
+        let outcome = match (one.lowest.approved, one.highest.approved) {
+            _ if judged.approved => "",
+            (true, _) => self.pick(
+                ", and the answer would have passed this examination",
+                ", und die Antwort hätte diese Prüfung bestanden",
+            ),
+            (false, false) => self.pick(
+                ", and the answer would still have been rejected",
+                ", und die Antwort wäre dennoch abgelehnt worden",
+            ),
             (false, true) => {
-                self.pick(", and the answer would have passed", ", und die Antwort hätte bestanden")
-            }
-            (false, false) => {
                 self.pick("; whether that is enough is not known", "; ob das genügt hätte, ist nicht bekannt")
             }
-            (true, _) => "",
         };
         self.pick(
             format!("With {changes}, the score would have been {score}{outcome}."),
@@ -392,6 +442,38 @@ impl Words {
         self.pick(english, german).to_owned()
     }
 
+    fn missing(self, path: FieldPath) -> String {
+        let (english, german) = match path {
+            FieldPath::Dimension(dimension) => {
+                (format!("The dimension {dimension}"), format!("Die Dimension {dimension}"))
+            }
+            FieldPath::DimensionVerdict(dimension) => (
+                format!("The label of the dimension {dimension}"),
+                format!("Die Einstufung der Dimension {dimension}"),
+            ),
+            FieldPath::DimensionAnalysis(dimension) => (
+                format!("The analysis of the dimension {dimension}"),
+                format!("Die Begründung der Dimension {dimension}"),
+            ),
+            FieldPath::Summary => ("The summary".to_owned(), "Die Zusammenfassung".to_owned()),
+            FieldPath::Breakdown => {
+                ("The breakdown into dimensions".to_owned(), "Die Aufteilung in Dimensionen".to_owned())
+            }
+            FieldPath::Strategy => ("The strategy".to_owned(), "Die Strategie".to_owned()),
+            FieldPath::NextStep => {
+                ("The next step of the strategy".to_owned(), "Der nächste Schritt der Strategie".to_owned())
+            }
+            FieldPath::Alternative => {
+                ("The alternative in the strategy".to_owned(), "Die Alternative in der Strategie".to_owned())
+            }
+            FieldPath::Tests => (
+                "The list of tests in the strategy".to_owned(),
+                "Die Liste der Tests in der Strategie".to_owned(),
+            ),
+        };
+        self.pick(format!("{english} is missing."), format!("{german} fehlt."))
+    }
+
     fn finding(self, flag: &Flag) -> String {
         let (english, german) = match flag {
             Flag::EmptyAnalysis(dimension) => {
@@ -400,9 +482,7 @@ impl Words {
                     format!("Die Dimension {dimension} hat eine Einstufung, aber keine Begründung."),
                 );
             }
-            Flag::FieldMissing(path) => {
-                return self.pick(format!("The part {path} is missing."), format!("Der Teil {path} fehlt."));
-            }
+            Flag::FieldMissing(path) => return self.missing(*path),
             Flag::DimensionVerdictInvalid(dimension) => {
                 return self.pick(
                     format!("The label of the dimension {dimension} is invalid."),
@@ -445,6 +525,15 @@ impl Words {
         };
         self.pick(english, german).to_owned()
     }
+}
+
+/// The flags, without those that only repeat that a member is missing.
+fn findings(flags: &[Flag]) -> impl Iterator<Item = &Flag> {
+    flags.iter().filter(|flag| {
+        let is_missing = |other: &&Flag| matches!(other, Flag::FieldMissing(_));
+        let mut missing = flags.iter().filter(is_missing).filter_map(VerdictChange::of);
+        is_missing(flag) || VerdictChange::of(flag).is_none_or(|change| !missing.any(|other| other == change))
+    })
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ pub const OPINIONS_MAX: u32 = 9;
 const TAIL: f64 = 0.025;
 /// The halvings of a bisection, after which its error is below that of the rounding.
 const HALVINGS: u32 = 40;
+/// The error of a bisection. It would round a limit such as 0.025 down.
+const BISECTION_ERROR: f64 = 1.0 / (1_u64 << HALVINGS) as f64;
 /// The last decimal place of the limits of an interval.
 const PLACE: f64 = 1e4;
 
@@ -66,6 +68,9 @@ pub struct OpenOpinion {
 /// An approved answer of a model that may be delivered later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SealedAnswer {
+    /// The number of its attempt.
+    #[serde(default)]
+    pub attempt: u32,
     /// How the model generated it.
     pub generation: VerdictGeneration,
     /// Its delivery document, encrypted.
@@ -219,7 +224,7 @@ impl Event for OrderOpinion {
 fn clopper_pearson(successes: u32, trials: u32) -> (f64, f64) {
     let below = |probability| at_least(successes, trials, probability) < TAIL;
     let above = |probability| 1.0 - at_least(successes.saturating_add(1), trials, probability) > TAIL;
-    let low = if successes == 0 { 0.0 } else { last_true(below) };
+    let low = if successes == 0 { 0.0 } else { last_true(below) + BISECTION_ERROR };
     let high = if successes >= trials { 1.0 } else { last_true(above) };
     (low, high)
 }

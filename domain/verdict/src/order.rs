@@ -266,6 +266,9 @@ pub struct Order {
     pub opinions: Option<OpinionTally>,
     /// The last attempts, up to 10, the latest one last.
     pub last_attempts: Vec<OrderAttempt>,
+    /// The earlier attempt whose answer the gate decides on, until it has decided.
+    #[serde(skip)]
+    pub answered_by: Option<u32>,
     /// The trace of the request that placed it, which its attempts continue; absent if it had none. It is not shown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(ignore)]
@@ -303,6 +306,7 @@ impl Order {
             operator_action: None,
             opinions: None,
             last_attempts: Vec::new(),
+            answered_by: None,
             trace: None,
             open_rejection: None,
             open_opinions: Vec::new(),
@@ -477,12 +481,11 @@ impl Order {
         (outcome, usage, cost): (GenerationOutcome, Option<ModelTokenUsage>, Option<ModelCost>),
         now: Timestamp,
     ) -> Self {
-        if self.state == OrderState::Generating {
-            self.end_attempt(outcome, usage, cost, now);
-            if let Some(attempt) = self.last_attempts.last_mut() {
-                attempt.cause =
-                    Some(stored_cause(&format!("the policy held the verdict: {}", join_causes(&causes))));
-            }
+        if self.state == OrderState::Generating
+            && let Some(attempt) = self.end_answer(outcome, usage, cost, now)
+        {
+            attempt.cause =
+                Some(stored_cause(&format!("the policy held the verdict: {}", join_causes(&causes))));
         }
         let stop_cause = Some(OrderStopCause::Policy);
         Self { stop_cause, policy_causes: causes, ..self.enter(OrderState::Held, now) }
@@ -578,9 +581,28 @@ impl Order {
         now: Timestamp,
     ) -> Self {
         if self.state == OrderState::Generating {
-            self.end_attempt(outcome, usage, cost, now);
+            self.end_answer(outcome, usage, cost, now);
         }
         self.enter(OrderState::Delivered, now)
+    }
+
+    /// Ends the attempt in progress. If the answer of an earlier one is decided on, that one gets the outcome. Returns the attempt of the
+    /// answer.
+    fn end_answer(
+        &mut self,
+        outcome: GenerationOutcome,
+        usage: Option<ModelTokenUsage>,
+        cost: Option<ModelCost>,
+        now: Timestamp,
+    ) -> Option<&mut OrderAttempt> {
+        let earlier = self.answered_by.take();
+        let is_of_answer = |attempt: &OrderAttempt| Some(attempt.attempt) == earlier;
+        let at = self.last_attempts.iter().position(is_of_answer);
+        self.end_attempt(if at.is_some() { GenerationOutcome::Opinion } else { outcome }, usage, cost, now);
+        let Some(at) = at else { return self.last_attempts.last_mut() };
+        let attempt = self.last_attempts.get_mut(at)?;
+        attempt.outcome = Some(outcome);
+        Some(attempt)
     }
 
     fn end_attempt(

@@ -55,8 +55,6 @@ pub struct RecallProgress {
     pub oracle_id: SourceId,
     /// The number of the last run whose verdicts were all reported; 0 before the first.
     pub run: u32,
-    /// The last entry of an evaluation that was reported for the next run; 0 before the first.
-    pub after: u64,
 }
 
 impl Row for RecallProgress {

@@ -100,15 +100,19 @@ impl fmt::Display for AnswerRejection {
 
 /// The claims of all texts of a verdict, split as the published rules do.
 struct NumberedClaims<'v> {
-    /// The claims of each field. The name and the value of a member have the same field.
-    fields: BTreeMap<&'v str, Vec<NumberedClaim<'v>>>,
+    /// The texts of each field. The name and the value of a member have the same field.
+    fields: BTreeMap<&'v str, Vec<NumberedText<'v>>>,
 }
 
-struct NumberedClaim<'v> {
+struct NumberedText<'v> {
+    text: &'v str,
+    claims: Vec<NumberedClaim>,
+}
+
+struct NumberedClaim {
     number: u32,
     /// Its place in its text, in bytes.
     range: Range<usize>,
-    text: &'v str,
 }
 
 impl<'v> NumberedClaims<'v> {
@@ -116,28 +120,35 @@ impl<'v> NumberedClaims<'v> {
         let mut number = 0;
         let mut numbered = BTreeMap::<_, Vec<_>>::new();
         for (field, text) in fields {
-            let claims = numbered.entry(field.as_str()).or_default();
-            let mut start = 0;
+            let (mut claims, mut start) = (Vec::new(), 0);
             for piece in text.split(CLAIM_ENDS) {
                 if !piece.trim().is_empty() {
                     number += 1;
-                    let range = start..start + piece.len();
-                    claims.push(NumberedClaim { number, range, text: piece.trim() });
+                    claims.push(NumberedClaim { number, range: start..start + piece.len() });
                 }
                 // each delimiter has one byte
                 start += piece.len() + 1;
             }
+            numbered.entry(field.as_str()).or_default().push(NumberedText { text, claims });
         }
         Self { fields: numbered }
     }
 
-    /// The claim that contains all of `span`; `None` if there are two, in the name and in the value of a member.
+    /// The claim that contains all of `span`, or the first of several in it: other rules do not split a text at the point of `66.5`.
+    /// `None` if it may be in the name or in the value of a member.
     fn at(&self, span: &CandidateSpan) -> Option<(u32, &'v str)> {
-        let claims = self.fields.get(span.field.as_deref()?)?;
+        let texts = self.fields.get(span.field.as_deref()?)?;
         let contains = |range: &Range<usize>| range.start <= span.start && span.end <= range.end;
-        let mut found = claims.iter().filter(|claim| contains(&claim.range));
-        let claim = found.next().filter(|_| found.next().is_none())?;
-        Some((claim.number, claim.text))
+        let claims = texts.iter().flat_map(|text| text.claims.iter().map(move |claim| (text.text, claim)));
+        let mut whole = claims.filter(|(_, claim)| contains(&claim.range));
+        match (whole.next(), whole.next(), texts.as_slice()) {
+            (Some((text, claim)), None, _) => Some((claim.number, text.get(claim.range.clone())?.trim())),
+            (None, _, [NumberedText { text, claims }]) => {
+                let first = claims.iter().find(|claim| span.start < claim.range.end)?;
+                Some((first.number, text.get(span.start..span.end)?.trim()))
+            }
+            _ => None,
+        }
     }
 
     /// The claims in which `result` has violations.
@@ -152,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fault_in_the_name_of_a_member_is_not_attributed_to_its_value() {
+    fn fault_is_attributed_to_its_claim_and_not_to_the_name_of_a_member() {
         // `"tests":[{"Cows moo loudly":"Ask ten people."}]`
         let path = "tests[0].Cows moo loudly";
         let fields = [("summary", "Sound. Simple."), (path, "Cows moo loudly"), (path, "Ask ten people.")];
@@ -164,7 +175,7 @@ mod tests {
             // it may be in the name or in the value
             (path, 0, 14, None),
             // it is in two claims
-            ("summary", 0, 13, None),
+            ("summary", 0, 13, Some((1, "Sound. Simple"))),
             ("other", 0, 5, None),
         ] {
             let span = CandidateSpan { end, field: Some(field.to_owned()), start };

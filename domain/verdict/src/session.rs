@@ -13,10 +13,12 @@ use domain_base::gate_path::GatePath;
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, index_of, not_indexed};
 use domain_base::session_id::SessionId;
 use domain_base::text_form::without_invisible;
+use domain_ground::id::SourceId;
 use domain_rules::CandidateCheck;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -128,6 +130,18 @@ pub struct SessionRecord {
     /// The order of the first verdict, if the model was to generate it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub order: Option<Order>,
+    /// The last reports that sources have changed statements on which its verdicts relied, by source.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub reported_recalls: BTreeMap<SourceId, ReportedRecall>,
+}
+
+/// A verdict that was reported since a run touches it. The verdicts of a run are reported in the order of their entries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ReportedRecall {
+    /// The number of the run.
+    pub run: u32,
+    /// The entry of the evaluation.
+    pub entry: u64,
 }
 
 impl SessionRecord {
@@ -145,6 +159,7 @@ impl SessionRecord {
             cached_sha256: None,
             check: None,
             order: None,
+            reported_recalls: BTreeMap::new(),
         }
     }
 

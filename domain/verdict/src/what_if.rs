@@ -8,7 +8,7 @@ use crate::crosscheck::{
     judge_with,
 };
 use crate::delivery::VerdictDelivery;
-use crate::event::{CrosscheckError, PolicyApplied, TmmCrosscheck};
+use crate::event::{CrosscheckError, PolicyApplied, TmmCrosscheck, VerdictCached};
 use crate::flag::Flag;
 use crate::label::{ProductTier, VerdictLabel};
 use crate::opinion::OrderOpinion;
@@ -140,17 +140,26 @@ struct LoggedRules {
 /// The action of a policy, as it was logged.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct LoggedPolicy {
-    #[serde(default, deserialize_with = "read_open")]
-    session_id: Option<SessionId>,
     action: PolicyAction,
     #[serde(default, deserialize_with = "read_open")]
     causes: Option<Vec<PolicyCause>>,
 }
 
-/// Reads the decisions of the gate from entries of the log in their order. The entries of a decision follow one another.
+/// The text that an entry is about, and its session; `None` if it was erased.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+struct LoggedText {
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
+    verdict_sha256: Sha256Hex,
+}
+
+/// Reads the decisions of the gate from entries of the log in their order. The entries of a decision follow one another, except those of
+/// opinions: the gate decides on one of them when they agree.
 #[derive(Debug, Default)]
 pub struct GateDecisionReader {
     current: Option<LoggedGateDecision>,
+    /// The opinions on which the gate has not decided.
+    opinions: BTreeMap<LoggedText, LoggedGateDecision>,
 }
 
 impl GateDecisionReader {
@@ -159,8 +168,8 @@ impl GateDecisionReader {
     /// # Errors
     /// The line is no entry.
     pub fn read(&mut self, line: &str) -> Result<Option<LoggedGateDecision>, serde_json::Error> {
-        let current = self.current.as_mut();
-        match (event_in(line), current) {
+        let event = event_in(line);
+        match (event, self.current.as_mut()) {
             (Some(TmmCrosscheck::NAME), _) => {
                 let next: LoggedGateDecision = serde_json::from_str(line)?;
                 let is_delivery = !matches!(next.path, GatePath::Check | GatePath::Try);
@@ -173,20 +182,42 @@ impl GateDecisionReader {
                     return Ok(None);
                 }
             }
-            (Some(PolicyApplied::NAME), Some(current)) => {
-                let policy: LoggedPolicy = serde_json::from_str(line)?;
-                if policy.session_id == current.session_id {
-                    current.policy = Some(policy);
-                    return Ok(None);
+            (Some(PolicyApplied::NAME), _) => {
+                let (policy, text): (LoggedPolicy, LoggedText) =
+                    (serde_json::from_str(line)?, serde_json::from_str(line)?);
+                let (before, decided) = self.take_decided(&text);
+                self.current = decided.map(|decided| LoggedGateDecision { policy: Some(policy), ..decided });
+                return Ok(before);
+            }
+            (Some(OrderOpinion::NAME), Some(_)) => {
+                let text: LoggedText = serde_json::from_str(line)?;
+                if let Some(opinion) = self.current.take_if(|current| current.is_about(&text)) {
+                    // the first answer with a text is the one that may be delivered
+                    self.opinions.entry(text).or_insert(opinion);
                 }
             }
-            // it stands between the crosscheck and the policy of its answer
-            (Some(OrderOpinion::NAME), Some(_)) => return Ok(None),
+            (Some(VerdictCached::NAME), None) if !self.opinions.is_empty() => {
+                let text: LoggedText = serde_json::from_str(line)?;
+                let (_, delivered) = self.take_decided(&text);
+                self.opinions.retain(|opinion, _| opinion.session_id != text.session_id);
+                return Ok(delivered);
+            }
             // the rules could not be applied, and the caller got an error
             (Some(CrosscheckError::NAME), _) => self.current = None,
             _ => {}
         }
         Ok(self.current.take())
+    }
+
+    /// The decision on `text`, and before it the current one if that is another.
+    fn take_decided(
+        &mut self,
+        text: &LoggedText,
+    ) -> (Option<LoggedGateDecision>, Option<LoggedGateDecision>) {
+        match self.current.take() {
+            Some(current) if current.is_about(text) => (None, Some(current)),
+            before => (before, self.opinions.remove(text)),
+        }
     }
 
     /// The last decision.
@@ -197,6 +228,10 @@ impl GateDecisionReader {
 }
 
 impl LoggedGateDecision {
+    fn is_about(&self, text: &LoggedText) -> bool {
+        self.session_id == text.session_id && self.verdict_sha256 == text.verdict_sha256
+    }
+
     #[must_use]
     pub fn outcome(&self) -> GateOutcome {
         let is_failed = self.rules.as_ref().is_some_and(|rules| rules.verdict != RuleVerdict::Pass);

@@ -18,7 +18,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog};
-use store_postgres::{ClusterIdentity, ClusterKeys, PostgresLog, PostgresSettings, SharedLogDurability};
+use store_postgres::{
+    ClusterIdentity, ClusterKeys, ClusterMembership, PostgresLog, PostgresSettings, SharedLogDurability,
+};
 use tokio::runtime::{self, Runtime};
 
 /// The names of the hosts, in the order in which they join.
@@ -300,12 +302,13 @@ impl AloneLog {
         };
         let alone = PostgresSettings { url: server.url_of(ALONE), ..settings.clone() };
         // this program reads the cluster's log as a host
-        let [source, log] = [settings, alone].map(|settings| {
-            let mut log = PostgresLog::new(settings);
-            log.create(end, false).and_then(|()| log.connect(end)).map_err(io::Error::other)?;
-            Ok::<_, io::Error>(log)
-        });
-        Ok(Self { log: log?, source: source?, end })
+        ClusterMembership::new(settings.clone()).enter(false).map_err(io::Error::other)?;
+        let (mut source, mut log) = (PostgresLog::new(settings), PostgresLog::new(alone));
+        log.create(end, false).map_err(io::Error::other)?;
+        for log in [&mut source, &mut log] {
+            log.connect(end).map_err(io::Error::other)?;
+        }
+        Ok(Self { log, source, end })
     }
 
     /// Appends the groups that the hosts have appended since the last call. Counts groups, and the bytes of their rows.

@@ -21,50 +21,42 @@ use domain_verdict::recall_notice::{
 use domain_verdict::session::SessionRecord;
 use jiff::Timestamp;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
-use std::collections::BTreeMap;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// The drafts of one commit, by session.
-#[derive(Debug, Default)]
-pub(super) struct NoticeDrafts(BTreeMap<SessionId, NoticeDraft>);
-
+/// The draft of a notice in a record about its session.
 #[derive(Debug)]
-struct NoticeDraft {
+pub(super) struct NoticeDraft {
     notice: RecallNotice,
     /// The revision of the stored draft that it replaces.
     revision: Option<u64>,
-    /// The revision of the session, so that none is drafted for a session that is removed meanwhile.
-    session_revision: u64,
     /// The revision of the verdict, so that none is drafted for one that is purged or replaced meanwhile.
     verdict_revision: u64,
 }
 
-impl NoticeDrafts {
+impl NoticeDraft {
     pub(super) fn add_to(self, record: &mut JournalRecord) {
-        for (session_id, draft) in self.0 {
-            let NoticeDraft { notice, revision, session_revision, verdict_revision } = draft;
-            record.expect.push(RowExpectation::new::<RecallNotice>(&session_id, revision));
-            record.expect.push(RowExpectation::new::<SessionRecord>(&session_id, Some(session_revision)));
-            record.expect.push(RowExpectation::new::<VerdictDelivery>(&session_id, Some(verdict_revision)));
-            record.writes.push(RowWrite::put(&notice));
-        }
+        let Self { notice, revision, verdict_revision } = self;
+        let session_id = &notice.session_id;
+        record.expect.push(RowExpectation::new::<RecallNotice>(session_id, revision));
+        record.expect.push(RowExpectation::new::<VerdictDelivery>(session_id, Some(verdict_revision)));
+        record.writes.push(RowWrite::put(&notice));
     }
 }
 
 /// Drafts.
 impl RecallService {
-    /// Drafts the notice about `recall`, if it can be sent: the verdict of the evaluation is stored, its session has an address, and its
-    /// mail template has the text. Returns whether it does.
+    /// Adds `recall` to the draft of a notice, if that can be sent: the verdict of the evaluation is stored, its session has an address, and
+    /// its mail template has the text. Returns whether it does.
     pub(super) fn draft_notice(
         &self,
-        drafts: &mut NoticeDrafts,
+        draft: &mut Option<NoticeDraft>,
         search: Option<&mut RecallSearch<'_>>,
         recall: SourceRecall,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
         let session_id = recall.verdict.session_id.clone();
         let stored = self.store.verdict_and_session(&session_id)?;
-        let (Some((delivery, verdict_revision)), Some((session, session_revision))) = stored else {
+        let (Some((delivery, verdict_revision)), Some((session, _))) = stored else {
             return Ok(false);
         };
         let evaluation = read_evaluation(&self.store, recall.verdict.entry)?;
@@ -74,7 +66,7 @@ impl RecallService {
         if !is_evaluated || session.customer_email.is_none() || !self.has_notice(&session_id)? {
             return Ok(false);
         }
-        let (before, revision) = match drafts.0.remove(&session_id) {
+        let (before, revision) = match draft.take() {
             Some(NoticeDraft { notice, revision, .. }) => (Some(notice), revision),
             None => match self.store.recall_notice(&session_id) {
                 Err(StoreError::RowLost { entry, .. }) => (None, Some(entry)),
@@ -88,8 +80,7 @@ impl RecallService {
             None => recall,
         };
         let notice = RecallNotice::drafted(before, recall, delivery.approved.sha256(), now);
-        let draft = NoticeDraft { notice, revision, session_revision, verdict_revision };
-        drafts.0.insert(session_id, draft);
+        *draft = Some(NoticeDraft { notice, revision, verdict_revision });
         Ok(true)
     }
 
@@ -111,9 +102,9 @@ impl RecallService {
         let mut after: Option<SessionId> = None;
         loop {
             let (service, source) = (self.clone(), oracle_id.clone());
-            let built = spawn_blocking(move || service.build_withdrawal(&source, after.as_ref()));
-            let (record, next) = built.await.map_err(RecallError::task)??;
-            if !record.events.is_empty() {
+            let built = spawn_blocking(move || service.build_withdrawals(&source, after.as_ref()));
+            let (records, next) = built.await.map_err(RecallError::task)??;
+            for record in records {
                 self.log.commit(record).await?;
             }
             if next.is_none() {
@@ -123,14 +114,14 @@ impl RecallService {
         }
     }
 
-    /// The removal of recalls from the next drafts with a recall by the source, after that of session `after`; and the session of the
+    /// The removals of recalls from the next drafts with a recall by the source, after that of session `after`; and the session of the
     /// last of them, if more can follow.
-    fn build_withdrawal(
+    fn build_withdrawals(
         &self,
         oracle_id: &SourceId,
         after: Option<&SessionId>,
-    ) -> Result<(JournalRecord, Option<SessionId>), StoreError> {
-        let (mut open, mut record, now) = (Vec::new(), JournalRecord::default(), self.clock.now());
+    ) -> Result<(Vec<JournalRecord>, Option<SessionId>), StoreError> {
+        let (mut open, mut records, now) = (Vec::new(), Vec::new(), self.clock.now());
         self.store.visit_recall_notices(after, |notice, revision| {
             if notice.recalls.iter().any(|recall| recall.oracle_id == *oracle_id) {
                 open.push((notice, revision));
@@ -140,7 +131,7 @@ impl RecallService {
         let last = open.last().filter(|_| open.len() == NOTIFIED_AT_ONCE);
         let next = last.map(|(notice, _)| notice.session_id.clone());
         let Some(view) = self.store.view(oracle_id)?.filter(|_| !open.is_empty()) else {
-            return Ok((record, None));
+            return Ok((records, None));
         };
         let mut search = RecallSearch::new(&self.store, &view, now);
         for (notice, revision) in open {
@@ -150,15 +141,19 @@ impl RecallService {
                 continue;
             }
             let session_id = notice.session_id.clone();
-            record.expect.push(RowExpectation::new::<RecallNotice>(&session_id, Some(revision)));
-            record.writes.push(match notice.without(oracle_id, now) {
+            let withdrawn = RecallNoticeWithdrawn { oracle_id: oracle_id.clone() };
+            let expected = RowExpectation::new::<RecallNotice>(&session_id, Some(revision));
+            let written = match notice.without(oracle_id, now) {
                 Some(rest) => RowWrite::put(&rest),
                 None => RowWrite::remove::<RecallNotice>(&session_id),
+            };
+            records.push(JournalRecord {
+                expect: vec![expected],
+                writes: vec![written],
+                ..JournalRecord::from(AuditEvent::new(now, session_id, withdrawn))
             });
-            let withdrawn = RecallNoticeWithdrawn { oracle_id: oracle_id.clone() };
-            record.events.push(AuditEvent::new(now, session_id, withdrawn));
         }
-        Ok((record, next))
+        Ok((records, next))
     }
 }
 
@@ -184,6 +179,8 @@ pub enum RecallNoticeError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Commit(CommitError),
+    #[error(transparent)]
+    Withdrawal(#[from] RecallError),
     /// The task that reads the store panicked.
     #[error("could not prepare the notice: {0}; report this as a bug")]
     Task(String),
@@ -274,11 +271,19 @@ impl RecallService {
         Ok((NoticePreview { notice, mail, fault }, revision))
     }
 
-    /// Decides about a notice. Returns the id of the mail if it is released: it is queued, to the present address of the session.
+    /// Decides about a notice. Returns the id of the mail if it is released: it is queued, to the present address of the session. A release
+    /// first withdraws what no longer holds.
     ///
     /// # Errors
     /// There is no notice, it has changed, or it cannot be sent.
     pub async fn decide_notice(&self, decision: DecideNotice) -> Result<Option<MailId>, RecallNoticeError> {
+        if decision.action == RecallNoticeAction::Release
+            && let Some((notice, _)) = self.store.recall_notice(&decision.session_id)?
+        {
+            for recall in notice.recalls {
+                self.withdraw_notices(&recall.oracle_id).await?;
+            }
+        }
         let (service, session_id, trace) = (self.clone(), decision.session_id.clone(), current_trace());
         let built = spawn_blocking(move || service.build_decision(decision, trace)).await;
         let (mail_id, record) = built.map_err(RecallNoticeError::task)??;

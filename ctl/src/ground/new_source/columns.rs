@@ -1,6 +1,6 @@
 //! The fields of a sample: their types, their units, and which of them identify a record.
 
-use super::notation::{FoundForm, ValueForm, affix_code, find_form};
+use super::notation::{FieldMark, FoundForm, ValueForm, affix_code, find_form};
 use super::remark::{SourceRemark, shown_list};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::without_marks;
@@ -127,14 +127,37 @@ fn find_fields(
         ));
     }
     let mut names = HashSet::new();
-    let mut columns = Vec::new();
-    for (path, group, values) in &sample.fields {
-        columns.push(column(path, *group, values, &mut names, period));
-    }
+    let forms = find_forms(&sample.fields, period);
+    let columns = sample.fields.iter().zip(forms);
+    let columns =
+        columns.map(|((path, group, values), found)| column(path, *group, values, &mut names, found));
+    let columns = columns.collect();
     let cells: Vec<_> = sample.fields.drain(..).map(|(_, _, values)| values).collect();
     let mut omitted: Vec<_> = omitted.into_iter().map(|(path, _)| path.join(".")).collect();
     omitted.extend(sample.omitted);
     Ok(FoundFields { columns, cells, records: records.len(), omitted })
+}
+
+/// The forms of the fields. Numbers that can be read with either decimal mark have that of the other fields, if these have only one.
+fn find_forms(fields: &[SampleField], period: Option<(&str, Option<&'static str>)>) -> Vec<FoundForm> {
+    let form_of = |(path, _, values): &SampleField, mark: Option<&FieldMark>| {
+        let name = path.last().map_or("", String::as_str);
+        let of_period = period.filter(|(field, _)| *field == name).map(|(_, format)| format);
+        find_form(&split_unit(name).0, values, of_period, mark)
+    };
+    let mut forms: Vec<_> = fields.iter().map(|field| form_of(field, None)).collect();
+    let mut marks = fields
+        .iter()
+        .zip(&forms)
+        .filter_map(|((path, ..), found)| Some(FieldMark { mark: found.known_mark?, field: path.join(".") }));
+    let Some(first) = marks.next() else { return forms };
+    if marks.any(|other| other.mark != first.mark) {
+        return forms;
+    }
+    for (field, found) in fields.iter().zip(&mut forms).filter(|(_, found)| found.has_either_mark()) {
+        *found = form_of(field, Some(&first));
+    }
+    forms
 }
 
 /// The column of a field or of a group of fields.
@@ -143,12 +166,11 @@ fn column(
     group: Option<usize>,
     values: &FieldValues,
     names: &mut HashSet<String>,
-    period: Option<(&str, Option<&'static str>)>,
+    found: FoundForm,
 ) -> SampleColumn {
     let name = path.last().cloned().unwrap_or_default();
     let (label, unit) = split_unit(&name);
-    let of_period = period.filter(|(field, _)| *field == name).map(|(_, format)| format);
-    let FoundForm { form, missing_values, mut remarks } = find_form(&label, values, of_period);
+    let FoundForm { form, missing_values, mut remarks, .. } = found;
     let is_value = |value: &Option<String>| {
         value.as_ref().is_some_and(|value| !missing_values.iter().any(|word| word == value.trim()))
     };
@@ -212,10 +234,12 @@ impl RecordFields {
     }
 }
 
+/// The path of a field, or of a group with the number of its fields, and the values.
+type SampleField = (Vec<String>, Option<usize>, FieldValues);
+
 /// The fields after groups were formed.
 struct FoldedFields {
-    /// Paths with the number of fields of a group, and the values.
-    fields: Vec<(Vec<String>, Option<usize>, FieldValues)>,
+    fields: Vec<SampleField>,
     omitted: Vec<String>,
 }
 

@@ -93,6 +93,8 @@ const SENTINEL_RATIO: f64 = 10.0;
 
 /// The decimal mark, and the thousands separator.
 type NumberMarks = (char, Option<char>);
+/// Numbers in a notation.
+type NumberReading = (NumberMarks, Vec<Decimal>);
 
 /// The form of the values of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,19 +143,35 @@ pub(super) struct FoundForm {
     /// The words for missing values.
     pub(super) missing_values: Vec<String>,
     pub(super) remarks: Vec<SourceRemark>,
+    /// The decimal mark, if the numbers can be read with this one only.
+    pub(super) known_mark: Option<char>,
 }
 
 impl FoundForm {
     fn new(form: ValueForm, remarks: impl IntoIterator<Item = SourceRemark>) -> Self {
-        Self { form, missing_values: Vec::new(), remarks: remarks.into_iter().collect() }
+        Self { form, missing_values: Vec::new(), remarks: remarks.into_iter().collect(), known_mark: None }
+    }
+
+    /// Whether the numbers can be read with either decimal mark.
+    pub(super) fn has_either_mark(&self) -> bool {
+        self.remarks.iter().any(|remark| matches!(remark, SourceRemark::DecimalMark { .. }))
     }
 }
 
-/// The form of `values`. `period` is the format of a field with the names of unpivoted columns.
+/// The decimal mark that other fields of the records have, and the first such field.
+#[derive(Debug, Clone)]
+pub(super) struct FieldMark {
+    pub(super) mark: char,
+    pub(super) field: String,
+}
+
+/// The form of `values`. `period` is the format of a field with the names of unpivoted columns. Numbers that can be read with either
+/// decimal mark have `mark`.
 pub(super) fn find_form(
     label: &str,
     values: &[Option<String>],
     period: Option<Option<&'static str>>,
+    mark: Option<&FieldMark>,
 ) -> FoundForm {
     let present = || values.iter().flatten().map(|value| value.trim());
     let missing: BTreeSet<_> = present().filter(|value| is_missing(value)).map(str::to_owned).collect();
@@ -164,7 +182,7 @@ pub(super) fn find_form(
         return FoundForm::new(ValueForm::Period { length, format }, None);
     }
     let mut found =
-        if texts.is_empty() { FoundForm::new(ValueForm::Text, None) } else { form_of(label, &texts) };
+        if texts.is_empty() { FoundForm::new(ValueForm::Text, None) } else { form_of(label, &texts, mark) };
     if found.form != ValueForm::Text {
         if !missing.is_empty() {
             found.remarks.push(SourceRemark::MissingWords);
@@ -203,15 +221,15 @@ fn is_period(length: PeriodLength, format: &str, texts: &[&str]) -> bool {
     format.is_ok_and(|format| texts.iter().all(|text| format.parse(text).is_some()))
 }
 
-fn form_of(label: &str, texts: &[&str]) -> FoundForm {
+fn form_of(label: &str, texts: &[&str], mark: Option<&FieldMark>) -> FoundForm {
     let label = label.to_lowercase();
     let found = boolean_form(texts)
         .or_else(|| year_form(&label, texts))
         .or_else(|| code_form(&label, texts))
-        .or_else(|| number_form(texts))
+        .or_else(|| number_form(texts, mark))
         .or_else(|| period_form(texts))
         .or_else(|| date_form(texts))
-        .or_else(|| affix_form(texts));
+        .or_else(|| affix_form(texts, mark));
     found.unwrap_or_else(|| FoundForm::new(ValueForm::Text, text_remark(texts)))
 }
 
@@ -283,7 +301,7 @@ fn code_form(label: &str, texts: &[&str]) -> Option<FoundForm> {
         return Some(FoundForm::new(ValueForm::Text, [SourceRemark::Season]));
     }
     let has_point = |text: &&str| text.contains('.');
-    if words(&SECTION_WORDS) && texts.iter().any(has_point) && number_form(texts).is_some() {
+    if words(&SECTION_WORDS) && texts.iter().any(has_point) && number_form(texts, None).is_some() {
         return Some(FoundForm::new(ValueForm::Text, [SourceRemark::SectionNumbers]));
     }
     None
@@ -400,35 +418,48 @@ fn short_years(texts: &[&str]) -> Option<FoundForm> {
     })
 }
 
-fn number_form(texts: &[&str]) -> Option<FoundForm> {
+fn number_form(texts: &[&str], mark: Option<&FieldMark>) -> Option<FoundForm> {
     let plain: Option<Vec<Decimal>> = texts.iter().map(|text| text.parse().ok()).collect();
-    if let Some(numbers) = plain {
-        // 1.234 can be a number with a decimal point, or one thousand and more
-        let is_ambiguous =
-            parse_all(texts, (',', Some('.')), None).is_some() && texts.iter().any(|text| text.contains('.'));
-        let notation = is_ambiguous.then_some(('.', None));
-        return Some(numbers_found(texts, &numbers, notation, is_ambiguous, None));
+    let Some(numbers) = plain else { return numbers_found(texts, find_readings(texts, None), None, mark) };
+    // 1.234 can be a number with a decimal point, or one thousand and more
+    let thousands = texts.iter().any(|text| text.contains('.')).then_some((',', Some('.')));
+    let thousands = thousands.and_then(|marks| Some((marks, parse_all(texts, marks, None)?)));
+    let readings = [Some((('.', None), numbers)), thousands].into_iter().flatten().collect();
+    let mut found = numbers_found(texts, readings, None, mark)?;
+    let is_ordinary = !found.has_either_mark();
+    if let ValueForm::Number { notation, .. } = &mut found.form
+        && is_ordinary
+    {
+        *notation = None;
     }
-    let (marks, numbers, is_ambiguous) = find_notation(texts, None)?;
-    Some(numbers_found(texts, &numbers, Some(marks), is_ambiguous, None))
+    Some(found)
 }
 
-fn affix_form(texts: &[&str]) -> Option<FoundForm> {
+fn affix_form(texts: &[&str], mark: Option<&FieldMark>) -> Option<FoundForm> {
     let affix = find_affix(texts).ok()?;
-    let (marks, numbers, is_ambiguous) = find_notation(texts, Some(&affix))?;
-    Some(numbers_found(texts, &numbers, Some(marks), is_ambiguous, Some(affix)))
+    let readings = find_readings(texts, Some(&affix));
+    numbers_found(texts, readings, Some(affix), mark)
 }
 
+/// The form of numbers that can be read in these ways. If the numbers differ, those with the decimal mark of another field are taken,
+/// else the first.
 fn numbers_found(
     texts: &[&str],
-    numbers: &[Decimal],
-    notation: Option<NumberMarks>,
-    is_ambiguous: bool,
+    mut readings: Vec<NumberReading>,
     affix: Option<CellAffix>,
-) -> FoundForm {
+    mark: Option<&FieldMark>,
+) -> Option<FoundForm> {
+    let (_, first) = readings.first()?;
+    let is_ambiguous = readings.iter().any(|(_, numbers)| numbers != first);
+    let like_others = mark.filter(|_| is_ambiguous).and_then(|of| {
+        let index = readings.iter().position(|((mark, _), _)| *mark == of.mark)?;
+        Some((index, of.field.clone()))
+    });
+    let (index, as_in) = like_others.map_or((0, None), |(index, field)| (index, Some(field)));
+    let (notation, numbers) = readings.swap_remove(index);
     let mut remarks = Vec::new();
     if is_ambiguous {
-        remarks.push(SourceRemark::DecimalMark);
+        remarks.push(SourceRemark::DecimalMark { as_in });
     }
     if let Some(affix) = &affix {
         if !affix.is_plain() {
@@ -438,21 +469,21 @@ fn numbers_found(
             remarks.push(SourceRemark::Accounting);
         }
     }
-    remarks.extend(sentinel(texts, numbers));
-    remarks.extend(equal_numbers(texts, numbers));
+    remarks.extend(sentinel(texts, &numbers));
+    remarks.extend(equal_numbers(texts, &numbers));
     remarks.extend(code_remarks(texts));
     remarks.extend(compact_dates(texts));
     let is_integer = numbers.iter().all(Decimal::is_integer);
-    FoundForm::new(ValueForm::Number { is_integer, notation, affix }, remarks)
+    let has_marks = || texts.iter().any(|text| text.contains(['.', ',']));
+    let known_mark = (!is_ambiguous && has_marks()).then_some(notation.0);
+    let form = ValueForm::Number { is_integer, notation: Some(notation), affix };
+    Some(FoundForm { known_mark, ..FoundForm::new(form, remarks) })
 }
 
-/// The first notation in which all texts are numbers, the numbers, and whether they are others in another notation.
-fn find_notation(texts: &[&str], affix: Option<&CellAffix>) -> Option<(NumberMarks, Vec<Decimal>, bool)> {
-    let mut notations =
-        NOTATIONS.into_iter().filter_map(|marks| Some((marks, parse_all(texts, marks, affix)?)));
-    let (marks, numbers) = notations.next()?;
-    let is_ambiguous = notations.any(|(_, others)| others != numbers);
-    Some((marks, numbers, is_ambiguous))
+/// The notations in which all texts are numbers, with the numbers.
+fn find_readings(texts: &[&str], affix: Option<&CellAffix>) -> Vec<NumberReading> {
+    let readings = NOTATIONS.into_iter().filter_map(|marks| Some((marks, parse_all(texts, marks, affix)?)));
+    readings.collect()
 }
 
 fn parse_all(

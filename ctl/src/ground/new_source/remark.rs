@@ -126,7 +126,11 @@ pub(super) enum SourceRemark {
     Group {
         fields: usize,
     },
-    DecimalMark,
+    /// The numbers can be read with either decimal mark.
+    DecimalMark {
+        /// The field whose mark they have; `None` if no other field shows one.
+        as_in: Option<String>,
+    },
     DateOrder {
         format: String,
         other: String,
@@ -164,7 +168,7 @@ impl SourceRemark {
         match self {
             Self::MissingWords | Self::Group { .. } => RemarkPlace::Mapping,
             Self::BooleanWords
-            | Self::DecimalMark
+            | Self::DecimalMark { .. }
             | Self::DateOrder { .. }
             | Self::CompactDates { are_read: true, .. }
             | Self::TwoDigitYears
@@ -336,9 +340,13 @@ impl SourceRemark {
             Self::Group { fields } => {
                 format!("{fields} fields are the keys of one group, since an ontology has at most 256 axes")
             }
-            Self::DecimalMark => {
+            Self::DecimalMark { as_in: None } => {
                 String::from("the sample can also be read with the other mark: check the numbers")
             }
+            Self::DecimalMark { as_in: Some(field) } => format!(
+                "read with the mark of {}, and the sample can also be read with the other mark: check the numbers",
+                shown(field)
+            ),
             Self::DateOrder { format, other } => {
                 format!(
                     "read as {}, and the sample can also be read as {}: check the dates",

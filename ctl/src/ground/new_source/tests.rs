@@ -191,6 +191,16 @@ fn cases_of_tables() -> Vec<SourceCase> {
             ..SourceCase::default()
         },
         SourceCase {
+            name: "decimal-mark-of-another-field",
+            content: text("city;people;area\nBern;1.234;51,6\nBasel;5.678;23,85\n"),
+            axes: &[("city", "string"), ("people", "integer"), ("area", "number")],
+            identity: &["city"],
+            comments: &["people:decimal_mark"],
+            records: 2,
+            found: ("city=Bern", "people", json!("1234")),
+            ..SourceCase::default()
+        },
+        SourceCase {
             name: "hash-comments",
             content: text(
                 "# Source: an agency, monthly, ppm\n# Contact: a, b, c\nyear,month,average\n2024,1,422.8\n2024,2,424.5\n",

@@ -14,6 +14,7 @@ use super::{
 use crate::ground::QUERY;
 use crate::platform::api::body::json_response;
 use crate::platform::api::request::{self, JsonBody, PathSessionId, QueryParams};
+use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{JSON_BODY, SESSION, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::service::DaemonService;
@@ -33,6 +34,7 @@ use actors_verdict::submission::{CachedVerdict, Submission, SubmissionOutcome};
 use axum::extract::State;
 use axum::response::Response;
 use axum::{Extension, Json};
+use domain_audit::event::ReadSubject;
 use domain_audit::problem::ENTRY_DROPPED;
 use domain_base::gate_path::GatePath;
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemCode};
@@ -246,6 +248,35 @@ pub async fn read_verdict(
         (None, None) => json_response(StatusCode::OK, cached.body.clone()),
     };
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(cache_status));
+    Ok(response)
+}
+
+/// Read the verdict of a session as an operator.
+///
+/// The answer is that of the routes' socket. The entry `operator_read` in the log names the reader of a verdict.
+#[utoipa::path(
+    get,
+    path = "/v1/verdicts/{session_id}",
+    operation_id = "read_delivered_verdict",
+    tag = "verdict",
+    params(("session_id" = SessionId, Path), VerdictParams),
+    responses(
+        ReadProblems,
+        (status = 200, description = "The verdict: with `X-Cache: HIT` as it was delivered; with `MISS` regenerated, with `divergence_level`", content((VerdictResponse = "application/json"), (String = "text/html")), headers(("X-Cache" = CacheResult, description = "Whether the verdict was in the cache."))),
+        (status = 202, description = "The session has an open or held order, and its verdict is not there yet", body = OrderReport, headers(("Location" = String, description = "The path of the order."), ("Retry-After" = u64, description = "When to read the order again, in seconds: 5 to 300. Missing while the order is held."))),
+    ),
+)]
+pub async fn read_verdict_as_operator(
+    method: Method,
+    State(service): State<Arc<DaemonService>>,
+    read: LoggedRead,
+    params: QueryParams<VerdictParams>,
+    session_id: PathSessionId,
+) -> Result<Response, Problem> {
+    let response = read_verdict(method, State(Arc::clone(&service)), params, session_id).await?;
+    if response.status() == StatusCode::OK {
+        read.log(&service, ReadSubject::Verdict).await?;
+    }
     Ok(response)
 }
 

@@ -17,7 +17,7 @@ const TESTS_COUNTED: usize = 3;
 /// A strategy with fewer non-empty tests is flagged `few_tests`.
 const TESTS_MIN: usize = 2;
 /// The minimum of V_t.
-const V_T_FLOOR: f64 = 1.0;
+pub(crate) const V_T_FLOOR: f64 = 1.0;
 /// The maximum number of unexpected fields that are flagged by name; one more flag counts the rest.
 pub(super) const UNEXPECTED_NAMED: usize = 16;
 /// The maximum length of an unexpected field's name in its flag, in characters.

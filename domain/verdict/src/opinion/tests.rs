@@ -78,6 +78,8 @@ fn intervals_equal_published_ones() {
     let shares =
         tally.shares.iter().map(|share| (share.opinions, share.of, share.share_min, share.share_max));
     assert_eq!(shares.collect::<Vec<_>>(), [(2, 3, 0.0942, 0.9916), (1, 3, 0.0084, 0.9058)]);
+    let alone = plan(2, 2, &["a"]).tally(&[opinion("a", GREEN)]);
+    assert_eq!(alone.shares.first().map(|share| (share.share_min, share.share_max)), Some((0.025, 1.0)));
 }
 
 #[test]

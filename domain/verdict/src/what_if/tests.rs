@@ -24,7 +24,9 @@ fn rules(seq: u64, verdict: &str, facts: &[String]) -> String {
 }
 
 fn policy(seq: u64, action: &str) -> String {
-    line(seq, "policy_applied", json!({"action": action, "causes": ["few_tests"]}))
+    let members =
+        json!({"action": action, "causes": ["few_tests"], "verdict_sha256": Sha256Hex::of(b"text")});
+    line(seq, "policy_applied", members)
 }
 
 fn read(lines: &[String]) -> Vec<LoggedGateDecision> {
@@ -63,6 +65,29 @@ fn decision_has_the_entries_of_its_record_only() {
 }
 
 /// The result without a text.
+#[test]
+fn opinion_is_a_decision_if_the_gate_decides_on_its_text() {
+    let about = |text: &str| json!({"verdict_sha256": Sha256Hex::of(text.as_bytes()), "path": "generate"});
+    let opinion = |seq: u64, text: &str| {
+        [crosscheck(seq, true, about(text)), line(seq + 1, "order_opinion", about(text))]
+    };
+    let cached = |seq: u64, text: &str| line(seq, "verdict_cached", about(text));
+    let outcomes = |lines: Vec<String>| {
+        let decisions = read(&lines);
+        decisions.iter().map(|decision| (decision.seq, decision.outcome())).collect::<Vec<_>>()
+    };
+    // the policy holds the first of three answers
+    let held = [opinion(1, "text"), opinion(3, "b"), opinion(5, "c")].concat();
+    let held =
+        [held, vec![policy(7, "hold"), line(8, "order_stopped", json!({})), cached(9, "text")]].concat();
+    assert_eq!(outcomes(held), [(1, GateOutcome::Held)]);
+    let delivered = [opinion(1, "a"), opinion(3, "b"), opinion(5, "a")].concat();
+    let delivered = [delivered, vec![cached(7, "a")], vec![crosscheck(8, false, json!({}))]].concat();
+    assert_eq!(outcomes(delivered), [(1, GateOutcome::Approved), (8, GateOutcome::Rejected)]);
+    // no label is agreed
+    assert_eq!(outcomes([opinion(1, "a"), opinion(3, "b")].concat()), []);
+}
+
 fn calculated(
     lines: &[String],
     stored: &StoredInputs,

@@ -15,7 +15,7 @@ use crate::journal::{CommitReceipt, JournalRecord, RecordRejectedError};
 use domain_audit::leaf::{EntrySalts, RowDigests};
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
-use domain_base::row::{IndexEntry, SumWrite, Table};
+use domain_base::row::{IndexEntry, RowData, SumWrite, Table};
 use domain_base::session_id::SessionId;
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -359,9 +359,11 @@ fn row_digests(writes: &[RowWrite]) -> RowDigests {
     writes.iter().map(digest).collect()
 }
 
-/// Whether the rows of sessions are those of the session of the last event, whose entry names them.
+/// Whether the rows are those of the session of the last event, whose entry names them.
 fn names_own_session(record: &JournalRecord) -> bool {
     let Some(own) = record.events.last().and_then(|event| event.session_id.as_ref()) else { return true };
-    let sessions = record.writes.iter().filter_map(|write| session_of_row(write.row.table, &write.row.name));
-    sessions.into_iter().all(|named| named == *own)
+    record.writes.iter().all(|RowWrite { row, .. }| {
+        !matches!(row.table.data, RowData::Impersonal)
+            && session_of_row(row.table, &row.name).is_none_or(|named| named == *own)
+    })
 }

@@ -55,12 +55,17 @@ impl Admission {
             verdict_sha256: admit.approved.sha256().clone(),
             tally: tally.clone(),
         };
+        let mut answered_by = None;
         match (decision, first) {
-            (OpinionDecision::Open, None) => opinion.answer = self.sealed_answer(admit).await?,
-            (OpinionDecision::Agreed(_), Some(first)) => self.take_first_answer(admit, &session, first).await,
+            (OpinionDecision::Open, None) => {
+                opinion.answer = self.sealed_answer(admit, before.attempts).await?;
+            }
+            (OpinionDecision::Agreed(_), Some(first)) => {
+                answered_by = self.take_first_answer(admit, &session, first).await;
+            }
             _ => {}
         }
-        let order = before.clone().with_opinion(opinion, tally);
+        let order = Order { answered_by, ..before.clone().with_opinion(opinion, tally) };
         Ok(Some(TakenOpinion { before, order, decision, plan: plan.clone(), entry }))
     }
 
@@ -81,23 +86,27 @@ impl Admission {
     }
 
     /// The answer, encrypted until the opinions agree.
-    async fn sealed_answer(&self, admit: &AdmitVerdict) -> Result<Option<SealedAnswer>, VerdictCacheError> {
+    async fn sealed_answer(
+        &self,
+        admit: &AdmitVerdict,
+        attempt: u32,
+    ) -> Result<Option<SealedAnswer>, VerdictCacheError> {
         let Some(trace) = &admit.submission.generation_trace else { return Ok(None) };
         let sealed = admit.seal_delivery(&self.policy.key, &self.store, self.clock.now()).await?;
         let check_sha256 = digest_of(admit.submission.check.as_deref());
-        Ok(Some(SealedAnswer { generation: trace.generation.clone(), sealed, check_sha256 }))
+        Ok(Some(SealedAnswer { attempt, generation: trace.generation.clone(), sealed, check_sha256 }))
     }
 
-    /// Replaces the answer by the `first` one with its label. It stays if the first one cannot be decrypted, was not checked against
-    /// the facts that the session has now, or is refused by the policy of now.
+    /// Replaces the answer by the `first` one with its label, and returns the attempt of that one. The answer stays if the first one cannot
+    /// be decrypted, was not checked against the facts that the session has now, or is refused by the policy of now.
     async fn take_first_answer(
         &self,
         admit: &mut AdmitVerdict,
         session: &SessionRecord,
         first: &OpenOpinion,
-    ) {
+    ) -> Option<u32> {
         let Submission { session_id, check, generation_trace, .. } = &admit.submission;
-        let (Some(answer), Some(_)) = (&first.answer, generation_trace) else { return };
+        let (Some(answer), Some(_)) = (&first.answer, generation_trace) else { return None };
         let delivery = match self.policy.key.open(session_id, &answer.sealed).await {
             // deserialization judges the verdict again; the error of the parser may quote it
             Ok(text) => serde_json::from_slice::<VerdictDelivery>(&text)
@@ -113,12 +122,14 @@ impl Admission {
                     (admit.approved, admit.evaluation_sha256) = last;
                 } else if let Some(trace) = &mut admit.submission.generation_trace {
                     trace.generation = answer.generation.clone();
+                    return Some(answer.attempt);
                 }
             }
             Err(error) => {
                 tracing::warn!(%session_id, error, "could not read the first answer with the agreed label; delivering the last one");
             }
         }
+        None
     }
 
     /// Queues the order for the next opinion, stops it, or delivers the answer on which the opinions agree.

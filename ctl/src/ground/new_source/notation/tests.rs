@@ -2,7 +2,7 @@ use super::*;
 
 fn found(label: &str, values: &[&str]) -> FoundForm {
     let values: Vec<_> = values.iter().map(|value| Some((*value).to_owned())).collect();
-    find_form(label, &values, None)
+    find_form(label, &values, None, None)
 }
 
 fn codes(found: &FoundForm) -> Vec<&'static str> {
