@@ -209,6 +209,10 @@ impl WhatIfCalculation<'_> {
             let Some((oracle_id, view)) = self.views.get_key_value(oracle_id) else {
                 return Ok(Err(NotCalculatedCause::FactsNotStored));
             };
+            // a request on that day would have been refused
+            if view.state.completed.iter().all(|run| run.release.ingested_at > as_of) {
+                return Ok(Err(NotCalculatedCause::NoRelease));
+            }
             let search = sources.entry(oracle_id);
             let search = search.or_insert_with(|| RecallSearch::as_of(self.store, view, as_of));
             let Some(facts) = search.known_facts(check)? else {

@@ -63,6 +63,8 @@ struct VerifyCardArgs {
 struct CardReport {
     /// The session; null if its id was erased.
     session_id: Option<String>,
+    /// Whether it has what only operators see.
+    is_internal: bool,
     /// The key of the log.
     log_key: String,
     /// Whether it is a key of `--key`.
@@ -160,6 +162,7 @@ impl VerifyCardArgs {
         cosigned.extend(further.into_iter().filter(|_| self.witnesses.is_empty()));
         let report = CardReport {
             session_id: card.session_id(),
+            is_internal: card.is_internal(),
             log_key: own,
             is_expected_key: !self.keys.is_empty(),
             size,
@@ -174,6 +177,9 @@ impl CardReport {
         let session = self.session_id.clone().unwrap_or_else(|| "erased".to_owned());
         let mut rows = vec![("session", session), ("log key", self.log_key.clone())];
         rows.push(("log", format!("{} entries", self.size)));
+        if self.is_internal {
+            rows.push(("internal", "it shows callers or operators; do not hand it out".to_owned()));
+        }
         rows.extend(
             self.cosigned
                 .iter()

@@ -160,6 +160,7 @@ const fn explain(cause: NotCalculatedCause) -> &'static str {
             "their facts are from a verification, which is a decision over several sources"
         }
         NotCalculatedCause::CutMembers => "rules would check members that were cut from the text",
+        NotCalculatedCause::NoRelease => "a source had no release on that day",
         NotCalculatedCause::CheckRefused => "a request with these rules or this word list would be refused",
         NotCalculatedCause::Damaged => "the stored verdict or session is damaged; see `oraclectl doctor`",
         NotCalculatedCause::InternalError => "the calculation failed; report this as a bug",

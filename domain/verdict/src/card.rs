@@ -132,7 +132,7 @@ static FRAME: LazyLock<String> = LazyLock::new(|| {
     let base64_of = |text: &str| BASE64_STANDARD.encode(Sha256Hex::of(text.as_bytes()).to_bytes());
     let part = |PartLayout { id, title, .. }: &PartLayout| {
         format!(
-            "<section id=\"{id}\">\n<h2>{title}</h2>\n<p class=\"state\">not checked: the checks of this page need JavaScript</p>\n\
+            "<section id=\"{id}\">\n<h2>{title}</h2>\n<p class=\"state\">not checked: the checks of this page did not run; they need JavaScript, and a script that nobody has changed</p>\n\
              {SHOWN_START}{DATA_START}{DATA_END}\n</section>\n"
         )
     };
@@ -270,6 +270,14 @@ impl VerdictCard {
             card.parts.push(own);
         }
         Ok(card)
+    }
+
+    /// Whether it has what only operators see.
+    #[must_use]
+    pub fn is_internal(&self) -> bool {
+        let entries = self.parts.iter().flat_map(|part| &part.entries);
+        let mut members = entries.map(|entry| entry_of(&entry.line));
+        members.any(|entry| entry.pointer("/caller/uid").is_some() || entry.get("peer").is_some())
     }
 
     /// The entries of all parts with the checkpoint, as a document of `oraclectl log prove`.

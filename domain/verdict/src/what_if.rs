@@ -92,6 +92,8 @@ pub enum NotCalculatedCause {
     FactsNotStored,
     /// The facts of another day are asked for, and its facts are from a verification, which is a decision over several sources.
     Verification,
+    /// The facts of another day are asked for, and a source had no release on that day.
+    NoRelease,
     /// Rules would check members that were cut from the text.
     CutMembers,
     /// A request with these rules or this word list would be refused: they do not use all of what it expects, or are for another language.
@@ -439,12 +441,13 @@ impl WhatIfGate<'_> {
             };
             let logged = logged.rules.as_ref().filter(|_| has_same_facts && self.wordlist.is_none());
             let logged = logged.ok_or(NotCalculatedCause::TextNotStored)?;
-            let results = check.rules.iter().flatten().map(|rule| {
-                let result = logged.rules.iter().find(|entry| entry.rule == *rule);
-                result.ok_or(NotCalculatedCause::TextNotStored)
-            });
-            let results = results.collect::<Result<Vec<_>, _>>()?;
-            let causes = DecisionCause::of_rules(results.into_iter());
+            let result = |rule: &RuleId| logged.rules.iter().find(|entry| entry.rule == *rule);
+            let applied = || check.rules.iter().flatten();
+            let causes = DecisionCause::of_rules(applied().filter_map(result));
+            // a rule that fails decides, whatever the others find
+            if causes.is_empty() && applied().any(|rule| result(rule).is_none()) {
+                return Err(NotCalculatedCause::TextNotStored);
+            }
             return Ok(RuleFaults { causes, claims: Vec::new() });
         };
         let payload = VerdictPayload::json(delivery.approved.verdict());
