@@ -519,7 +519,8 @@ async fn supported_verdict_is_delivered_and_stays_when_sources_change() {
     assert_eq!(delivered.status, 201, "{}", document(&delivered));
     // a rule that needs no threshold is enough
     let mut patterns = submitted(FALSE_TEXT);
-    (patterns["rules"], patterns["expected"]) = (json!(["RULE-PREC-002"]), json!({"must_find": ["population"]}));
+    (patterns["rules"], patterns["expected"]) =
+        (json!(["RULE-PREC-002"]), json!({"must_find": ["population"]}));
     let delivered = post(routes, "/v1/verdicts/cs_3", &patterns).await;
     assert_eq!(delivered.status, 201, "{}", document(&delivered));
     too_old(control).await;

@@ -40,7 +40,7 @@ fn explanation_has_the_findings_the_score_and_what_would_have_changed_it() {
 }
 
 #[test]
-fn explanation_says_what_was_erased_and_shows_foreign_text_on_one_line() {
+fn explanation_says_what_was_erased_and_leaves_out_what_operators_wrote() {
     let erased = judged(&json!({"verdict": "RED", "summary": "No."})).replacen(
         "[\"short_summary\"]",
         &json!({"sha256": "0".repeat(64)}).to_string(),
@@ -54,8 +54,43 @@ fn explanation_says_what_was_erased_and_shows_foreign_text_on_one_line() {
         let sentences = explain(&[erased.clone(), released.to_string()], language);
         // the result of the judgment stays; its findings and what follows from them do not
         assert_eq!(sentences.len(), 4, "{sentences:?}");
-        assert!(!sentences[3].contains(['\n', '\u{202e}']), "{sentences:?}");
+        assert!(!sentences.concat().contains("seen"), "{sentences:?}");
     }
+}
+
+#[test]
+fn explanation_shows_foreign_text_on_one_line_and_names_rules_that_fail() {
+    let members = json!({"timestamp": "2026-11-29T14:05:00Z", "session_id": "cs_1"});
+    let line = |event: &str, of_event: Value| {
+        let mut entry = members.clone();
+        let all = entry.as_object_mut().expect("an object");
+        all.extend(of_event.as_object().expect("an object").clone());
+        format!("{{\"seq\":1,\"event\":\"{event}\",{}", entry.to_string().trim_start_matches('{'))
+    };
+    let recalled =
+        line("verdict_recalled", json!({"oracle_id": "a\nb\u{202e}", "result": "still_supported"}));
+    let rules = json!([
+        {"rule": "RULE-PREC-013", "verdict": "FAIL", "violations": 2},
+        {"rule": "RULE-CONT-001", "verdict": "PASS", "violations": 0},
+    ]);
+    let failed = line("rules_evaluated", json!({"verdict": "FAIL", "rules": rules}));
+    for language in LANGUAGES {
+        let sentences = explain(&[recalled.clone(), failed.clone()], language);
+        assert!(!sentences.concat().contains(['\n', '\u{202e}']), "{sentences:?}");
+        assert!(sentences[1].contains("RULE-PREC-013") && sentences[1].contains(": 2"), "{sentences:?}");
+        assert!(!sentences[1].contains("RULE-CONT-001"), "{sentences:?}");
+    }
+}
+
+#[test]
+fn finding_that_only_repeats_a_missing_part_is_left_out() {
+    let judgment =
+        judge(ProductTier::Strategy, VerdictPayload::raw("{\"verdict\":\"RED\",\"breakdown\":{}}"));
+    let flags = judgment.decision.flags;
+    let kept: Vec<_> = findings(&flags).collect();
+    assert!(flags.contains(&Flag::StrategyMissing) && flags.contains(&Flag::ShortSummary));
+    assert!(!kept.contains(&&Flag::StrategyMissing) && !kept.contains(&&Flag::ShortSummary), "{kept:?}");
+    assert!(kept.contains(&&Flag::FieldMissing(FieldPath::Strategy)), "{kept:?}");
 }
 
 #[test]
