@@ -95,6 +95,8 @@ pub struct RecallService {
     /// `None` if no mail service is configured: no notice is drafted.
     renderer: Option<MailRenderer>,
     indexer: Arc<Mutex<StatementIndexer>>,
+    /// Since when reports fail.
+    failing_since: Arc<Mutex<Option<Timestamp>>>,
 }
 
 impl RecallService {
@@ -106,7 +108,15 @@ impl RecallService {
         modes: PerApplication<RecallMode>,
         renderer: Option<MailRenderer>,
     ) -> Self {
-        Self { store, log, clock, modes: Arc::new(modes), renderer, indexer: Arc::default() }
+        Self {
+            store,
+            log,
+            clock,
+            modes: Arc::new(modes),
+            renderer,
+            indexer: Arc::default(),
+            failing_since: Arc::default(),
+        }
     }
 
     /// Whether any application gets reports.
@@ -194,6 +204,19 @@ impl RecallService {
     /// # Errors
     /// The store cannot be read, or a report cannot be committed.
     pub async fn notify(&self) -> Result<(), RecallError> {
+        let notified = self.notify_runs().await;
+        let mut failing = self.failing_since.lock().unwrap_or_else(PoisonError::into_inner);
+        *failing = notified.as_ref().err().map(|_| failing.unwrap_or_else(|| self.clock.now()));
+        notified
+    }
+
+    /// Since when reports fail; `None` if the last ones were made.
+    #[must_use]
+    pub fn failing_since(&self) -> Option<Timestamp> {
+        *self.failing_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn notify_runs(&self) -> Result<(), RecallError> {
         let store = self.store.clone();
         let sources = spawn_blocking(move || store.sources()).await.map_err(RecallError::task)??;
         let (now, mut notified) = (self.clock.now(), Ok(()));

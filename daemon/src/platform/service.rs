@@ -459,8 +459,8 @@ impl DaemonService {
         Some(ClusterReport { config_differences: report.find_config_differences(), ..report })
     }
 
-    /// The faults that do not stop submissions: no model can make first verdicts, a budget is used up, mail
-    /// cannot be sent, or held verdicts cannot be opened.
+    /// The faults that do not stop submissions: no model can make first verdicts, a budget is used up, mail cannot be sent, held verdicts
+    /// cannot be opened, or recalled verdicts cannot be reported.
     pub async fn degraded_reasons(&self) -> Vec<String> {
         let statuses = self.system.oracle_health.ask(ListHealthStatuses).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "could not read the health of the upstream systems");
@@ -491,7 +491,10 @@ impl DaemonService {
         let held = held.map(|_| {
             "held_verdicts_unreadable: the key of held verdicts is another one, or cannot be read; restore it".to_owned()
         });
-        models.chain(budgets).chain(mail).chain(erased).chain(held).collect()
+        let recalls = self.system.recalls.failing_since().map(|since| {
+            format!("recall_reports_late since {since:.0}: recalled verdicts could not be reported; the service log has the cause, and the daemon retries")
+        });
+        models.chain(budgets).chain(mail).chain(erased).chain(held).chain(recalls).collect()
     }
 
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.
