@@ -170,19 +170,35 @@ impl<'s> RecallSearch<'s> {
 
     /// Adds the verdicts that relied on any statement of the source.
     fn add_all(&mut self) -> Result<(), StoreError> {
-        let mut record_ids = BTreeSet::new();
+        // in the order of the records in their files, so that each block is read once
+        let mut by_place = BTreeMap::<_, Vec<String>>::new();
         let prefix = ReliedStatement::prefix(self.oracle_id(), None);
         self.postings.visit(&prefix, |name, _| {
-            record_ids.extend(ReliedStatement::read(name).map(|statement| statement.record_id));
+            let statement = ReliedStatement::read(name);
+            if let Some(place) = statement.and_then(|statement| self.place(&statement.record_id)) {
+                by_place.entry(place).or_default().push(name.to_owned());
+            }
             Ok(())
         })?;
-        let mut seen = BTreeSet::new();
-        for record_id in record_ids {
-            if let Some(record) = self.record(&record_id)?
-                && seen.insert(record.key.clone())
-            {
-                self.add_record(&record, None)?;
+        for ((run, position), names) in by_place {
+            let Some(record) = self.view.record(run, position)? else { continue };
+            let index = index_of_run(&record, run);
+            if index >= record.statements.len() {
+                continue;
             }
+            for name in names {
+                if self.differs(&name, &record, index)? {
+                    self.differing.insert(name);
+                }
+            }
+        }
+        for name in &self.differing {
+            self.postings.visit(name, |found, entries| {
+                if found == name {
+                    self.entries.extend(entries);
+                }
+                Ok(())
+            })?;
         }
         Ok(())
     }
