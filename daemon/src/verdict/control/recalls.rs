@@ -85,6 +85,9 @@ impl From<RecallError> for Problem {
     }
 }
 
+/// The pause between two steps of the index.
+const BETWEEN_STEPS: Duration = Duration::from_millis(10);
+
 /// The task that applies the entries of the log to the index of statements.
 #[derive(Debug)]
 pub(crate) struct RecallTask(JoinHandle<()>);
@@ -116,6 +119,8 @@ async fn keep_up(service: Arc<DaemonService>) {
             }
         };
         if is_behind {
+            // the lock of the index is not fair: without a pause, requests would wait until the whole log is applied
+            sleep(BETWEEN_STEPS).await;
             continue;
         }
         if recalls.notifies()
