@@ -3,7 +3,11 @@
 use domain_base::digest::Sha256Hex;
 use domain_base::session_id::SessionId;
 use oracled_api::client::ClientError;
+use oracled_api::directories::DefaultDirectories;
+use std::env;
 use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// The error with which a verb ends.
@@ -11,7 +15,7 @@ use std::time::Duration;
 pub enum CtlError {
     /// The daemon does not answer.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(ClientError),
     /// The daemon rejects the request, or cannot serve it now.
     #[error("{detail}{} ({code})", next_command(.code))]
     Problem {
@@ -124,6 +128,38 @@ pub fn next_command(code: &str) -> &'static str {
         }
         _ => "",
     }
+}
+
+impl From<ClientError> for CtlError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(match error {
+            ClientError::NotThere { path, reason } => {
+                let hint = default_path_hint(&path).unwrap_or_default();
+                ClientError::NotThere { path, reason: reason + &hint }
+            }
+            other => other,
+        })
+    }
+}
+
+/// The sockets: the file name, the variable and the option for another path.
+const SOCKETS: [(&str, &str, &str); 2] = [
+    ("oracled.sock", "ORACLED_SOCKET", "--socket"),
+    ("control.sock", "ORACLED_CONTROL_SOCKET", "--control-socket"),
+];
+
+/// How another path than the default one `path` is given; `None` if it is not the default path, or is denied to this user.
+fn default_path_hint(path: &Path) -> Option<String> {
+    let is_default = |(name, variable, _): &(&str, &str, &str)| {
+        env::var_os(variable).is_none() && DefaultDirectories::find_socket(name) == path
+    };
+    let (_, variable, option) = SOCKETS.into_iter().find(is_default)?;
+    if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        return None;
+    }
+    Some(format!(
+        "; this is the default path, because `{variable}` is not set: if the daemon has another one, set it, or use {option}"
+    ))
 }
 
 impl CtlError {
