@@ -38,8 +38,9 @@ pub enum CtlError {
     NotDelivered(SessionId),
     /// The order of the verdict is held. It was printed.
     #[error(
-        "the order of session {session_id} is held; `oraclectl review list` shows its id for `oraclectl order {} ID --reason …`",
-        if *.has_verdict { "release|retry|fail|cancel" } else { "retry|fail|cancel" }
+        "the order of session {session_id} is held; `oraclectl order {} {session_id} --reason …` decides it{}",
+        if *.has_verdict { "release|retry|fail|cancel" } else { "retry|fail|cancel" },
+        application_hint(.session_id)
     )]
     OrderHeld {
         session_id: SessionId,
@@ -127,6 +128,16 @@ pub fn next_command(code: &str) -> &'static str {
             "; use `oraclectl ingest approve RUN --reason …` or `oraclectl ingest discard RUN --reason …`"
         }
         _ => "",
+    }
+}
+
+/// How a session is named if it is one of an application. The routes' socket answers without the application.
+fn application_hint(session_id: &SessionId) -> String {
+    let is_full = session_id.as_str().contains('/');
+    if is_full {
+        String::new()
+    } else {
+        format!("; write shop/{session_id} for a session of the application `shop`")
     }
 }
 
@@ -260,6 +271,17 @@ mod tests {
         let shown = problem("run_unknown", 404, false).to_string();
         assert_eq!(shown, "it failed; `oraclectl ingest list` lists the runs (run_unknown)");
         assert_eq!(problem("invalid_query", 400, false).to_string(), "it failed (invalid_query)");
+    }
+
+    #[test]
+    fn held_order_names_the_command_with_its_session() {
+        let held = |id: &str| {
+            let session_id = id.parse().expect("a valid id");
+            CtlError::OrderHeld { session_id, has_verdict: false }.to_string()
+        };
+        let full = "the order of session shop/cs_1 is held; `oraclectl order retry|fail|cancel shop/cs_1 --reason …` decides it";
+        assert_eq!(held("shop/cs_1"), full);
+        assert!(held("cs_1").ends_with("; write shop/cs_1 for a session of the application `shop`"));
     }
 
     #[test]
