@@ -103,16 +103,14 @@ pub fn dev(
 
 /// The error of a start, with the remedy for `oracled dev`, which has no flag for the mode.
 fn explain_start(error: anyhow::Error) -> anyhow::Error {
-    error.downcast().map_or_else(
-        |other| other,
-        |NoTestStateError(dir)| {
-            anyhow!(
-                "the state directory {} belongs to a daemon without test mode; name another --state-dir, because `oracled dev` serves in \
-                 test mode",
-                dir.display()
-            )
-        },
-    )
+    match error.downcast::<NoTestStateError>() {
+        Ok(NoTestStateError(dir)) => anyhow!(
+            "the state directory {} belongs to a daemon without test mode; name another --state-dir, because `oracled dev` serves in \
+             test mode",
+            dir.display()
+        ),
+        Err(error) => error,
+    }
 }
 
 /// Runs the chapters. Without a model, the chapters that call it are skipped. The responses of the model are
