@@ -273,10 +273,8 @@ impl ResponseLines {
 fn connect_error(path: &Path, error: &io::Error) -> ClientError {
     let is_other_file = || fs::metadata(path).is_ok_and(|file| !file.file_type().is_socket());
     let reason = match error.kind() {
+        _ if is_other_file() => "it is not a socket; use the path of a socket of oracled".to_owned(),
         ErrorKind::NotFound => "the socket does not exist; is the daemon running with this path?".to_owned(),
-        ErrorKind::ConnectionRefused if is_other_file() => {
-            "this file is not a socket; use the path of a socket of oracled".to_owned()
-        }
         ErrorKind::ConnectionRefused => {
             "no process accepts connections on this socket; start the daemon".to_owned()
         }

@@ -36,9 +36,10 @@ enum DaemonCommand {
     Dev {
         #[command(flatten)]
         flags: DaemonFlags,
-        /// Shell script that loads documents and payloads after the demonstration
+        /// Script that loads documents and payloads after the demonstration
         ///
-        /// It runs in its folder, with `oraclectl` in its PATH and the sockets of this daemon.
+        /// It runs in its folder, with `oraclectl` in its PATH and the sockets of this daemon. The interpreter in its `#!` line runs
+        /// it. Without such a line, `sh` runs it, and the first command that fails ends it. If the script fails, the daemon ends with status 1.
         #[arg(long, value_name = "FILE")]
         seed: Option<PathBuf>,
         /// Exit after the demonstration, with status 0, or 1 if a step failed

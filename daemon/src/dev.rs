@@ -10,11 +10,11 @@ use crate::dev::chapters::DevWalk;
 use crate::dev::tools::DevTools;
 use crate::platform::config::DaemonFlags;
 use crate::platform::telemetry;
-use crate::run::RunningDaemon;
+use crate::run::{NoTestStateError, RunningDaemon};
 use crate::upstreams::{UpstreamClients, test_mail_dir};
 use crate::verdict::config::models::{ModelProvider, ModelSection};
 use actors_platform::clock::{Clock, monotonic};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use domain_upstream::health::OracleHealthConfig;
 use std::fs::Permissions;
 use std::io::Write;
@@ -60,7 +60,7 @@ pub fn dev(
         writeln!(io::stdout(), "model   {}", outside.model.describe())?;
         writeln!(io::stdout(), "mail    files in {} (test mode)\n", outside.mail_dir.display())?;
         let tools = DevTools::new(temporary.path(), &socket, &control_socket)?;
-        let daemon = RunningDaemon::start(config, flags, log_level).await?;
+        let daemon = RunningDaemon::start(config, flags, log_level).await.map_err(explain_start)?;
         let mut walk = DevWalk::start(&outside, &socket, &control_socket, verbose).await?;
         let began = monotonic();
         if walk.find_earlier_walk().await? {
@@ -99,6 +99,18 @@ pub fn dev(
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// The error of a start, with the remedy for `oracled dev`, which has no flag for the mode.
+fn explain_start(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<NoTestStateError>() {
+        Ok(NoTestStateError(dir)) => anyhow!(
+            "the state directory {} belongs to a daemon without test mode; name another --state-dir, because `oracled dev` serves in \
+             test mode",
+            dir.display()
+        ),
+        Err(error) => error,
+    }
 }
 
 /// Runs the chapters. Without a model, the chapters that call it are skipped. The responses of the model are

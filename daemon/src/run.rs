@@ -57,7 +57,7 @@ use std::fs;
 use std::future::pending;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -124,6 +124,11 @@ pub fn serve(config: DaemonConfig, flags: DaemonFlags, log_level: LogLevelHandle
 #[error("stopped before this host has entered its cluster")]
 pub struct StoppedEarlyError;
 
+/// The state directory has the data of a daemon without test mode, and this start is in test mode.
+#[derive(Debug, thiserror::Error)]
+#[error("the state directory {} was not made in test mode; start without --test-mode, or use another directory", .0.display())]
+pub struct NoTestStateError(pub PathBuf);
+
 /// Checks that the state directory was always used in test mode, or never.
 fn check_test_mode(store: &Store, state_dir: &Path) -> anyhow::Result<()> {
     match (store.is_log_of_test_mode()?, store.is_test()) {
@@ -132,10 +137,7 @@ fn check_test_mode(store: &Store, state_dir: &Path) -> anyhow::Result<()> {
              directory",
             state_dir.display()
         ),
-        (Some(false), true) => bail!(
-            "the state directory {} was not made in test mode; start without --test-mode, or use another directory",
-            state_dir.display()
-        ),
+        (Some(false), true) => Err(NoTestStateError(state_dir.to_owned()).into()),
         _ => Ok(()),
     }
 }

@@ -67,7 +67,8 @@ impl Problem {
     /// The session is not registered, so its verdict cannot be regenerated.
     pub fn session_unknown(session_id: impl Display) -> Self {
         let detail = format!(
-            "session {session_id} has no verdict here and is not registered; register it by PUT \
+            "session {session_id} has no verdict here and is not registered; for its first verdict, order one by POST \
+             /v1/verdicts/{session_id} with `tier` and `query`; for a lost one, register it by PUT \
              /v1/sessions/{session_id} with `tier` and `query` (oraclectl register), then read again"
         );
         Self::new(SESSION_UNKNOWN, detail)

@@ -144,7 +144,7 @@ async fn configured_limits_are_enforced() {
     insta::assert_snapshot!(details);
     let refused = post(routes, "/v1/verdicts/cs_1", &submission(&" ".repeat(1024))).await;
     let refused = problem(&refused, 413, "body_too_large");
-    assert!(refused["detail"].as_str().unwrap().contains("1024"), "{refused}");
+    assert_eq!(refused["detail"], "the body has more than 1024 bytes (`limits.body_bytes`)");
     let body = json!({"tier": "quick", "query": "?", "raw": GOOD});
     assert_eq!(post(routes, "/v1/verdicts/ten.chars_", &body).await.status, 201);
 }

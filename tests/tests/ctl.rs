@@ -562,14 +562,21 @@ fn usage_error_names_required_arguments_if_sockets_are_set() {
 fn socket_path_of_another_file_and_empty_socket_variable_are_reported() {
     let world = DaemonWorld::default();
     let other = file(&world, "other", "");
-    for (path, code, message) in
-        [(other.as_str(), 3, "is not a socket"), ("", 2, "`ORACLED_CONTROL_SOCKET` is empty")]
-    {
+    let folder = world.path("").display().to_string();
+    for (path, code, message) in [
+        (other.as_str(), 3, "is not a socket"),
+        (folder.as_str(), 3, "is not a socket"),
+        ("", 2, "`ORACLED_CONTROL_SOCKET` is empty"),
+    ] {
         let mut command = Command::new(program("oraclectl"));
         command.arg("status").env("ORACLED_CONTROL_SOCKET", path);
         let error = complaint(&command.output().expect("oraclectl starts"), code);
         assert!(error.contains(message), "{error}");
     }
+    let mut command = Command::new(program("oraclectl"));
+    command.arg("status").env_remove("ORACLED_CONTROL_SOCKET").env("RUNTIME_DIRECTORY", world.path("none"));
+    let error = complaint(&command.output().expect("oraclectl starts"), 3);
+    assert!(error.contains("`ORACLED_CONTROL_SOCKET` is not set"), "{error}");
 }
 
 #[test]

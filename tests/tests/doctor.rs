@@ -69,6 +69,15 @@ async fn doctor_passes_all_checks_of_a_healthy_daemon() {
 }
 
 #[tokio::test]
+async fn doctor_accepts_canned_answers_of_a_daemon_in_test_mode() {
+    let mut world = world_with("[model]\nprovider = \"canned\"");
+    world.flags.push("--test-mode".to_owned());
+    let _daemon = world.serve().await;
+    let (code, report) = doctor(&world).await;
+    assert_eq!((code, &report["faults"]), (Some(0), &json!(0)), "{report}");
+}
+
+#[tokio::test]
 async fn doctor_without_a_daemon_still_checks_files() {
     let world = world_with("[model]\nprovider = \"none\"");
     assert_one_fault("before the first start", doctor(&world).await, "daemon", "");

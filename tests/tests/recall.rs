@@ -148,6 +148,9 @@ async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
     let record = statement["record_id"].as_str().expect("an id");
     let of_record = recalled(control, &format!("&record={record}")).await;
     assert_eq!(sessions(&of_record), ["aruba", "both"].map(str::to_owned).into());
+    let locator = format!("urn:oracled:record:{record}");
+    let shown = printed(&world, &["recall", "--source", SOURCE, "--record", &locator]);
+    assert!(shown.starts_with("2 delivered verdicts"), "{shown}");
 
     // page by page
     let first = document(&get(control, &format!("/v1/recalls?oracle_id={SOURCE}&limit=2")).await);
@@ -164,7 +167,7 @@ async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
     let shown = printed(&world, &["recall", "--source", SOURCE, "--run", &run[..12]]);
     assert!(
         shown.starts_with(
-            "3 delivered verdicts rely on statements of office that differ now as of 2020-01-02"
+            "3 delivered verdicts rely on statements of office that differ now as of version 2020-01-02"
         ),
         "{shown}"
     );

@@ -105,4 +105,8 @@ async fn state_directory_is_always_or_never_in_test_mode() {
     world.flags.push("--test-mode".to_owned());
     let error = error_line(world.command());
     assert!(error.contains("was not made in test mode"), "{error}");
+    let mut dev = world.oracled(&["dev", "--exit", "--state-dir"]);
+    dev.arg(world.state());
+    let error = error_line(dev);
+    assert!(error.contains("name another --state-dir") && !error.contains("--test-mode"), "{error}");
 }

@@ -177,6 +177,15 @@ async fn endpoint_is_paused_after_a_long_outage_and_gets_what_waited_when_it_is_
         (&json!(1), &json!(2), true)
     );
     assert_eq!((&crm["waiting"], &crm["events"]), (&json!(0), &json!(["order.delivered"])));
+    let of_application = [
+        "order.delivered",
+        "order.held",
+        "order.failed",
+        "order.cancelled",
+        "verdict.diverged",
+        "verdict.recalled",
+    ];
+    assert_eq!(first["events"], json!(of_application));
     let sent = log(control, "event=message_sent").await;
     let to_crm = sent.iter().find(|entry| entry["endpoint"] == "crm").expect("an attempt");
     assert_eq!((&to_crm["status"], to_crm["latency_ms"].is_u64()), (&json!(202), true));
@@ -376,6 +385,26 @@ async fn check_config_rejects_events_that_are_never_sent() {
 }
 
 #[tokio::test]
+async fn further_endpoint_is_tested_by_its_id_alone() {
+    let crm = ModelServer::start().await;
+    crm.set_default(ScriptedReply::bytes(202, ""));
+    let mut world = DaemonWorld::with_config("[applications.shop]\nuids = [1]\n");
+    world.configure_webhooks(None, "https://ops.example.org/hook");
+    world.config.push_str(&format!(
+        "[webhooks.endpoints.crm]\napplication = \"shop\"\nurl = \"{}\"\nsecret_file = \"{}\"\n\
+         [ingestion]\nallow_local = [\"127.0.0.1/32\"]\n",
+        crm.url(),
+        world.path("webhook-secret").display()
+    ));
+    let _daemon = world.serve().await;
+    let tested = world.ctl_in_thread(&["webhook", "test", "--endpoint", "crm"]).await;
+    assert!(tested.status.success(), "{tested:?}");
+    assert_eq!(crm.request_count(), 1);
+    let unknown = world.ctl_in_thread(&["webhook", "test", "--endpoint", "nope"]).await;
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+}
+
+#[tokio::test]
 async fn webhook_admin_tests_lists_requeues_and_drops() {
     let (model, endpoint, operators) =
         (ModelServer::start().await, ModelServer::start().await, ModelServer::start().await);
@@ -395,6 +424,10 @@ async fn webhook_admin_tests_lists_requeues_and_drops() {
     assert_eq!((&tested["status"], &tested["error"]), (&json!(202), &Value::Null));
     assert_eq!(operators.requests()[0].body["type"], "webhook.test");
     assert!(ctl(&["webhook", "test", "--application", "shpo"]).await.to_string().contains("invalid_request"));
+    for unknown in [&["--application", "shpo"], &["--endpoint", "nope"]] {
+        let shown = ctl(&[&["webhook", "log"], &unknown[..]].concat()).await;
+        assert!(shown.to_string().contains("is configured; `oraclectl webhook endpoints`"), "{shown}");
+    }
     let failed = ctl(&["webhook", "test"]).await;
     assert!(failed["error"].as_str().is_some_and(|error| error.contains("410")), "{failed}");
 

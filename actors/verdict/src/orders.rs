@@ -682,16 +682,9 @@ impl Handler<ChangeOrder> for OrdersActor {
     fn handle(&mut self, message: ChangeOrder, ctx: &mut Context<Self>) -> Self::Result {
         let (desk, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
-            // an attempt in progress ends first
-            let is_possible: fn(OrderState) -> bool = match message.action {
-                OrderAction::Release => return desk.release(message).await,
-                OrderAction::Retry => {
-                    |state| matches!(state, OrderState::Queued | OrderState::Held | OrderState::Failed)
-                }
-                OrderAction::Fail => |state| matches!(state, OrderState::Queued | OrderState::Held),
-                // the answer of an attempt in progress is discarded
-                OrderAction::Cancel => |state| !state.has_ended(),
-            };
+            if message.action == OrderAction::Release {
+                return desk.release(message).await;
+            }
             let known_change = message.changed_at;
             let ChangeOrder { session_id, action, reason, held_only, user, .. } = message;
             let DecidingUser { peer, name } = user;
@@ -704,7 +697,7 @@ impl Handler<ChangeOrder> for OrdersActor {
             let changed = desk.change_order(&session_id, |session, order, now| {
                 let is_open_to_user = (!held_only || order.state == OrderState::Held)
                     && known_change.is_none_or(|at| at == order.changed_at);
-                (is_open_to_user && is_possible(order.state)).then(|| {
+                (is_open_to_user && order.allows(action)).then(|| {
                     let reason = reason.clone();
                     let user_name = name.clone();
                     let made = OperatorAction {

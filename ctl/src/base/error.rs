@@ -3,7 +3,11 @@
 use domain_base::digest::Sha256Hex;
 use domain_base::session_id::SessionId;
 use oracled_api::client::ClientError;
+use oracled_api::directories::DefaultDirectories;
+use std::env;
 use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 /// The error with which a verb ends.
@@ -11,7 +15,7 @@ use std::time::Duration;
 pub enum CtlError {
     /// The daemon does not answer.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(ClientError),
     /// The daemon rejects the request, or cannot serve it now.
     #[error("{detail}{} ({code})", next_command(.code))]
     Problem {
@@ -34,8 +38,9 @@ pub enum CtlError {
     NotDelivered(SessionId),
     /// The order of the verdict is held. It was printed.
     #[error(
-        "the order of session {session_id} is held; `oraclectl review list` shows its id for `oraclectl order {} ID --reason …`",
-        if *.has_verdict { "release|retry|fail|cancel" } else { "retry|fail|cancel" }
+        "the order of session {session_id} is held; `oraclectl order {} {session_id} --reason …` decides it{}",
+        if *.has_verdict { "release|retry|fail|cancel" } else { "retry|fail|cancel" },
+        application_hint(.session_id)
     )]
     OrderHeld {
         session_id: SessionId,
@@ -124,6 +129,48 @@ pub fn next_command(code: &str) -> &'static str {
         }
         _ => "",
     }
+}
+
+/// How a session is named if it is one of an application. The routes' socket answers without the application.
+fn application_hint(session_id: &SessionId) -> String {
+    let is_full = session_id.as_str().contains('/');
+    if is_full {
+        String::new()
+    } else {
+        format!("; write shop/{session_id} for a session of the application `shop`")
+    }
+}
+
+impl From<ClientError> for CtlError {
+    fn from(error: ClientError) -> Self {
+        Self::Client(match error {
+            ClientError::NotThere { path, reason } => {
+                let hint = default_path_hint(&path).unwrap_or_default();
+                ClientError::NotThere { path, reason: reason + &hint }
+            }
+            other => other,
+        })
+    }
+}
+
+/// The sockets: the file name, the variable and the option for another path.
+const SOCKETS: [(&str, &str, &str); 2] = [
+    ("oracled.sock", "ORACLED_SOCKET", "--socket"),
+    ("control.sock", "ORACLED_CONTROL_SOCKET", "--control-socket"),
+];
+
+/// How another path than the default one `path` is given; `None` if it is not the default path, or is denied to this user.
+fn default_path_hint(path: &Path) -> Option<String> {
+    let is_default = |(name, variable, _): &(&str, &str, &str)| {
+        env::var_os(variable).is_none() && DefaultDirectories::find_socket(name) == path
+    };
+    let (_, variable, option) = SOCKETS.into_iter().find(is_default)?;
+    if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+        return None;
+    }
+    Some(format!(
+        "; this is the default path, because `{variable}` is not set: if the daemon has another one, set it, or use {option}"
+    ))
 }
 
 impl CtlError {
@@ -224,6 +271,17 @@ mod tests {
         let shown = problem("run_unknown", 404, false).to_string();
         assert_eq!(shown, "it failed; `oraclectl ingest list` lists the runs (run_unknown)");
         assert_eq!(problem("invalid_query", 400, false).to_string(), "it failed (invalid_query)");
+    }
+
+    #[test]
+    fn held_order_names_the_command_with_its_session() {
+        let held = |id: &str| {
+            let session_id = id.parse().expect("a valid id");
+            CtlError::OrderHeld { session_id, has_verdict: false }.to_string()
+        };
+        let full = "the order of session shop/cs_1 is held; `oraclectl order retry|fail|cancel shop/cs_1 --reason …` decides it";
+        assert_eq!(held("shop/cs_1"), full);
+        assert!(held("cs_1").ends_with("; write shop/cs_1 for a session of the application `shop`"));
     }
 
     #[test]

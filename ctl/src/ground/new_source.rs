@@ -135,9 +135,19 @@ impl NewSourceArgs {
     }
 
     fn write(&self, output: &Path, text: &str) -> Result<(), CtlError> {
+        if output == Path::new("-") {
+            let message = "`--output` is `-`; name a regular file, from which the documents are tried";
+            return Err(CtlError::Usage(message.to_owned()));
+        }
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).create_new(!self.force);
-        let written = options.open(output).and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = options.open(output).and_then(|mut file| {
+            // the documents are read from it again
+            if !file.metadata()?.is_file() {
+                return Err(std::io::Error::other("it is not a regular file; name one by `--output`"));
+            }
+            file.write_all(text.as_bytes())
+        });
         written.map_err(|error| {
             let remedy = match error.kind() {
                 std::io::ErrorKind::AlreadyExists => {

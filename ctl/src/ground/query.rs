@@ -144,10 +144,10 @@ impl QueryArgs {
         if options.json {
             return print_json(out, &answer);
         }
-        if answer.response.records.is_empty() && self.filters.iter().any(is_text_filter) {
-            print_note(
-                "oraclectl: texts are compared exactly, also upper and lower case; `'AXIS=~(?i)TEXT'` ignores case",
-            );
+        if answer.response.records.is_empty()
+            && let Some(cause) = self.explain_absence(&answer.response)
+        {
+            print_note(&format!("oraclectl: {cause}"));
         }
         let mut paths = value_paths(&answer.response.records, &order);
         if self.csv {
@@ -161,6 +161,23 @@ impl QueryArgs {
             return self.print_csv(out, &answer, &paths);
         }
         show(out, &answer, &paths, &request, OutputStyle::for_stdout())
+    }
+
+    /// The likely cause of an answer without records.
+    fn explain_absence(&self, response: &QueryResponse) -> Option<String> {
+        if response.query_metadata.data_version.is_empty() {
+            let known = self.known_at.map(|Moment(at)| format!("that the daemon had at {at}"));
+            let released = self.at.map(|Moment(at)| format!("that was released by {at}"));
+            let limits: Vec<_> = known.into_iter().chain(released).collect();
+            return Some(
+                format!("{} has no release {}", self.oracle_id, limits.join(" and ")).trim_end().to_owned(),
+            );
+        }
+        let has_text = self.filters.iter().any(is_text_filter);
+        has_text.then(|| {
+            "texts are compared exactly, also upper and lower case; `'AXIS=~(?i)TEXT'` ignores case"
+                .to_owned()
+        })
     }
 
     fn print_csv(
@@ -617,6 +634,31 @@ mod tests {
             "records": records, "cursor": more, "warnings": warnings,
         });
         serde_json::from_value(page).expect("a page")
+    }
+
+    #[test]
+    fn absent_records_are_explained_by_a_missing_release_before_the_case_of_texts() {
+        let arguments = |known_at: Option<&str>| QueryArgs {
+            oracle_id: "office".parse().expect("a valid id"),
+            filters: vec![parse_filter("area=Aruba").expect("a valid filter")],
+            axes: Vec::new(),
+            at: None,
+            known_at: known_at.map(|at| at.parse().expect("a time")),
+            latest: false,
+            limit: None,
+            explain: false,
+            csv: false,
+        };
+        let mut empty = page(&[], "2020-02-01", "serve", 3, None);
+        let texts = arguments(None).explain_absence(&empty).expect("a cause");
+        assert!(texts.starts_with("texts are compared exactly"), "{texts}");
+        empty.query_metadata.data_version.clear();
+        assert_eq!(arguments(None).explain_absence(&empty).as_deref(), Some("office has no release"));
+        let known = arguments(Some("2019-01-01")).explain_absence(&empty);
+        assert_eq!(
+            known.as_deref(),
+            Some("office has no release that the daemon had at 2019-01-01T00:00:00Z")
+        );
     }
 
     #[test]

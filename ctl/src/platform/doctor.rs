@@ -104,7 +104,7 @@ impl DoctorArgs {
             (None, Some(file)) => ConfigSource::OfDaemon(file),
             (None, None) => ConfigSource::Default,
         };
-        let (config, mut checks) = check_config(&source);
+        let (config, mut checks) = check_config(&source, daemon.is_test_mode);
         checks.extend(daemon.checks);
         checks.extend(check_sockets(options, config.as_ref())?);
         // flags of the daemon override its configuration
@@ -324,8 +324,8 @@ enum ConfigSource {
 /// Checks the configuration. Returns it if it is valid.
 ///
 /// `oracled check-config` runs as a program: its checks are those of a start, they work without a daemon, and they read the file as
-/// it is now, which a running daemon has not read yet.
-fn check_config(source: &ConfigSource) -> (Option<CheckedConfig>, Vec<CheckResult>) {
+/// it is now, which a running daemon has not read yet. `is_test_mode` is whether the running daemon is in test mode.
+fn check_config(source: &ConfigSource, is_test_mode: bool) -> (Option<CheckedConfig>, Vec<CheckResult>) {
     let installed = Path::new(INSTALLED_CONFIG);
     let (file, is_installed) = match source {
         ConfigSource::Named(file) => (Some(file.as_path()), false),
@@ -336,6 +336,9 @@ fn check_config(source: &ConfigSource) -> (Option<CheckedConfig>, Vec<CheckResul
     // this program, as the daemon
     let mut command = Command::new("/proc/self/exe");
     command.arg0("oracled").args(["check-config", "--json", "--allow-cleartext"]).stdin(Stdio::null());
+    if is_test_mode {
+        command.arg("--test-mode");
+    }
     if let Some(file) = file {
         command.arg("--config").arg(file);
     }
@@ -391,6 +394,7 @@ struct DaemonFindings {
     config_file: Option<Option<PathBuf>>,
     /// The time of the newest entry in the log.
     last_entry_at: Option<Timestamp>,
+    is_test_mode: bool,
 }
 
 /// Asks the daemon, if it answers.
@@ -415,6 +419,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
         state_dir: Some(status.state_dir.into()),
         config_file: Some(status.config_file.map(PathBuf::from)),
         last_entry_at: status.last_entry_at,
+        is_test_mode: status.test_mode,
     })
 }
 
@@ -514,14 +519,14 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
 
 /// Dead letters, and messages that wait for longer than a short failure of their receiver.
 fn check_outbox(outbox: &OutboxReport) -> Vec<CheckResult> {
-    let of = |name: &str, report: &MessagesReport, verb: &str| {
+    let of = |name: &str, report: &MessagesReport, (verb, group): (&str, &str)| {
         let dead = (report.dead > 0).then(|| {
             let value = format!(
                 "{} {name} in the outbox",
                 format_count(report.dead, "dead letter of", "dead letters of")
             );
             let remedy = format!(
-                "`oraclectl {verb}` shows them with their errors; `requeue --all-dead` sends them again"
+                "`oraclectl {verb}` shows them with their errors; `oraclectl {group} requeue --all-dead` sends them again"
             );
             CheckResult::warning("outbox", value, remedy)
         });
@@ -531,7 +536,8 @@ fn check_outbox(outbox: &OutboxReport) -> Vec<CheckResult> {
         });
         [dead, waiting].into_iter().flatten()
     };
-    of("mails", &outbox.mails, "outbox").chain(of("webhooks", &outbox.webhooks, "webhook list")).collect()
+    let mails = of("mails", &outbox.mails, ("outbox", "outbox"));
+    mails.chain(of("webhooks", &outbox.webhooks, ("webhook list", "webhook"))).collect()
 }
 
 /// The result for an endpoint of webhooks that is paused.
@@ -693,11 +699,15 @@ fn check_disk(dir: &Path, min_free_bytes: Option<u64>) -> Vec<CheckResult> {
     };
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
     let inodes = (disk.files_available(), disk.files());
-    vec![judge_space(free, min_free_bytes.unwrap_or(0)), judge_inodes(inodes.0, inodes.1)]
+    vec![judge_space(free, min_free_bytes), judge_inodes(inodes.0, inodes.1)]
 }
 
-fn judge_space(free: u64, min_free: u64) -> CheckResult {
+/// `min_free` is `None` if the configuration is invalid.
+fn judge_space(free: u64, min_free: Option<u64>) -> CheckResult {
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let Some(min_free) = min_free else {
+        return CheckResult::pass("disk", format!("{} are free", mib(free)));
+    };
     let value = format!("{} are free, and `storage.min_free_bytes` is {}", mib(free), mib(min_free));
     match () {
         () if free < min_free => {

@@ -12,7 +12,7 @@ use clap::ArgGroup;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::{ApplicationName, SessionId};
-use domain_base::text_form::visible_json;
+use domain_base::text_form::{is_blank, visible_json};
 use domain_verdict::opinion::{OpinionShare, OpinionTally};
 use domain_verdict::order::{
     OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderStopCause, OrderWait,
@@ -113,14 +113,28 @@ struct ChangeArgs {
     #[arg(long, requires = "state")]
     dry_run: bool,
     /// Reason, for the audit log
-    #[arg(long, required_unless_present = "dry_run")]
+    #[arg(long, required_unless_present = "dry_run", value_parser = parse_reason)]
     reason: Option<String>,
+}
+
+/// Maximum length of a reason, in bytes; the same as in the daemon.
+const REASON_MAX_BYTES: usize = 1024;
+
+/// Checks a reason before anything is sent.
+fn parse_reason(text: &str) -> Result<String, String> {
+    if is_blank(text) {
+        return Err(format!("it has no visible text (1 to {REASON_MAX_BYTES} bytes allowed)"));
+    }
+    if text.len() > REASON_MAX_BYTES {
+        return Err(format!("it has {} bytes (1 to {REASON_MAX_BYTES} bytes allowed)", text.len()));
+    }
+    Ok(text.to_owned())
 }
 
 /// What a change of many orders has done.
 #[derive(Debug, Serialize)]
 struct ChangedOrders {
-    /// The number of orders that matched.
+    /// The number of orders that matched and could be changed.
     matched: usize,
     changed: Vec<SessionId>,
     failed: Vec<SessionId>,
@@ -175,7 +189,16 @@ impl ChangeArgs {
             application: self.application.as_ref(),
             since: self.since,
         };
-        let matching = selection.read(options, usize::MAX).await?;
+        let mut matching = selection.read(options, usize::MAX).await?;
+        let selected = matching.len();
+        matching.retain(|report| report.order.allows(action));
+        let left_out = selected - matching.len();
+        if left_out > 0 {
+            let action = action.into_str();
+            print_note(&format!(
+                "oraclectl: orders whose state does not allow `{action}`: {left_out}; they are left out"
+            ));
+        }
         if self.dry_run && options.json {
             return print_json(out, &matching);
         }

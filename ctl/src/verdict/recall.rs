@@ -7,6 +7,7 @@ use crate::base::output::{print_json, shorten_line, warn_of_omitted_rows};
 use crate::base::program::examples;
 use domain_base::text_form::visible_text;
 use domain_base::wording::format_count;
+use domain_rules::references::RECORD_LOCATOR;
 use domain_verdict::recall::{RecalledClaim, RecalledStatement, RecalledVerdict};
 use domain_verdict::wire::{RecallResponse, UnknownReliance};
 use hyper::Method;
@@ -43,7 +44,7 @@ struct RecallScopeArgs {
     /// Only records that this run changed: the run's id, or 8 or more of its first digits
     #[arg(long, value_name = "RUN", value_parser = id_parser())]
     run: Option<String>,
-    /// Only the record with this id
+    /// Only the record with this id, or this locator (urn:oracled:record:ID)
     #[arg(long, value_name = "ID", value_parser = id_parser())]
     record: Option<String>,
     /// Only records that runs changed since a time (2026-11-20T10:00:00Z), or in the last period (15m, 2h, 7d)
@@ -56,7 +57,7 @@ impl RecallArgs {
         let RecallScopeArgs { run, record, since } = &self.scope;
         let params = [
             ("run", run.clone()),
-            ("record", record.clone()),
+            ("record", record.as_deref().map(|id| id.strip_prefix(RECORD_LOCATOR).unwrap_or(id).to_owned())),
             ("since", since.as_ref().map(|since| since.to_timestamp().to_string())),
             ("after", self.after.map(|after| after.to_string())),
             ("limit", self.limit.map(|limit| limit.to_string())),
@@ -94,7 +95,8 @@ pub(crate) async fn read_recall(
 pub(crate) fn describe(answer: &RecallResponse) -> String {
     let RecallResponse { oracle_id, source_version, up_to_entry, first_entry, total, off, unknown, .. } =
         answer;
-    let version = source_version.as_deref().map(|version| format!(" as of {version}")).unwrap_or_default();
+    let version =
+        source_version.as_deref().map(|version| format!(" as of version {version}")).unwrap_or_default();
     let relied = if *total == 1 { "relies" } else { "rely" };
     let count = format_count(*total, "delivered verdict", "delivered verdicts");
     let mut lines = vec![format!(

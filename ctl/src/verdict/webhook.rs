@@ -4,7 +4,7 @@ use super::outbox::{message_path, read_page, requeue, requeue_all_dead};
 use crate::audit::log::{SinceTime, read_all_lines};
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, limit_parser};
-use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
+use crate::base::output::{format_table, print_json, print_note, warn_of_omitted_rows};
 use crate::base::program::examples;
 use domain_base::event::{Event, read_open};
 use domain_base::page::PageLimit;
@@ -18,6 +18,7 @@ use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use oracled_api::client::DaemonClient;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// Show, test or resume endpoints of webhooks, and show, requeue or drop webhooks in the outbox
@@ -47,7 +48,7 @@ enum WebhookAction {
         limit: Option<usize>,
     },
     /// Resume a paused endpoint, so that its webhooks are sent again
-    #[command(after_help = examples(&["oraclectl webhook resume --application shop", "oraclectl webhook resume --application shop --endpoint crm"]))]
+    #[command(after_help = examples(&["oraclectl webhook resume --application shop", "oraclectl webhook resume --endpoint crm"]))]
     Resume {
         #[command(flatten)]
         endpoint: EndpointArgs,
@@ -72,6 +73,7 @@ enum WebhookAction {
         limit: Option<usize>,
     },
     /// Retry a webhook as if it had just been queued
+    #[command(after_help = examples(&["oraclectl webhook requeue --all-dead"]))]
     Requeue {
         /// Id of the webhook
         #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
@@ -90,7 +92,7 @@ enum WebhookAction {
 /// The choice of an endpoint.
 #[derive(Debug, clap::Args)]
 struct EndpointArgs {
-    /// The application that receives the webhooks [default: default, and all for `log`]
+    /// The application that receives the webhooks [default: that of --endpoint, else default; all for `log`]
     #[arg(long, value_name = "NAME", conflicts_with = "operator")]
     application: Option<ApplicationName>,
     /// The endpoints of operators, in place of those of an application
@@ -102,9 +104,31 @@ struct EndpointArgs {
 }
 
 impl EndpointArgs {
-    fn request(&self) -> EndpointRequest {
-        let application = (!self.operator).then(|| self.application.clone().unwrap_or_default());
-        EndpointRequest { application, endpoint: self.endpoint.clone() }
+    /// The endpoint that the arguments name. The id of a further endpoint is enough, because no other has it.
+    async fn find(&self, options: &GlobalOptions) -> Result<EndpointRequest, CtlError> {
+        let application = if self.endpoint.is_some() && self.application.is_none() && !self.operator {
+            self.find_configured(options).await?.application
+        } else {
+            (!self.operator).then(|| self.application.clone().unwrap_or_default())
+        };
+        Ok(EndpointRequest { application, endpoint: self.endpoint.clone() })
+    }
+
+    /// The first configured endpoint that the arguments name.
+    async fn find_configured(&self, options: &GlobalOptions) -> Result<WebhookReceiver, CtlError> {
+        let mut receivers = read_endpoints(options).await?.into_iter().map(|endpoint| endpoint.receiver);
+        receivers.find(|receiver| self.includes(receiver)).ok_or_else(|| {
+            let id = self.endpoint.as_ref().map(|id| format!(" `{id}`")).unwrap_or_default();
+            let of = match &self.application {
+                Some(name) => format!(" of application `{name}`"),
+                None if self.operator => " of operators".to_owned(),
+                None => String::new(),
+            };
+            let message = format!(
+                "no endpoint{id} of webhooks{of} is configured; `oraclectl webhook endpoints` lists the endpoints"
+            );
+            CtlError::Verb { message, exit_code: 1, was_printed: false }
+        })
     }
 
     /// Whether the arguments name this endpoint.
@@ -122,16 +146,17 @@ impl WebhookArgs {
         match &self.action {
             WebhookAction::Endpoints => list_endpoints(options, out).await,
             WebhookAction::Log { endpoint, failed, since, limit } => {
-                let attempts = read_attempts(options, *failed, *since).await?;
-                let attempts: Vec<_> = attempts
-                    .into_iter()
-                    .filter(|(_, attempt)| endpoint.includes(&attempt.receiver))
-                    .collect();
+                let mut attempts = read_attempts(options, *failed, *since).await?;
+                attempts.retain(|(_, attempt)| endpoint.includes(&attempt.receiver));
+                // an endpoint that was removed has attempts in the log
+                if attempts.is_empty() && (endpoint.application.is_some() || endpoint.endpoint.is_some()) {
+                    endpoint.find_configured(options).await?;
+                }
                 let omitted = attempts.len().saturating_sub(limit.unwrap_or(ATTEMPTS_SHOWN));
                 print_attempts(options, out, attempts.get(omitted..).unwrap_or_default())
             }
-            WebhookAction::Resume { endpoint } => resume(options, out, &endpoint.request()).await,
-            WebhookAction::Test { endpoint } => test(options, out, &endpoint.request()).await,
+            WebhookAction::Resume { endpoint } => resume(options, out, &endpoint.find(options).await?).await,
+            WebhookAction::Test { endpoint } => test(options, out, &endpoint.find(options).await?).await,
             WebhookAction::List { dead, after, limit } => {
                 let after = after.as_ref().map(WebhookId::as_str);
                 let page = read_page::<WebhookState>(options, WEBHOOKS, after, *limit, *dead).await?;
@@ -141,15 +166,18 @@ impl WebhookArgs {
                 if let Some(next) = &page.next {
                     warn_of_omitted_rows(Some(next));
                 }
-                Ok(writeln!(out, "{}", format_webhooks(&page.items, Timestamp::now()))?)
+                let paused = read_paused(options).await?;
+                Ok(writeln!(out, "{}", format_webhooks(&page.items, &paused, Timestamp::now()))?)
             }
             WebhookAction::Requeue { webhook_id: Some(webhook_id), .. } => {
-                let webhook = requeue(options, WEBHOOKS, webhook_id.as_str()).await?;
-                print_webhook(options, out, &webhook, "is queued again")
+                let webhook: WebhookState = requeue(options, WEBHOOKS, webhook_id.as_str()).await?;
+                print_webhook(options, out, &webhook, "is queued again")?;
+                note_paused(options, |receiver| *receiver == webhook.receiver()).await
             }
             WebhookAction::Requeue { webhook_id: None, .. } => {
-                requeue_all_dead(options, out, WEBHOOKS, |webhook: &WebhookState| webhook.webhook_id.as_str())
-                    .await
+                let id: fn(&WebhookState) -> &str = |webhook| webhook.webhook_id.as_str();
+                requeue_all_dead(options, out, WEBHOOKS, id).await?;
+                note_paused(options, |_| true).await
             }
             WebhookAction::Drop { webhook_id } => {
                 let path = message_path(WEBHOOKS, webhook_id.as_str());
@@ -182,9 +210,43 @@ async fn test(
     if tested.error.is_some() { Err(CtlError::ProbeFailed) } else { Ok(()) }
 }
 
+async fn read_endpoints(options: &GlobalOptions) -> Result<Vec<EndpointReport>, CtlError> {
+    Ok(options.call_control(Method::GET, "/v1/webhooks/endpoints", None).await?.json()?)
+}
+
+/// The endpoints to which nothing is sent until they are resumed.
+async fn read_paused(options: &GlobalOptions) -> Result<BTreeSet<WebhookReceiver>, CtlError> {
+    let endpoints = read_endpoints(options).await?.into_iter();
+    let paused = endpoints.filter(|endpoint| endpoint.paused_at.is_some());
+    Ok(paused.map(|endpoint| endpoint.receiver).collect())
+}
+
+/// Prints on standard error which of these endpoints are paused.
+async fn note_paused(
+    options: &GlobalOptions,
+    is_meant: impl Fn(&WebhookReceiver) -> bool,
+) -> Result<(), CtlError> {
+    for receiver in read_paused(options).await?.iter().filter(|receiver| is_meant(receiver)) {
+        print_note(&format!(
+            "oraclectl: webhooks to {} are paused; its webhooks wait until `{}`",
+            receiver.describe(),
+            resume_command(receiver)
+        ));
+    }
+    Ok(())
+}
+
+fn resume_command(WebhookReceiver { application, endpoint }: &WebhookReceiver) -> String {
+    let receiver = match application {
+        Some(name) => format!("--application {name}"),
+        None => "--operator".to_owned(),
+    };
+    let endpoint = endpoint.as_ref().map(|id| format!(" --endpoint {id}")).unwrap_or_default();
+    format!("oraclectl webhook resume {receiver}{endpoint}")
+}
+
 async fn list_endpoints(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-    let answer = options.call_control(Method::GET, "/v1/webhooks/endpoints", None).await?;
-    let endpoints: Vec<EndpointReport> = answer.json()?;
+    let endpoints = read_endpoints(options).await?;
     if options.json {
         return print_json(out, &endpoints);
     }
@@ -307,18 +369,23 @@ fn print_webhook(
     Ok(writeln!(out, "webhook {} {what}", webhook.webhook_id)?)
 }
 
-fn format_webhooks(webhooks: &[WebhookState], now: Timestamp) -> String {
+fn format_webhooks(webhooks: &[WebhookState], paused: &BTreeSet<WebhookReceiver>, now: Timestamp) -> String {
     if webhooks.is_empty() {
         return "no webhooks".into();
     }
     let rows = webhooks.iter().map(|webhook| {
+        let next_attempt = match webhook.tries.next_attempt_at {
+            None => "dead".to_owned(),
+            Some(_) if paused.contains(&webhook.receiver()) => "paused: see `webhook resume`".to_owned(),
+            Some(at) => at.to_string(),
+        };
         [
             webhook.webhook_id.to_string(),
             webhook.kind.into_str().to_owned(),
             webhook.receiver().describe(),
             format!("{} s", now.duration_since(webhook.tries.queued_at).as_secs().max(0)),
             webhook.tries.attempts.to_string(),
-            webhook.tries.next_attempt_at.map_or_else(|| "dead".into(), |at| at.to_string()),
+            next_attempt,
             webhook.tries.last_error.clone().unwrap_or_else(|| "none".into()),
         ]
     });
@@ -328,6 +395,22 @@ fn format_webhooks(webhooks: &[WebhookState], now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listed_webhook_waits_for_a_resume_only_if_its_endpoint_is_paused() {
+        let webhook: WebhookState = serde_json::from_value(serde_json::json!({
+            "webhook_id": format!("msg_{}", "0".repeat(32)), "kind": "order.delivered", "application": "shop",
+            "endpoint": "crm", "session_id": null, "queued_at": "2026-11-20T10:00:00Z",
+            "tried_since": "2026-11-20T10:00:00Z", "next_attempt_at": "2026-11-20T10:00:00Z", "attempts": 0,
+            "last_error": null,
+        }))
+        .expect("a webhook");
+        let (receiver, now) = (webhook.receiver(), webhook.tries.queued_at);
+        assert_eq!(resume_command(&receiver), "oraclectl webhook resume --application shop --endpoint crm");
+        let listed = |paused: BTreeSet<WebhookReceiver>| format_webhooks(&[webhook.clone()], &paused, now);
+        assert!(!listed(BTreeSet::new()).contains("paused:"));
+        assert!(listed(BTreeSet::from([receiver])).contains("paused:"));
+    }
 
     #[test]
     fn attempt_is_read_if_its_id_and_its_cause_were_erased() {

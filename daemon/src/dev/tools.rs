@@ -39,12 +39,12 @@ impl DevTools {
         let metadata =
             opened.with_context(|| format!("cannot read the script {} of --seed", shown.display()))?;
         if metadata.is_dir() {
-            bail!("{} is a directory (--seed requires a shell script)", shown.display());
+            bail!("{} is a directory (--seed requires a script)", shown.display());
         }
         Ok(())
     }
 
-    /// Runs the shell script `file` in its folder, with `oraclectl` in its `PATH`. Blocks until it ends.
+    /// Runs the script `file` in its folder, with `oraclectl` in its `PATH`. Blocks until it ends.
     ///
     /// # Errors
     /// The script cannot be started, or fails.
@@ -55,9 +55,11 @@ impl DevTools {
         let own = self.oraclectl.parent().map(Path::to_owned);
         let others = env::var_os("PATH").unwrap_or_default();
         let paths: OsString = env::join_paths(own.into_iter().chain(env::split_paths(&others)))?;
-        let mut script = self.command(Path::new("sh"));
-        script.arg("-eu").arg(&file).current_dir(dir).env("PATH", paths).stdin(Stdio::null());
-        let status = script.status().context("cannot start `sh`")?;
+        let (program, argument) =
+            read_interpreter(&file).with_context(|| format!("cannot read the script {shown} of --seed"))?;
+        let mut script = self.command(Path::new(&program));
+        script.args(argument).arg(&file).current_dir(dir).env("PATH", paths).stdin(Stdio::null());
+        let status = script.status().with_context(|| format!("cannot start `{program}`"))?;
         if !status.success() {
             bail!("the script {shown} of --seed failed: {status}; its output is above");
         }
@@ -88,6 +90,24 @@ impl DevTools {
     }
 }
 
+/// The longest first line that can name an interpreter, in bytes.
+const INTERPRETER_MAX_BYTES: u64 = 256;
+
+/// The program that runs the script `file`, and its argument: those of the `#!` line, which the kernel reads in the same way, else
+/// `sh -eu`.
+fn read_interpreter(file: &Path) -> io::Result<(String, Option<String>)> {
+    let mut line = Vec::new();
+    BufReader::new(File::open(file)?).take(INTERPRETER_MAX_BYTES).read_until(b'\n', &mut line)?;
+    let line = String::from_utf8_lossy(&line);
+    let Some(line) = line.strip_prefix("#!").map(str::trim).filter(|line| !line.is_empty()) else {
+        return Ok(("sh".to_owned(), Some("-eu".to_owned())));
+    };
+    Ok(match line.split_once([' ', '\t']) {
+        Some((program, argument)) => (program.to_owned(), Some(argument.trim().to_owned())),
+        None => (line.to_owned(), None),
+    })
+}
+
 /// A running console. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConsoleProcess(Child);
@@ -97,5 +117,28 @@ impl Drop for ConsoleProcess {
         // an error means that it has ended
         drop(self.0.kill());
         drop(self.0.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn script_runs_by_the_interpreter_of_its_first_line_else_by_sh() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("seed");
+        for (content, program, argument) in [
+            ("#!/usr/bin/env bash\nset -o pipefail\n", "/usr/bin/env", Some("bash")),
+            ("#! /bin/sh\r\n", "/bin/sh", None),
+            ("#!/usr/bin/env -S bash -e", "/usr/bin/env", Some("-S bash -e")),
+            ("oraclectl apply -f sources/\n", "sh", Some("-eu")),
+            ("", "sh", Some("-eu")),
+        ] {
+            fs::write(&file, content).expect("the file is written");
+            let found = read_interpreter(&file).expect("the file is read");
+            assert_eq!((found.0.as_str(), found.1.as_deref()), (program, argument), "{content}");
+        }
     }
 }

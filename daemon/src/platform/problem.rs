@@ -54,10 +54,11 @@ impl Problem {
         Self::new(BODY_BROKEN, format!("the body did not arrive: {error}"))
     }
 
-    /// The body is longer than `max_bytes`.
+    /// The body is longer than `max_bytes`, the value of the configuration key `key`, if it has one.
     #[must_use]
-    pub fn body_too_large(max_bytes: usize) -> Self {
-        let detail = format!("the body has more than {max_bytes} bytes");
+    pub fn body_too_large(max_bytes: usize, key: Option<&str>) -> Self {
+        let key = key.map(|key| format!(" (`{key}`)")).unwrap_or_default();
+        let detail = format!("the body has more than {max_bytes} bytes{key}");
         Self::new(BODY_TOO_LARGE, detail)
     }
 

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use strum::VariantArray;
 
 /// The configured endpoints of webhooks. No connection is opened yet.
 ///
@@ -173,9 +172,8 @@ impl EndpointReader<'_> {
 /// Why a list of events has no effect.
 fn events_fault(events: &[WebhookType], is_of_operators: bool, has_endpoint: bool) -> Option<String> {
     let is_other = |event: &&WebhookType| event.is_for_operators() != is_of_operators;
-    let allowed =
-        WebhookType::VARIANTS.iter().filter(|event| !is_other(event) && **event != WebhookType::Test);
-    let allowed = allowed.map(|event| event.into_str()).collect::<Vec<_>>().join(", ");
+    let allowed = WebhookType::queued_for(is_of_operators).map(|event| event.into_str());
+    let allowed = allowed.collect::<Vec<_>>().join(", ");
     match events.iter().find(is_other) {
         Some(event) => {
             Some(format!("{} is not sent to this receiver (allowed: {allowed})", event.into_str()))

@@ -207,7 +207,8 @@ pub fn parse_query(text: String, limits: &LimitsSection) -> Result<CustomerQuery
     if bytes <= max_bytes {
         return Ok(CustomerQuery::new(text));
     }
-    let detail = format!("the query has {bytes} bytes; at most {max_bytes} are allowed");
+    let detail =
+        format!("the query has {bytes} bytes; at most {max_bytes} are allowed (`limits.query_bytes`)");
     Err(Problem::new(QUERY_TOO_LONG, detail))
 }
 

@@ -16,7 +16,7 @@ const STATEMENTS_MAX: usize = 100;
 /// The maximum number of listed claims of a statement; further ones are only counted.
 const CLAIMS_MAX: usize = 10;
 /// The part of a locator before the id of a record.
-const RECORD_LOCATOR: &str = "urn:oracled:record:";
+pub const RECORD_LOCATOR: &str = "urn:oracled:record:";
 
 /// A statement of a source that supports claims: a record of one of its versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

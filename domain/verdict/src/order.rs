@@ -521,6 +521,20 @@ impl Order {
         self.state == OrderState::Held && self.stop_cause == Some(OrderStopCause::Policy)
     }
 
+    /// Whether an operator's change is possible in the state of the order.
+    #[must_use]
+    pub fn allows(&self, action: OrderAction) -> bool {
+        match action {
+            OrderAction::Retry => {
+                matches!(self.state, OrderState::Queued | OrderState::Held | OrderState::Failed)
+            }
+            OrderAction::Fail => matches!(self.state, OrderState::Queued | OrderState::Held),
+            OrderAction::Release => self.is_held_by_policy(),
+            // the answer of an attempt in progress is discarded
+            OrderAction::Cancel => !self.state.has_ended(),
+        }
+    }
+
     /// The order after an operator changed it. After a retry, its age, its rejected answers and its interruptions count from then on.
     #[must_use]
     pub fn changed_by_operator(self, action: OperatorAction) -> Self {

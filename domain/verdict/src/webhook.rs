@@ -105,6 +105,13 @@ impl WebhookType {
         }
     }
 
+    /// The events that are queued for operators, or for an application.
+    pub fn queued_for(is_of_operators: bool) -> impl Iterator<Item = Self> {
+        let is_meant =
+            move |event: &Self| event.is_for_operators() == is_of_operators && *event != Self::Test;
+        Self::VARIANTS.iter().copied().filter(is_meant)
+    }
+
     /// The type with this name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
@@ -295,7 +302,9 @@ impl Event for EndpointResumed {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} {}", summarize_receiver(entry), entry.by_peer())
+        let by =
+            if entry.text("peer").is_empty() { "by an accepted webhook".to_owned() } else { entry.by_peer() };
+        format!("{} {by}", summarize_receiver(entry))
     }
 }
 
@@ -480,6 +489,17 @@ mod tests {
             assert_eq!(webhook.state.kind, kind);
             assert!(!webhook.body.contains("private"), "{}", webhook.body);
         }
+    }
+
+    #[test]
+    fn resumed_endpoint_names_the_operator_or_the_accepted_webhook() {
+        let summary = |peer: Value| {
+            let entry = json!({"application": "shop", "endpoint": "crm", "peer": peer});
+            EndpointResumed::summary(EntryMembers(&entry))
+        };
+        assert_eq!(summary(Value::Null), "shop crm by an accepted webhook");
+        let peer = json!({"uid": 1, "gid": 2, "pid": 3});
+        assert_eq!(summary(peer), "shop crm by uid 1 gid 2 pid 3");
     }
 
     #[test]

@@ -17,7 +17,6 @@ use ring::hmac;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use strum::VariantArray;
 
 /// The start of each secret.
 const SECRET_PREFIX: &str = "whsec_";
@@ -119,13 +118,14 @@ impl WebhookClient {
         self.endpoints.iter().filter_map(fault).collect()
     }
 
-    /// The events that each receiver with an endpoint gets.
+    /// The events that are queued for each receiver with an endpoint.
     #[must_use]
     pub fn receivers(&self) -> BTreeMap<WebhookReceiver, Vec<WebhookType>> {
-        let events_of = |endpoint: &WebhookEndpoint| {
-            WebhookType::VARIANTS.iter().copied().filter(|event| endpoint.receives(*event)).collect()
+        let events_of = |(receiver, endpoint): (&WebhookReceiver, &WebhookEndpoint)| {
+            let events = WebhookType::queued_for(receiver.application.is_none());
+            (receiver.clone(), events.filter(|event| endpoint.receives(*event)).collect())
         };
-        self.endpoints.iter().map(|(receiver, endpoint)| (receiver.clone(), events_of(endpoint))).collect()
+        self.endpoints.iter().map(events_of).collect()
     }
 
     /// The SHA-256 of the URL of an endpoint; `None` if it is not configured.

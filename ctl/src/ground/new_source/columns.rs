@@ -25,6 +25,8 @@ pub(super) struct SampleColumn {
     pub(super) path: Vec<String>,
     /// The name of its axis.
     pub(super) axis: String,
+    /// Its name in the source, after that of the object around it if the name alone says too little.
+    pub(super) description: String,
     pub(super) form: ValueForm,
     /// The unit that its name or its cells contain, as in the source.
     pub(super) unit: Option<String>,
@@ -126,7 +128,7 @@ fn find_fields(
             shown_list(&omitted)
         ));
     }
-    let mut names = HashSet::new();
+    let mut names = AxisNames::of(&sample.fields);
     let forms = find_forms(&sample.fields, period);
     let columns = sample.fields.iter().zip(forms);
     let columns =
@@ -165,7 +167,7 @@ fn column(
     path: &[String],
     group: Option<usize>,
     values: &FieldValues,
-    names: &mut HashSet<String>,
+    names: &mut AxisNames,
     found: FoundForm,
 ) -> SampleColumn {
     let name = path.last().cloned().unwrap_or_default();
@@ -188,8 +190,9 @@ fn column(
         remarks.push(SourceRemark::UnitUnknown { unit: unit.clone() });
     }
     remarks.extend(group.map(|fields| SourceRemark::Group { fields }));
-    let axis = axis_name(if code_in_name.is_some() { &label } else { &name }, path, names);
+    let axis = names.take(if code_in_name.is_some() { &label } else { &name }, path);
     SampleColumn {
+        description: names.parent(path).map_or_else(|| name.clone(), |parent| format!("{parent} {name}")),
         axis: if group.is_some() { format!("{axis}.*") } else { axis },
         path: path.to_vec(),
         form,
@@ -350,36 +353,66 @@ fn unit_code(unit: &str) -> Option<String> {
     UcumUnit::from_spelling(spelled).ok().map(|unit| unit.code().to_owned())
 }
 
-/// A name of `a-z 0-9 _` with a letter first, which no other axis has.
-fn axis_name(label: &str, path: &[String], names: &mut HashSet<String>) -> String {
-    let parent = path.len().checked_sub(2).and_then(|at| path.get(at));
-    let words = |text: &str| {
-        let plain = |character: char| {
-            if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { ' ' }
+/// The last names of fields that say too little without the name of the object around them.
+const GENERIC_NAMES: [&str; 6] = ["value", "unit", "amount", "name", "id", "code"];
+
+/// The names of the axes.
+#[derive(Debug)]
+struct AxisNames {
+    used: HashSet<String>,
+    /// The last names of several fields.
+    shared: HashSet<String>,
+}
+
+impl AxisNames {
+    fn of(fields: &[SampleField]) -> Self {
+        let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
+        for name in fields.iter().filter_map(|(path, ..)| path.last()) {
+            let name = name_words(name);
+            if !seen.insert(name.clone()) {
+                shared.insert(name);
+            }
+        }
+        Self { used: HashSet::new(), shared }
+    }
+
+    /// The name of the object around the field at `path`, if the last name of the field says too little.
+    fn parent<'p>(&self, path: &'p [String]) -> Option<&'p String> {
+        let [.., parent, name] = path else { return None };
+        let name = name_words(name);
+        (GENERIC_NAMES.contains(&name.as_str()) || self.shared.contains(&name)).then_some(parent)
+    }
+
+    /// A name of `a-z 0-9 _` with a letter first, which no other axis has.
+    fn take(&mut self, label: &str, path: &[String]) -> String {
+        let mut name = name_words(label);
+        let parent = match path {
+            [.., parent, _] if self.used.contains(&name) => Some(parent),
+            _ => self.parent(path),
         };
-        without_marks(text)
-            .chars()
-            .map(plain)
-            .collect::<String>()
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join("_")
+        if let Some(parent) = parent {
+            name = format!("{}_{name}", name_words(parent));
+        }
+        if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+            name = format!("field_{name}");
+        }
+        name.truncate(60);
+        let name = name.trim_end_matches('_').to_owned();
+        let unused = (2..).map(|number| format!("{name}_{number}"));
+        let name =
+            [name.clone()].into_iter().chain(unused).find(|name| !self.used.contains(name)).unwrap_or(name);
+        self.used.insert(name.clone());
+        name
+    }
+}
+
+/// The words of a name in lower-case ASCII, with `_` between them.
+fn name_words(text: &str) -> String {
+    let plain = |character: char| {
+        if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { ' ' }
     };
-    let mut name = words(label);
-    if names.contains(&name)
-        && let Some(parent) = parent
-    {
-        name = format!("{}_{name}", words(parent));
-    }
-    if !name.starts_with(|first: char| first.is_ascii_lowercase()) {
-        name = format!("field_{name}");
-    }
-    name.truncate(60);
-    let name = name.trim_end_matches('_').to_owned();
-    let unused = (2..).map(|number| format!("{name}_{number}"));
-    let name = [name.clone()].into_iter().chain(unused).find(|name| !names.contains(name)).unwrap_or(name);
-    names.insert(name.clone());
-    name
+    let plain: String = without_marks(text).chars().map(plain).collect();
+    plain.split_whitespace().collect::<Vec<_>>().join("_")
 }
 
 /// The most fields of which all selections are tried; with more fields, the superfluous ones are removed.

@@ -357,6 +357,25 @@ fn cases_of_groups() -> Vec<SourceCase> {
             found: ("sku=B", "price", json!("2.5")),
         },
         SourceCase {
+            name: "generic-names",
+            ending: "ndjson",
+            content: text(
+                "{\"city\":\"Bern\",\"geo\":{\"area\":{\"value\":51.6,\"unit\":\"km2\"},\"height\":{\"max\":674}},\"rain\":{\"max\":9.5}}\n\
+                 {\"city\":\"Thun\",\"geo\":{\"area\":{\"value\":21.6,\"unit\":\"km2\"},\"height\":{\"max\":1010}},\"rain\":{\"max\":8.5}}\n",
+            ),
+            axes: &[
+                ("city", "string"),
+                ("area_value", "number"),
+                ("area_unit", "string"),
+                ("height_max", "integer"),
+                ("rain_max", "number"),
+            ],
+            identity: &["city"],
+            records: 2,
+            found: ("city=Thun", "area_value", json!("21.6")),
+            ..SourceCase::default()
+        },
+        SourceCase {
             name: "wide-table",
             content: wide_table(),
             axes: &[("sample", "string"), ("name", "string"), ("value", "number")],

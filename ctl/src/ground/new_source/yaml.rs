@@ -98,12 +98,11 @@ impl<'s> NewDocuments<'s> {
             if column.is_identity {
                 parts.push("identity: true".to_owned());
             }
-            let name = column.path.last().cloned().unwrap_or_default();
             writeln!(
                 text,
                 "  - {{{}, class: measured, description: {}}}{}",
                 parts.join(", "),
-                quoted(&name),
+                quoted(&column.description),
                 line_comment(column, RemarkPlace::Axis)
             )?;
         }

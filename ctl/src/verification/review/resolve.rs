@@ -54,10 +54,10 @@ pub(super) struct ResolveArgs {
     /// Show what the rule gives for each review, and resolve none
     #[arg(long, conflicts_with = "review_id")]
     dry_run: bool,
-    /// The reason [default with a rule: the name of the rule]
+    /// The reason, required without --rule [default with a rule: the name of the rule]
     #[arg(long, required_unless_present = "rule")]
     reason: Option<String>,
-    /// Validity of the resolution, such as 90d, 12h, 30m
+    /// Validity of the resolution, required without --rule, such as 90d, 12h, 30m
     #[arg(long, value_name = "TIME", value_parser = parse_duration, required_unless_present = "rule", conflicts_with = "rule")]
     valid_for: Option<SignedDuration>,
 }

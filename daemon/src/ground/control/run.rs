@@ -458,7 +458,7 @@ async fn check_upload(
     }
     let max_bytes = max_payload_bytes(service);
     if announced_bytes > max_bytes as u64 {
-        return Err(Problem::body_too_large(max_bytes));
+        return Err(Problem::body_too_large(max_bytes, Some(MAX_PAYLOAD_BYTES)));
     }
     let unknown = || RegistryError::PipelineUnknown(PipelineId::clone(&pipeline_id));
     let (pipeline, _) = service.system.store.pipeline(&pipeline_id)?.ok_or_else(unknown)?;
@@ -483,6 +483,9 @@ async fn check_upload(
     Ok(AcceptedUpload { pipeline, params, encoding })
 }
 
+/// The configuration key of the longest payload.
+const MAX_PAYLOAD_BYTES: &str = "ingestion.max_payload_bytes";
+
 /// Maximum size of a payload, in bytes.
 fn max_payload_bytes(service: &DaemonService) -> usize {
     usize::try_from(service.section::<IngestionSection>().max_payload_bytes).unwrap_or(usize::MAX)
@@ -506,7 +509,7 @@ async fn receive(
         let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
         let Ok(piece) = frame.into_data() else { continue };
         let left = left_bytes.checked_sub(piece.len());
-        left_bytes = left.ok_or(Problem::body_too_large(max_bytes))?;
+        left_bytes = left.ok_or_else(|| Problem::body_too_large(max_bytes, Some(MAX_PAYLOAD_BYTES)))?;
         if archiving.push(piece).await.is_err() {
             // `finish` returns the error
             return Ok(archiving);

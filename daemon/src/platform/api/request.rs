@@ -75,6 +75,9 @@ pub(crate) fn require_application(request: &Request) -> Result<(), Problem> {
     Err(Problem::new(APPLICATION_UNKNOWN, detail))
 }
 
+/// The configuration key of the longest body, and of the longest line of a batch.
+const BODY_BYTES: &str = "limits.body_bytes";
+
 /// The whole body of a request, within the limit and declared as JSON.
 pub struct JsonBody {
     text: Vec<u8>,
@@ -86,7 +89,8 @@ impl FromRequest<Arc<DaemonService>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, service: &Arc<DaemonService>) -> Result<Self, Problem> {
-        Self::read_within(request, service, service.limits.body_bytes).await
+        check_media_type(request.headers())?;
+        Self::read_any_type(request, service).await
     }
 }
 
@@ -101,13 +105,18 @@ impl JsonBody {
         max_bytes: usize,
     ) -> Result<Self, Problem> {
         check_media_type(request.headers())?;
-        Self::read(request.into_body(), service, max_bytes).await
+        Self::read(request.into_body(), service, (max_bytes, None)).await
     }
 
-    async fn read(mut body: Body, service: &DaemonService, max_bytes: usize) -> Result<Self, Problem> {
+    /// `key` is the configuration key of `max_bytes`, if it has one.
+    async fn read(
+        mut body: Body,
+        service: &DaemonService,
+        (max_bytes, key): (usize, Option<&str>),
+    ) -> Result<Self, Problem> {
         // a body whose declared length is too large is rejected before it is sent
         if body.size_hint().lower() > max_bytes as u64 {
-            return Err(Problem::body_too_large(max_bytes));
+            return Err(Problem::body_too_large(max_bytes, key));
         }
         let mut text = Vec::new();
         let mut permit: Option<OwnedSemaphorePermit> = None;
@@ -115,7 +124,7 @@ impl JsonBody {
             let frame = frame.map_err(|error| Problem::body_broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
             if text.len() + data.len() > max_bytes {
-                return Err(Problem::body_too_large(max_bytes));
+                return Err(Problem::body_too_large(max_bytes, key));
             }
             let more = service.reserve_body(data.len())?;
             match &mut permit {
@@ -129,7 +138,7 @@ impl JsonBody {
 
     /// A body of any media type, unchanged.
     pub(crate) async fn read_any_type(request: Request, service: &DaemonService) -> Result<Self, Problem> {
-        Self::read(request.into_body(), service, service.limits.body_bytes).await
+        Self::read(request.into_body(), service, (service.limits.body_bytes, Some(BODY_BYTES))).await
     }
 
     /// The bytes of the body, unchanged.
@@ -576,7 +585,7 @@ impl BatchLineReader {
         let open = self.scanned == self.buffer.len();
         if open && self.buffer.len() > self.max_bytes && !self.skipping {
             self.number += 1;
-            let problem = Problem::body_too_large(self.max_bytes);
+            let problem = Problem::body_too_large(self.max_bytes, Some(BODY_BYTES));
             lines.push(BatchLine { number: self.number, text: Err(problem) });
             self.skipping = true;
         }
@@ -604,8 +613,11 @@ fn parse_line(text: &[u8], number: &mut u64, skipped: bool, max_bytes: usize) ->
     if text.trim_ascii().is_empty() {
         return None;
     }
-    let text =
-        if text.len() > max_bytes { Err(Problem::body_too_large(max_bytes)) } else { Ok(text.to_vec()) };
+    let text = if text.len() > max_bytes {
+        Err(Problem::body_too_large(max_bytes, Some(BODY_BYTES)))
+    } else {
+        Ok(text.to_vec())
+    };
     Some(BatchLine { number: *number, text })
 }
 

@@ -292,6 +292,9 @@ fn no_model_problem(service: &DaemonService) -> Problem {
         ModelProvider::None => {
             "no model is configured; send `verdict` or `raw`, or configure `model.provider`".to_owned()
         }
+        _ if service.system.store.is_test() => {
+            "the model has no key; see `model.api_key_file`, or set `model.provider = \"canned\"` for the test mode".to_owned()
+        }
         _ => "the model has no key; see `model.api_key_file`".to_owned(),
     };
     Problem::new(MODEL_UNAVAILABLE, cause)

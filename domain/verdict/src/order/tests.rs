@@ -59,6 +59,28 @@ fn fail_with(
 }
 
 #[test]
+fn action_is_allowed_only_in_the_states_that_can_take_it() {
+    use OrderAction::{Cancel, Fail, Release, Retry};
+    let queued = Order::placed(at(0));
+    let stopped = |is_held| queued.clone().stopped(OrderStopCause::Expired, is_held, at(1));
+    let answered = (GenerationOutcome::Delivered, None, None);
+    let held_by_policy = queued.clone().held_by_policy(Vec::new(), answered.clone(), at(1));
+    for (order, allowed) in [
+        (queued.clone(), vec![Retry, Fail, Cancel]),
+        (queued.clone().attempted(start("a"), at(1)), vec![Cancel]),
+        (stopped(true), vec![Retry, Fail, Cancel]),
+        (held_by_policy, vec![Retry, Fail, Release, Cancel]),
+        (stopped(false), vec![Retry]),
+        (queued.clone().delivered(answered, at(1)), vec![]),
+        (queued.cancelled(at(1)), vec![]),
+    ] {
+        let found: Vec<_> =
+            OrderAction::VARIANTS.iter().copied().filter(|action| order.allows(*action)).collect();
+        assert_eq!(found, allowed, "{:?}", order.state);
+    }
+}
+
+#[test]
 fn attempt_has_a_deadline_until_it_ends() {
     let order = Order::placed(at(0)).attempted(start("a"), at(1));
     assert_eq!((order.state, order.attempt_deadline), (OrderState::Generating, Some(at(29))));
