@@ -325,7 +325,7 @@ fn render_records(
     };
     let shown = table.records.iter().skip((number - 1) * PAGE).take(PAGE);
     let parts = html! {
-        thead { tr { @for axis in &table.paths { (heading(axis)) } th scope="col" { "valid from" } th scope="col" { "until" } th scope="col" { span.sr { "history" } } } }
+        thead { tr { @for axis in &table.paths { (heading(axis)) } th scope="col" { "valid from" } th scope="col" { "valid until" } th scope="col" { span.sr { "history" } } } }
         tbody {
             @for record in shown { (record_row(source, table, record)) }
             @if table.records.is_empty() { tr { td.muted colspan=(table.paths.len() + 3) { "No record matches." } } }
@@ -361,7 +361,7 @@ fn record_row(source: &SourceSummary, table: &FactTable, record: &NormalizedReco
                     @if let Some(definition) = record.definitions.get(path) { " (" (definition) ")" }
                 }
             }
-            td { (from) } td { (until) }
+            td.nowrap { (from) } td.nowrap { (until) }
             td { @if let Some(history) = history { a href=(history) { "history" } } }
         }
     }

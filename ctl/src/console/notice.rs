@@ -129,7 +129,7 @@ fn decision_form(notice: &RecallNotice, can_be_sent: bool, neighbors: &Neighbors
     };
     html! {
         form.card.decide #decide method="post" action=(path) aria-label="Decide" {
-            header { h2 { "Decide" } span.right { (badge(Tone::Held, "drafted")) span.muted.small { (age(notice.drafted_at)) } } }
+            header { h2 { "Decide" } span.right.chips { (badge(Tone::Held, "drafted")) span.muted.small { (age(notice.drafted_at)) } } }
             div.body {
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 // the daemon refuses the action if the notice has changed since this page

@@ -257,7 +257,7 @@ pub(crate) fn due(at: Option<Timestamp>) -> Markup {
 
 /// The day of a moment.
 pub(crate) fn day(at: Timestamp) -> Markup {
-    html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d")) } }
+    html! { time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d")) } }
 }
 
 /// A moment to the second, on a line with other words.

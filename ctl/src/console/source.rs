@@ -189,7 +189,7 @@ fn render_releases(source: &SourceSummary, runs: &[RunReport]) -> Markup {
     card("Releases", &beside, &html! { div.body { (body) } })
 }
 
-/// The number of changes of each completed release.
+/// The number of changed statements of each completed release.
 fn render_changes(runs: &[RunReport]) -> Markup {
     let completed = runs.iter().map(|report| &report.run).filter(|run| run.state == RunState::Completed);
     let counts: Vec<(&str, u64)> =
@@ -203,7 +203,7 @@ fn render_changes(runs: &[RunReport]) -> Markup {
     });
     card(
         "Changes of each release",
-        &html! { span.muted.small { "records" } },
+        &html! { span.muted.small { "changed statements" } },
         &html! { div.body { (bars(&rows.collect::<Vec<_>>())) } },
     )
 }

@@ -196,7 +196,7 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
     let name = if order.state.has_ended() { "Retry the order" } else { "Decide" };
     html! {
         form.card.decide #decide method="post" action=(path) aria-label=(name) {
-            header { h2 { (name) } span.right { (order_badge(order.state)) span.muted.small { (age(order.changed_at)) } } }
+            header { h2 { (name) } span.right.chips { (order_badge(order.state)) span.muted.small { (age(order.changed_at)) } } }
             div.body {
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 // the daemon refuses the action if the order has changed since this page
