@@ -116,7 +116,7 @@ mod tests {
         };
         let both = text(vec![Some(&first), Some(&second)]);
         assert!(both[0].contains("in dispute"), "{both:?}");
-        assert_eq!(both[1..], ["90,588", "90,866", "278", "0.31 %"]);
+        assert_eq!(both[1..], ["90,588", "90,866", "278", "0.30 %"]);
         assert_eq!(text(vec![Some(&first), None])[1..], ["90,588", "–", "–", "–"]);
     }
 }

@@ -202,7 +202,7 @@ fn render_versus(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> 
                         b { (difference.size) }
                         span { @if let Some(unit) = unit { (unit_of(&difference.size, unit)) " " } "apart" }
                         b { (difference.percent()) }
-                        span.hide-s { "of the lower value" }
+                        span.hide-s { "of the larger value" }
                     }
                     (cand(1))
                 },
