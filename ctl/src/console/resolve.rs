@@ -258,7 +258,7 @@ fn known_numbers(review: &ReviewCase, path: &str) -> Vec<Decimal> {
 }
 
 /// A number without the separators with which the pages show it; another text as it is.
-fn without_separators(text: &str) -> String {
+pub(super) fn without_separators(text: &str) -> String {
     let digits: String =
         text.chars().filter(|letter| !matches!(letter, ',' | ' ' | '\u{a0}' | '\u{202f}' | '_')).collect();
     let digits = digits.replace('−', "-");

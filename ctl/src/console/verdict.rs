@@ -5,11 +5,11 @@ use super::done;
 use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::session::{opinions_row, render_opinions};
 use super::parts::{
     Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
     session_link, words,
 };
+use super::session::{opinions_row, render_opinions};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
@@ -20,8 +20,8 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::flag::Flag;
-use domain_verdict::label::{VerdictDimension, VerdictLabel};
 use domain_verdict::generation::GenerationOutcome;
+use domain_verdict::label::{VerdictDimension, VerdictLabel};
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
