@@ -494,7 +494,10 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
     let answer = console.post(&format!("/reviews/{dismissed}/dismiss"), &reason).await;
     assert_shows(&console.get(answer.location()).await, &["dismissed", "misread"]);
     let answer = console.post(&format!("/reviews/{dismissed}/comments"), &[("reason", HOSTILE)]).await;
-    assert_shows(&console.get(answer.location()).await, &["&lt;i&gt;7&lt;/i&gt;"]);
+    assert_shows(
+        &console.get(answer.location()).await,
+        &["&lt;i&gt;7&lt;/i&gt;", "Done: commented.</strong> Population, Aruba, 1964.", "#comments"],
+    );
     assert!(!console.get("/reviews").await.text.contains(&dismissed));
     assert_shows(&console.get("/reviews?all=true").await, &[&dismissed, "dismissed at"]);
     assert_eq!(console.get("/reviews/none").await.status, 404);

@@ -1,21 +1,18 @@
 //! The facts of a source: filtered, sorted, counted by value, as CSV, and as the same query in a program.
 
-use super::catalog::read_source;
+use super::catalog::{read_ontology, read_source};
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{Tone, card, group_digits, message, pairs, scrolled, unit_word};
 use super::resolve::without_separators;
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
-use crate::ground::documents::find_document;
 use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
 use axum::extract::{self, State};
 use axum::response::IntoResponse;
-use domain_base::document::Document;
 use domain_base::moment::{Moment, format_span};
 use domain_base::text_form::{is_hiding, visible_json, visible_toml};
 use domain_base::wording::format_count;
-use domain_ground::ontology::Ontology;
 use domain_ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
 };
@@ -128,7 +125,7 @@ pub(super) async fn read_filters(
     if filters.iter().all(|filter| plain_value(&filter.value) == filter.value) {
         return Ok(filters);
     }
-    let ontology = read_ontology(console, source).await?;
+    let ontology = read_ontology(console, &source.entry.registration.ontology).await?;
     for filter in &mut filters {
         if ontology.axis(&filter.axis).is_some_and(|axis| axis.kind.is_numeric()) {
             filter.value = plain_value(&filter.value);
@@ -140,12 +137,6 @@ pub(super) async fn read_filters(
 fn parse_filters(fields: &Fields) -> Result<Vec<QueryFilter>, PageError> {
     let parse = |line| parse_filter(line).map_err(|fault| PageError::input(format!("`{line}`: {fault}")));
     filter_lines(fields).map(parse).collect()
-}
-
-async fn read_ontology(console: &Console, source: &SourceSummary) -> Result<Ontology, PageError> {
-    let reference = source.entry.registration.ontology.to_string();
-    let report = find_document(&console.options, Ontology::TYPE.into(), &reference).await?;
-    Ok(serde_json::from_value(report.document).map_err(std::io::Error::from)?)
 }
 
 /// The value of a filter, with each number that has the separators of the pages in its plain form.

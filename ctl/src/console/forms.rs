@@ -204,6 +204,11 @@ pub(crate) fn after_action(path: &str, done: &str, fields: &Fields) -> Response 
     Redirect::to(&target).into_response()
 }
 
+/// Sends the browser back to the page at `path` after an action, with a note that names the item of the page.
+pub(crate) fn same_page(path: &str, done: &str) -> Response {
+    Redirect::to(&format!("{path}?done={}&of={}", encode_segment(done), encode_segment(path))).into_response()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

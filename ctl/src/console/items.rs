@@ -9,7 +9,7 @@ use domain_base::inbox::{InboxImportance, InboxResponse, WaitingItem};
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::SessionId;
 use domain_ground::run::IngestionRun;
-use domain_verdict::mail::{MailState, MessageAttempts};
+use domain_verdict::mail::{MailId, MailState, MessageAttempts};
 use domain_verdict::webhook::WebhookState;
 use domain_verification::review_rule::{PERCENT_PLACES, percent_between};
 use domain_verification::wire::ReviewSummary;
@@ -145,13 +145,20 @@ pub(crate) fn held_path(session_id: &str) -> String {
     format!("/sessions/{}/held", encode_segment(session_id))
 }
 
-/// A mail or a webhook that could not be sent.
+/// The page of a message of the outbox.
+pub(crate) fn dead_path(outbox: &str, id: &str) -> String {
+    format!("/dead/{}/{}", encode_segment(outbox), encode_segment(id))
+}
+
+/// A mail or a webhook in the outbox, usually one that could not be sent.
 #[derive(Debug)]
 pub(crate) struct DeadLetter {
     /// `outbox` or `webhooks`, as in the daemon's routes.
     outbox: &'static str,
     id: String,
     pub(crate) title: String,
+    /// The address of a mail, or the application and the endpoint of a webhook.
+    pub(crate) receiver: String,
     pub(crate) session_id: Option<SessionId>,
     pub(crate) tries: MessageAttempts,
 }
@@ -159,30 +166,71 @@ pub(crate) struct DeadLetter {
 impl DeadLetter {
     /// The page that decides it.
     pub(crate) fn path(&self) -> String {
-        format!("/dead/{}/{}", self.outbox, encode_segment(&self.id))
+        dead_path(self.outbox, &self.id)
+    }
+
+    /// Its title with its session.
+    pub(crate) fn name(&self) -> String {
+        match &self.session_id {
+            Some(session_id) => format!("{}, session {session_id}", self.title),
+            None => self.title.clone(),
+        }
     }
 }
 
 pub(crate) async fn read_dead(console: &Console) -> Result<Vec<DeadLetter>, CtlError> {
+    read_messages(console, "&dead=true").await
+}
+
+/// The messages of the outbox that `filter` selects.
+pub(crate) async fn read_messages(console: &Console, filter: &str) -> Result<Vec<DeadLetter>, CtlError> {
     let most = <PageLimit>::MAX;
-    let mails: ListPage<MailState> = read(console, &format!("/v1/outbox?dead=true&limit={most}")).await?;
+    let mails: ListPage<MailState> = read(console, &format!("/v1/outbox?limit={most}{filter}")).await?;
     let webhooks: ListPage<WebhookState> =
-        read(console, &format!("/v1/webhooks?dead=true&limit={most}")).await?;
-    let mails = mails.items.into_iter().map(|mail| DeadLetter {
-        outbox: "outbox",
-        id: mail.mail_id.as_str().to_owned(),
-        title: format!("Mail to {}", String::from(mail.to)),
-        session_id: Some(mail.session_id),
-        tries: mail.tries,
+        read(console, &format!("/v1/webhooks?limit={most}{filter}")).await?;
+    let mails = mails.items.into_iter().map(|mail| {
+        let receiver = String::from(mail.to);
+        DeadLetter {
+            outbox: "outbox",
+            id: mail.mail_id.as_str().to_owned(),
+            title: format!("Mail to {receiver}"),
+            receiver,
+            session_id: Some(mail.session_id),
+            tries: mail.tries,
+        }
     });
     let webhooks = webhooks.items.into_iter().map(|webhook| DeadLetter {
         outbox: "webhooks",
         id: webhook.webhook_id.as_str().to_owned(),
-        title: format!("Webhook {}", webhook.kind.into_str()),
+        title: format!("Webhook {} to {}", webhook.kind.into_str(), webhook.receiver().describe()),
+        receiver: webhook.receiver().describe(),
         session_id: webhook.session_id,
         tries: webhook.tries,
     });
     Ok(mails.chain(webhooks).collect())
+}
+
+/// The message with the page at `path`, if it is still in the outbox.
+pub(crate) async fn find_queued(console: &Console, path: &str) -> Option<DeadLetter> {
+    let messages = read_messages(console, "").await.unwrap_or_default();
+    messages.into_iter().find(|message| message.path() == path)
+}
+
+/// The name of a message. One that was removed has only its id.
+pub(crate) async fn describe_message(console: &Console, outbox: &str, id: &str) -> String {
+    if let Some(message) = find_queued(console, &dead_path(outbox, id)).await {
+        return message.name();
+    }
+    match session_of(id) {
+        Some(session_id) => format!("Mail {id}, session {session_id}"),
+        None if outbox == "webhooks" => format!("Webhook {id}"),
+        None => format!("Mail {id}"),
+    }
+}
+
+/// The session in the id of a mail.
+pub(crate) fn session_of(id: &str) -> Option<String> {
+    Some(id.parse::<MailId>().ok()?.session_id()?.to_string())
 }
 
 pub(crate) fn run_title(run: &IngestionRun) -> String {

@@ -3,12 +3,14 @@
 //! No part has an inline style: the stylesheet knows their classes.
 
 use crate::base::options::encode_segment;
+use crate::base::output::format_user;
 use domain_base::moment::format_span;
 use domain_ground::run::RunState;
 use domain_upstream::health::OracleHealthLevel;
 use domain_verdict::order::OrderState;
 use jiff::Timestamp;
 use maud::{Markup, Render, html};
+use nix::unistd::{Uid, User};
 
 /// The meaning of a color. Each has an icon of the same name, and never stands without a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
@@ -281,6 +283,15 @@ fn age_text(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(at).as_secs();
     let span = format_span(seconds.unsigned_abs());
     if seconds < 0 { format!("in {span}") } else { format!("{span} ago") }
+}
+
+/// A user with a name and a numeric user id. Without a name in the log, it is that of the user on this machine.
+pub(crate) fn user(uid: &str, name: Option<&str>) -> String {
+    if name.is_some() {
+        return format_user(uid, name);
+    }
+    let known = uid.parse::<u32>().ok().and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten());
+    format_user(uid, known.as_ref().map(|user| user.name.as_str()))
 }
 
 /// A link to the page of a session.

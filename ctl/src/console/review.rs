@@ -3,7 +3,7 @@
 use super::access::LoginEnd;
 use super::chart::{ChartFrame, step_chart};
 use super::done;
-use super::forms::{Draft, Fields, action_button, after_action, reason_field};
+use super::forms::{Draft, Fields, action_button, after_action, reason_field, same_page};
 use super::history::{history_path, read_line};
 use super::items::{Difference, Neighbors, value_with_unit};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
@@ -379,7 +379,7 @@ fn render_comments(state: &ReviewState) -> Markup {
         @for (name, text) in state.comments.iter().map(format_comment) { p.small { b { (name) } ": " (text) } }
         @if state.comments.is_empty() { p.small.muted { "none" } }
     };
-    card("Comments", &count, &html! { div.body { (comments) } })
+    html! { div #comments { (card("Comments", &count, &html! { div.body { (comments) } })) } }
 }
 
 fn render_decision(
@@ -440,7 +440,7 @@ async fn send(
     };
     match sent {
         // after a comment, the item still waits, so its page stays
-        Ok(_) if verb == "comments" => Ok(after_action(&page_path(review_id), done, &Fields::default())),
+        Ok(_) if verb == "comments" => Ok(same_page(&page_path(review_id), done)),
         Ok(_) => Ok(after_action(&page_path(review_id), done, &fields)),
         Err(error) => {
             let draft = Draft::failed(error, fields)?;

@@ -8,12 +8,12 @@ use super::items::{Difference, Neighbors, run_title};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, card, cut, decided, group_digits, group_in_text, live, message, minute, moment,
-    moment_or_none, next_link, pairs, run_tone, short_moment, table, words,
+    moment_or_none, next_link, pairs, run_tone, short_moment, table, user, words,
 };
 use super::{Console, ConsoleState, recall};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::base::output::{format_requester, short_run_id};
+use crate::base::output::short_run_id;
 use crate::console;
 use crate::ground::ingest::{
     UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
@@ -139,7 +139,7 @@ pub(super) async fn events(
             Ok(decided(&html! {
                 strong { "The run is " (words(state_word(&report))) " now. " }
                 @if let Some(decision) = &report.run.decision {
-                    (format_requester(&decision.decided_by)) " has decided it at " (minute(decision.decided_at)) ": “" (decision.reason) "”. "
+                    (user(&decision.decided_by, None)) " has decided it at " (minute(decision.decided_at)) ": “" (decision.reason) "”. "
                 }
                 a href=(format!("/runs/{run_id}")) { "Show the run" }
             }))
@@ -219,7 +219,7 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
             "payload",
             html! { (group_digits(&run.raw_bytes.to_string())) " bytes, SHA-256 " code { (run.input.raw_sha256) } },
         ),
-        ("requested", html! { "by " (format_requester(&run.requested_by)) }),
+        ("requested", html! { "by " (user(&run.requested_by, None)) }),
         ("started", moment(run.started_at)),
         ("ended", moment_or_none(run.ended_at)),
     ];
@@ -241,7 +241,7 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
     );
     rows.extend(undone_by.iter().map(|by| ("undone by", html! { a href=(format!("/runs/{by}")) { (by) } })));
     if let Some(decision) = &run.decision {
-        let by = format_requester(&decision.decided_by);
+        let by = user(&decision.decided_by, None);
         rows.push((
             "decision",
             html! { "by " (by) ", " (moment(decision.decided_at)) ": " (decision.reason) },

@@ -7,7 +7,7 @@ use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::log::event_list;
 use super::parts::{
-    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
+    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card, user,
 };
 use super::several_orders;
 use super::timeline::{self, TimelineRow};
@@ -15,7 +15,6 @@ use super::verdict::{decided_page, decision_form, may_retry, read_action, watch_
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::base::output::format_user;
 use crate::verdict::erasure::describe_erased;
 use crate::verdict::orders::{SHARE_COLUMNS, change, order_path, share_row};
 use crate::verification::review::read_review;
@@ -431,7 +430,7 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         rows.push(("stopped by", html! { (cause.into_str()) @if !causes.is_empty() { ": " (causes) } }));
     }
     if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
-        let by = format_user(&uid.to_string(), user_name.as_deref());
+        let by = user(&uid.to_string(), user_name.as_deref());
         rows.push(("operator", html! { (action.into_str()) " by " (by) ", " (moment(*at)) ": " (reason) }));
     }
     let attempts: Vec<_> = order.last_attempts.iter().map(attempt_row).collect();

@@ -7,7 +7,7 @@ use super::history;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, badge, card, day, freshness_badge, group_digits, message, moment, moment_or_none, pairs, table,
-    table_card,
+    table_card, user,
 };
 use super::run::{RUN_HEADING, breach_text, coverage_rows, run_row};
 use super::{Console, ConsoleState};
@@ -115,7 +115,7 @@ fn render_registration(source: &SourceSummary) -> Markup {
                 @if let Some(note) = &source.note { ": " (note) }
             },
         ),
-        ("registered", html! { (moment(entry.registered_at)) " by uid " (entry.registered_by) }),
+        ("registered", html! { (moment(entry.registered_at)) " by " (user(&entry.registered_by, None)) }),
         (
             "stored",
             html! { (group_digits(&source.statements.to_string())) " statements, " (group_digits(&source.size_bytes.to_string())) " bytes" },

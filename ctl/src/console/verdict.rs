@@ -7,13 +7,12 @@ use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
-    session_link, words,
+    session_link, user, words,
 };
 use super::session::{opinions_row, render_opinions};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::base::output::format_user;
 use crate::console;
 use crate::verdict::orders::order_path;
 use axum::Extension;
@@ -93,7 +92,7 @@ fn order_news(session_id: &str, order: Option<&Order>) -> Markup {
     html! {
         strong { "The order is " (order.state.into_str()) " now. " }
         @if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
-            (format_user(&uid.to_string(), user_name.as_deref())) " has " (past(*action)) " it at " (minute(*at)) ": “" (reason) "”. "
+            (user(&uid.to_string(), user_name.as_deref())) " has " (past(*action)) " it at " (minute(*at)) ": “" (reason) "”. "
         }
         a href=(format!("/sessions/{}", encode_segment(session_id))) { "Show the session" }
     }
