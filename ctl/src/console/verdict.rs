@@ -5,11 +5,11 @@ use super::done;
 use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
     Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
     session_link, user, words,
 };
-use super::session::{opinions_row, render_opinions};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
