@@ -305,7 +305,7 @@ async fn operator_decides_several_held_orders_at_once() {
     let seen = [("changed_at:cs_1", first.as_str()), ("changed_at:cs_3", third.as_str())];
     let refused = console.post("/orders/several", &[&seen[..], &[("action", "release")]].concat()).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text.contains("`Reason` is empty"), "{}", refused.text);
+    assert!(refused.text.contains("<code>Reason</code> is empty"), "{}", refused.text);
     let fields = [&seen[..], &[("action", "release"), ("reason", "the conflict is explained")]].concat();
     assert_shows(&console.post("/orders/several", &fields).await, &["released 2 of 2 orders"]);
     let again = console.post("/orders/several", &fields).await;

@@ -151,6 +151,16 @@ pub(crate) fn message(tone: Tone, text: &Markup) -> Markup {
     html! { div.msg.(tone.name()) { (icon(tone.name())) div { (text) } } }
 }
 
+/// A text of the daemon, with the names between backquotes as code.
+pub(crate) fn with_code(text: &str) -> Markup {
+    let parts = || text.split('`').enumerate();
+    if parts().count() % 2 == 0 {
+        // a backquote of its own
+        return html! { (text) };
+    }
+    html! { @for (number, part) in parts() { @if number % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
 /// A number with a comma after each three digits.
 pub(crate) fn group_digits(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("−", digits));
@@ -354,6 +364,17 @@ mod tests {
         let old = badge(false, Some(7_637 * day));
         assert!(!old.contains("fresh") && old.contains("7637 days old, allowed 9000 days"), "{old}");
         assert!(badge(true, None).contains("stale, no release"));
+    }
+
+    #[test]
+    fn names_between_backquotes_are_code() {
+        for (text, expected) in [
+            ("`a_b` is <1>", "<code>a_b</code> is &lt;1&gt;"),
+            ("no name", "no name"),
+            ("one ` only", "one ` only"),
+        ] {
+            assert_eq!(with_code(text).into_string(), expected);
+        }
     }
 
     #[test]

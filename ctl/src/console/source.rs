@@ -7,7 +7,7 @@ use super::history;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, badge, card, day, freshness_badge, group_digits, message, moment, moment_or_none, pairs, table,
-    table_card, user,
+    table_card, user, with_code,
 };
 use super::run::{RUN_HEADING, breach_text, coverage_rows, run_row};
 use super::{Console, ConsoleState};
@@ -86,7 +86,7 @@ fn held_message(run: &IngestionRun) -> Markup {
         Tone::Held,
         &html! {
             strong { "Release " (run.input.version) " is held. " }
-            @for breach in &run.breaches { (breach_text(breach)) ". " }
+            @for breach in &run.breaches { (with_code(&breach_text(breach))) ". " }
             a href=(format!("/runs/{}", run.run_id)) { "Review the run" }
         },
     )
