@@ -301,6 +301,20 @@ async fn operator_decides_several_held_orders_at_once() {
     assert_shows(&console.get("/orders/several?cause=expired").await, &["none"]);
     assert_shows(&console.get("/orders/several?state=failed").await, &["none"]);
     assert_eq!(console.get("/orders/several?state=delivered").await.status, 400);
+    assert_shows(&console.get("/orders/several?application=default").await, &["Decide 3 orders"]);
+    let other = console.get("/orders/several?application=shop").await;
+    assert_eq!(other.status, 400);
+    assert!(
+        other.text.contains("is not configured") && other.text.contains("value=\"shop\""),
+        "{}",
+        other.text
+    );
+    // the form stays, with what was entered and why it is refused
+    let wrong = console.get("/orders/several?since=banana").await;
+    assert_eq!(wrong.status, 400);
+    for text in ["value=\"banana\"", "Show the orders", "<code>banana</code> is not a time"] {
+        assert!(wrong.text.contains(text), "{text} is not in {}", wrong.text);
+    }
     let (first, third) = (changed_at(&console, "cs_1").await, changed_at(&console, "cs_3").await);
     let seen = [("changed_at:cs_1", first.as_str()), ("changed_at:cs_3", third.as_str())];
     let refused = console.post("/orders/several", &[&seen[..], &[("action", "release")]].concat()).await;

@@ -156,6 +156,8 @@ fn find_needs(
             "Show them",
         ));
     }
+    // what is refused or lost comes before what waits
+    needs.sort_by_key(|need| need.tone != Tone::Refused);
     needs
 }
 

@@ -193,6 +193,19 @@ pub(crate) fn group_in_text(text: &str) -> String {
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// A text of `oraclectl` with its times in the form of the pages.
+pub(crate) fn times_in_text(text: &str) -> String {
+    let word = |word: &str| {
+        let core = word.trim_end_matches([',', ';', ':', '.', ')']);
+        let rest = word.get(core.len()..).unwrap_or_default();
+        match core.parse::<Timestamp>() {
+            Ok(at) => format!("{}{rest}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
+            Err(_) => word.to_owned(),
+        }
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// A unit in words: an annotation of UCUM such as `{person}` is a word of its own.
 pub(crate) fn unit_word(unit: &str) -> String {
     let word = unit.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
@@ -364,6 +377,15 @@ mod tests {
         let old = badge(false, Some(7_637 * day));
         assert!(!old.contains("fresh") && old.contains("7637 days old, allowed 9000 days"), "{old}");
         assert!(badge(true, None).contains("stale, no release"));
+    }
+
+    #[test]
+    fn times_in_a_text_have_the_form_of_the_pages() {
+        let text =
+            "resolved at 2026-11-20T10:00:00.123456Z by ann, revoked at 2026-11-21T10:00:00Z, of 2026-11-20";
+        let shown =
+            "resolved at 2026-11-20 10:00:00 UTC by ann, revoked at 2026-11-21 10:00:00 UTC, of 2026-11-20";
+        assert_eq!(times_in_text(text), shown);
     }
 
     #[test]
