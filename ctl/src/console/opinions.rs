@@ -6,7 +6,7 @@ use domain_verdict::opinion::{OpinionDecision, OpinionTally};
 use domain_verdict::order::Order;
 use maud::{Markup, html};
 
-/// What the opinions on the verdict of an order have decided.
+/// The result of the opinions on the verdict of an order.
 pub(super) fn opinions_row(order: &Order) -> Option<(&'static str, Markup)> {
     let OpinionTally { count, agree, .. } = order.opinions.as_ref()?;
     let decided = match order.opinions.as_ref()?.decision() {

@@ -156,7 +156,7 @@ fn find_needs(
             "Show them",
         ));
     }
-    // what is refused or lost comes before what waits
+    // a fault comes before an item that waits
     needs.sort_by_key(|need| need.tone != Tone::Refused);
     needs
 }
