@@ -46,17 +46,27 @@ const move = (step) => {
   select(all[Math.min(Math.max(at + step, 0), all.length - 1)]);
 };
 
-// an action key without a reason leads to the reason
+// with the cursor after the text, which is to be continued
+const focusEnd = (field) => {
+  field.focus();
+  field.setSelectionRange?.(field.value.length, field.value.length);
+};
+
+const findEmpty = (form) => [...form.elements].find((field) => field.required && !field.value.trim());
+
+// a key that leads to a field opens the part with the field; an action key without a reason leads to the reason
 const press = (element, isRepeated) => {
-  const form = element.type === "submit" ? element.form : null;
-  if (element.disabled || (form && (isRepeated || performance.now() < quietUntil))) return;
-  const empty = form && [...form.elements].find((field) => field.required && !field.value.trim());
-  const folded = element.closest("details:not([open])");
-  if (folded) folded.open = true;
   const own = element.dataset.focus && document.getElementById(element.dataset.focus);
-  if (empty) empty.focus();
-  else if (own && !own.value.trim()) own.focus();
-  else element.click();
+  if (own) {
+    const folded = element.closest("details:not([open])");
+    if (folded) folded.open = true;
+    return focusEnd(own);
+  }
+  const form = element.type === "submit" ? element.form : null;
+  if (element.disabled || (form && (isRepeated || performance.now() < quietUntil))) return undefined;
+  const empty = form && findEmpty(form);
+  if (empty) return empty.focus();
+  return element.click();
 };
 
 const keysAreOn = () => localStorage.getItem("single-keys") !== "off";
@@ -70,6 +80,12 @@ const handleKey = (event) => {
   const target = event.target;
   const hasOneAction = target.form && !target.form.querySelector("[data-key]");
   if (event.key === "Enter" && event.ctrlKey && hasOneAction) return target.form.requestSubmit();
+  // Enter in a field with a button of its own presses it
+  const own = event.key === "Enter" && !event.isComposing && target.id && find("enter", target.id);
+  if (own) {
+    event.preventDefault();
+    return press(own, event.repeat);
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || !keysAreOn()) return undefined;
   if (isTyping(target)) {
     if (event.key === "Escape") target.blur();
@@ -88,7 +104,8 @@ const handleKey = (event) => {
   const field = event.key === "/" ? "find" : event.key === "w" ? "reason" : null;
   if (field) {
     event.preventDefault();
-    document.getElementById(field)?.focus();
+    const place = document.getElementById(field);
+    if (place) focusEnd(place);
   }
   return undefined;
 };

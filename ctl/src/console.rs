@@ -17,6 +17,7 @@ mod items;
 mod layout;
 mod log;
 mod notice;
+mod opinions;
 mod other_years;
 mod overview;
 mod parts;

@@ -227,6 +227,17 @@ await page.getByText("Use another value").click();
 await page.getByLabel("Value of population, person").fill("74");
 await act("Use this value");
 await expectText("you have entered 74 persons");
+// its key leads to the field, and does not send the value; Enter does
+await page.keyboard.press("v");
+await page.waitForFunction(() => document.activeElement.id === "own-population");
+await page.keyboard.press("Escape");
+await page.keyboard.press("v");
+await page.waitForFunction(() => document.activeElement.id === "own-population");
+await page.keyboard.press("Backspace");
+await page.keyboard.press("5");
+await page.waitForTimeout(1_100);
+await page.keyboard.press("Enter");
+await expectText("you have entered 75 persons");
 await inspect("question");
 assert.equal(await page.getByLabel("Reason").inputValue(), "seen in the browser");
 await page.getByLabel("Value of population, person").fill("54,300");

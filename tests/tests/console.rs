@@ -301,11 +301,25 @@ async fn operator_decides_several_held_orders_at_once() {
     assert_shows(&console.get("/orders/several?cause=expired").await, &["none"]);
     assert_shows(&console.get("/orders/several?state=failed").await, &["none"]);
     assert_eq!(console.get("/orders/several?state=delivered").await.status, 400);
+    assert_shows(&console.get("/orders/several?application=default").await, &["Decide 3 orders"]);
+    let other = console.get("/orders/several?application=shop").await;
+    assert_eq!(other.status, 400);
+    assert!(
+        other.text.contains("is not configured") && other.text.contains("value=\"shop\""),
+        "{}",
+        other.text
+    );
+    // the form stays, with what was entered and why it is refused
+    let wrong = console.get("/orders/several?since=banana").await;
+    assert_eq!(wrong.status, 400);
+    for text in ["value=\"banana\"", "Show the orders", "<code>banana</code> is not a time"] {
+        assert!(wrong.text.contains(text), "{text} is not in {}", wrong.text);
+    }
     let (first, third) = (changed_at(&console, "cs_1").await, changed_at(&console, "cs_3").await);
     let seen = [("changed_at:cs_1", first.as_str()), ("changed_at:cs_3", third.as_str())];
     let refused = console.post("/orders/several", &[&seen[..], &[("action", "release")]].concat()).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text.contains("`Reason` is empty"), "{}", refused.text);
+    assert!(refused.text.contains("<code>Reason</code> is empty"), "{}", refused.text);
     let fields = [&seen[..], &[("action", "release"), ("reason", "the conflict is explained")]].concat();
     assert_shows(&console.post("/orders/several", &fields).await, &["released 2 of 2 orders"]);
     let again = console.post("/orders/several", &fields).await;
@@ -425,7 +439,8 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
             "/sources/office-a/history?where:area=ABW&amp;where:year=1961&amp;axis=population",
             "2026-03-07",
             "<b>403</b>",
-            "0.74 %",
+            "0.73 %",
+            "of the larger value",
             "days old",
             "as each source has it",
         ],
@@ -493,7 +508,10 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
     let answer = console.post(&format!("/reviews/{dismissed}/dismiss"), &reason).await;
     assert_shows(&console.get(answer.location()).await, &["dismissed", "misread"]);
     let answer = console.post(&format!("/reviews/{dismissed}/comments"), &[("reason", HOSTILE)]).await;
-    assert_shows(&console.get(answer.location()).await, &["&lt;i&gt;7&lt;/i&gt;"]);
+    assert_shows(
+        &console.get(answer.location()).await,
+        &["&lt;i&gt;7&lt;/i&gt;", "Done: commented.</strong> Population, Aruba, 1964.", "#comments"],
+    );
     assert!(!console.get("/reviews").await.text.contains(&dismissed));
     assert_shows(&console.get("/reviews?all=true").await, &[&dismissed, "dismissed at"]);
     assert_eq!(console.get("/reviews/none").await.status, 404);

@@ -328,9 +328,13 @@ async fn console_acts_on_a_dead_letter_only_after_a_second_press() {
     assert!(removed.location().starts_with(next), "{}", removed.location());
     let next = console.get(removed.location()).await.text;
     assert!(next.contains("Done: message removed.") && next.contains("data-after-action"), "{next}");
+    // the note names the message, and leads to it
+    assert!(next.contains("Mail verdict:cs_1, session cs_1."), "{next}");
+    assert!(next.contains("href=\"/dead/outbox/verdict:cs_1\""), "{next}");
     assert_eq!(dead().await, Some(1));
     let gone = console.get(path).await;
     assert!(gone.status == 200 && gone.text.contains("no dead letter any longer"), "{}", gone.text);
+    assert!(gone.text.contains("href=\"/sessions/cs_1\""), "{}", gone.text);
 }
 
 #[tokio::test]

@@ -352,7 +352,11 @@ async fn console_resolves_the_disputes_of_the_preview_once() {
     };
     let refused = post("").await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text.contains("`Reason` is empty") && refused.text.contains(&field), "{}", refused.text);
+    assert!(
+        refused.text.contains("<code>Reason</code> is empty") && refused.text.contains(&field),
+        "{}",
+        refused.text
+    );
     let done = post("the later release").await;
     assert_eq!(done.status, 200, "{}", done.text);
     assert!(done.text.contains("1 of 1 dispute is resolved"), "{}", done.text);

@@ -52,17 +52,24 @@ pub(super) async fn resolve(State(console): State<ConsoleState>, fields: Fields)
 
 async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
     let rules = read_rules(&console.options).await?;
-    let preview = match fields.parsed::<ReviewRuleName>("rule", "Rule")? {
-        Some(name) => Some(Preview::read(console, &name, fields).await?),
-        None => None,
+    let (preview, fault) = match Preview::of(console, fields).await {
+        Ok(preview) => (preview, None),
+        Err(error) if error.status().is_server_error() => return Err(error),
+        // the form is shown again with what was entered
+        Err(error) => (None, Some(error)),
     };
     let body = html! {
         (draft.note())
         (card("Rule", &html! {}, &html! { div.body { (choice_form(&rules, fields)) } }))
+        @if let Some(error) = &fault { (error.render()) }
         @if let Some(preview) = &preview { (render_preview(preview, fields, draft)) }
     };
     let head = PageHead::below("/inbox", "Inbox", "Resolve by a rule");
-    Ok(render_page(console, Section::Inbox, head, &body).await)
+    let mut page = render_page(console, Section::Inbox, head, &body).await;
+    if let Some(error) = fault {
+        *page.status_mut() = error.status();
+    }
+    Ok(page)
 }
 
 /// The results of a rule for open disputes.
@@ -78,11 +85,19 @@ struct Preview {
 }
 
 impl Preview {
+    /// The preview of the rule in the fields; `None` if they name none.
+    async fn of(console: &Console, fields: &Fields) -> Result<Option<Self>, PageError> {
+        match fields.parsed::<ReviewRuleName>("rule", "Rule")? {
+            Some(name) => Ok(Some(Self::read(console, &name, fields).await?)),
+            None => Ok(None),
+        }
+    }
+
     async fn read(console: &Console, name: &ReviewRuleName, fields: &Fields) -> Result<Self, PageError> {
         let options = &console.options;
         let rule = find_rule(options, name).await?;
         let workflow = fields.parsed("workflow", "Workflow")?;
-        let since = fields.parsed("since", "Since")?.map(SinceTime::to_timestamp);
+        let since = fields.parsed("since", "Opened since")?.map(SinceTime::to_timestamp);
         let mut reviews = read_open_reviews(options, &rule, workflow.as_ref(), since).await?.into_iter();
         let mut preview = Self { rule, applicable: Vec::new(), others: Vec::new(), unread: 0 };
         while preview.applicable.len() < SHOWN_MAX

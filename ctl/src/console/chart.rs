@@ -13,7 +13,7 @@ const TOP: f64 = 12.0;
 /// The width of the inner SVG, which is stretched to that of the plot.
 const WIDTH: f64 = 1000.0;
 /// Distance of two labels of lines, in pixels.
-const LABEL_DISTANCE: f64 = 15.0;
+const LABEL_DISTANCE: f64 = 18.0;
 /// The least span of an axis that does not begin at 0, as a share of the value: a change of 0.05 % must look like one.
 const LEAST_SPAN: f64 = 0.03;
 
@@ -116,6 +116,40 @@ pub(crate) fn format_number(number: f64) -> String {
     group_digits(&(if rounded == 0.0 { 0.0 } else { rounded }).to_string())
 }
 
+/// A number with all of its digits, such as that of a fact.
+fn format_exact(number: f64) -> String {
+    group_digits(&number.to_string())
+}
+
+/// The most digits after the point that a label has so that it differs from the others.
+const LABEL_PLACES: usize = 6;
+
+/// The numbers with enough digits after the point that different ones have different texts.
+fn format_distinct(numbers: &[f64]) -> Vec<String> {
+    let rounded = |places: usize| {
+        let text = |number: &f64| {
+            let text = format!("{number:.places$}");
+            group_digits(if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.')
+            } else {
+                &text
+            })
+        };
+        numbers.iter().map(text).collect::<Vec<_>>()
+    };
+    let are_distinct = |texts: &[String]| {
+        let of = || numbers.iter().zip(texts);
+        of().all(|(one, text)| of().all(|(other, same)| one == other || text != same))
+    };
+    let short: Vec<_> = numbers.iter().map(|number| format_number(*number)).collect();
+    let longer = (1..=LABEL_PLACES).map(rounded);
+    [short]
+        .into_iter()
+        .chain(longer)
+        .find(|texts| are_distinct(texts))
+        .unwrap_or_else(|| rounded(LABEL_PLACES))
+}
+
 /// A round number, short enough for the space beside the plot.
 fn format_tick(number: f64) -> String {
     if number.abs() >= 1e6 { format!("{} M", format_number(number / 1e6)) } else { format_number(number) }
@@ -179,7 +213,7 @@ pub(crate) fn step_chart(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup 
                 @if let Some(value) = value {
                     @if last != Some(*value) {
                         circle.dot.(line.tone.name()) cx=(percent(frame.share(*at))) cy=(pixels(axis.place(*value))) r="4" {
-                            title { (line.name) ": " (format_number(*value)) " from " (format_day(*at)) }
+                            title { (line.name) ": " (format_exact(*value)) " from " (format_day(*at)) }
                         }
                     }
                 }
@@ -191,13 +225,13 @@ pub(crate) fn step_chart(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup 
     let highest = values().fold(0.0, |top: f64, value| top.max(value.abs()));
     let note = html! {
         @if !axis.begins_at_zero() {
-            "The axis does not begin at 0: its height is " (format_number(size)) " " (frame.unit)
+            "The axis does not begin at 0: its height is " (format_number(size)) @if !frame.unit.is_empty() { " " (frame.unit) }
             @if highest > 0.0 { ", " (format_number(size / highest * 100.0)) " % of the value" }
             ". "
         }
         "Steps: a value holds until the next one. Dots: changes."
     };
-    figure(frame, &axis, (&paths, &dots), lines, &note)
+    figure(frame, &axis, (&paths, &dots), lines, &note, format_exact)
 }
 
 /// Lines over time of sampled measures, from 0.
@@ -205,7 +239,7 @@ pub(crate) fn line_chart(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup 
     let values = || lines.iter().flat_map(|line| &line.points).filter_map(|(_, value)| *value);
     let axis = ValueAxis::from_zero(values());
     let paths = html! { @for line in lines { path.(line.tone.name()).thin[line.is_dashed] d=(line_path(frame, &axis, line)) {} } };
-    figure(frame, &axis, (&paths, &html! {}), lines, &html! {})
+    figure(frame, &axis, (&paths, &html! {}), lines, &html! {}, format_number)
 }
 
 /// Stacked bars over time, the first line at the bottom. All lines have the same times.
@@ -234,7 +268,7 @@ pub(crate) fn bar_chart(frame: &ChartFrame<'_>, lines: &[ChartLine], step_s: i64
             }
         }
     };
-    figure(frame, &axis, (&html! {}, &bars), lines, &html! {})
+    figure(frame, &axis, (&html! {}, &bars), lines, &html! {}, format_number)
 }
 
 /// The fill of bars of a tone that has a pattern in `assets/icons.svg`.
@@ -252,6 +286,7 @@ fn figure(
     (stretched, drawn): (&Markup, &Markup),
     lines: &[ChartLine],
     note: &Markup,
+    format_value: fn(f64) -> String,
 ) -> Markup {
     let ticks = time_ticks(frame.span);
     let is_empty = !lines.iter().flat_map(|line| &line.points).any(|(_, value)| value.is_some());
@@ -288,7 +323,7 @@ fn figure(
                 }
             }
             @if !note.0.is_empty() { p.xs.muted { (note) } }
-            @if !is_empty { (data_table(frame, lines)) }
+            @if !is_empty { (data_table(frame, lines, format_value)) }
         }
     }
 }
@@ -317,11 +352,12 @@ fn end_labels(frame: &ChartFrame<'_>, axis: &ValueAxis, lines: &[ChartLine]) -> 
         *label = label.min(highest);
         highest = *label - LABEL_DISTANCE;
     }
+    let texts = format_distinct(&placed.iter().map(|(.., value)| *value).collect::<Vec<_>>());
     html! {
-        @for (label, y, x, dot, line, value) in placed {
+        @for ((label, y, x, dot, line, _), text) in placed.into_iter().zip(texts) {
             circle.dot.(line.tone.name()) cx=(percent(dot)) cy=(pixels(y)) r="4" {}
             text.lab.fg.(line.tone.name()) x=(percent(x)) dx="-2" y=(pixels(label)) text-anchor=(if x < 0.2 { "start" } else { "end" }) {
-                (line.name) " " (format_number(value))
+                (line.name) " " (text)
             }
         }
     }
@@ -347,11 +383,11 @@ fn legend(lines: &[ChartLine], is_stack: bool) -> Markup {
 }
 
 /// The numbers of a chart: one row for each time.
-fn data_table(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup {
+fn data_table(frame: &ChartFrame<'_>, lines: &[ChartLine], format_value: fn(f64) -> String) -> Markup {
     let times: BTreeSet<i64> = lines.iter().flat_map(|line| &line.points).map(|(at, _)| *at).collect();
     let cell = |line: &ChartLine, at: i64| {
         let known = line.points.iter().rev().find(|(time, _)| *time <= at);
-        known.and_then(|(_, value)| *value).map_or_else(|| "–".to_owned(), format_number)
+        known.and_then(|(_, value)| *value).map_or_else(|| "–".to_owned(), format_value)
     };
     let is_long = frame.span.1 - frame.span.0 > 40 * 86_400;
     html! {
@@ -545,6 +581,28 @@ mod tests {
         }
         let hours = time_ticks((0, 3600));
         assert_eq!(hours.first().map(|(_, label)| label.as_str()), Some("00:00"));
+    }
+
+    #[test]
+    fn labels_of_different_values_differ() {
+        for (numbers, expected) in [
+            (vec![907_137.28, 907_137.29], vec!["907,137.28", "907,137.29"]),
+            (vec![907_137.28, 907_138.0], vec!["907,137", "907,138"]),
+            (vec![5.0, 5.0], vec!["5", "5"]),
+            (vec![-0.5], vec!["−0.5"]),
+            (vec![], vec![]),
+        ] {
+            assert_eq!(format_distinct(&numbers), expected, "{numbers:?}");
+        }
+    }
+
+    #[test]
+    fn chart_of_values_without_a_unit_has_their_digits_and_no_blank_before_a_comma() {
+        let at = |value| line(&[(0, Some(value)), (10, Some(value))]);
+        let frame = ChartFrame { unit: "", ..FRAME };
+        let chart = step_chart(&frame, &[at(907_137.28), at(907_137.29)]).into_string();
+        assert!(!chart.contains(" ,"), "{chart}");
+        assert_eq!(chart.matches("<td class=\"n\">907,137.28</td>").count(), 2, "{chart}");
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use super::access::LoginEnd;
 use super::done;
 use super::forms::{Draft, Fields, action_button, after_action};
-use super::items::{DeadLetter, Neighbors, read_dead};
+use super::items::{
+    DeadLetter, Neighbors, dead_path as page_path, describe_message, find_queued, read_dead, session_of,
+};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, age, badge, card, decided, live, moment, pairs, session_link};
+use super::parts::{Tone, age, badge, card, decided, due, live, moment, pairs, session_link};
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::console;
@@ -16,10 +18,6 @@ use hyper::Method;
 use maud::{Markup, html};
 
 const GONE: &str = "It is no dead letter any longer: it was sent again, or removed.";
-
-fn page_path(outbox: &str, id: &str) -> String {
-    format!("/dead/{}/{}", encode_segment(outbox), encode_segment(id))
-}
 
 async fn find(console: &Console, path: &str) -> Result<Option<DeadLetter>, PageError> {
     Ok(read_dead(console).await?.into_iter().find(|letter| letter.path() == path))
@@ -37,10 +35,13 @@ async fn show(console: &Console, (outbox, id): (&str, &str), fields: &Fields, dr
     let path = page_path(outbox, id);
     let letter = find(console, &path).await?;
     let neighbors = Neighbors::read(console, &path).await;
-    let title = letter.as_ref().map_or_else(|| format!("Message {id}"), |letter| letter.title.clone());
+    let title = match &letter {
+        Some(letter) => letter.title.clone(),
+        None => describe_message(console, outbox, id).await,
+    };
     let parts = match letter {
         Some(letter) => render(&letter, (&path, id), &neighbors, draft),
-        None => html! { section.card.decide #decide { div.body { p { (GONE) } } (neighbors.footer()) } },
+        None => render_gone(find_queued(console, &path).await.as_ref(), id, &neighbors),
     };
     let body = html! { (done::note(console, fields).await) (draft.note()) (parts) };
     let head = PageHead {
@@ -51,10 +52,24 @@ async fn show(console: &Console, (outbox, id): (&str, &str), fields: &Fields, dr
     Ok(render_page(console, Section::Inbox, head, &body).await)
 }
 
+/// A message that was sent again or removed: what is known about it.
+fn render_gone(queued: Option<&DeadLetter>, id: &str, neighbors: &Neighbors) -> Markup {
+    let session = queued.and_then(|message| message.session_id.as_ref().map(ToString::to_string));
+    let session = session.or_else(|| session_of(id));
+    let mut facts = vec![("id", html! { code { (id) } })];
+    facts.extend(session.map(|session_id| ("session", session_link(&session_id))));
+    if let Some(DeadLetter { tries, .. }) = queued {
+        facts.push(("attempts", html! { (tries.attempts) }));
+        facts.push(("next attempt", due(tries.next_attempt_at)));
+    }
+    html! { section.card.decide #decide { div.body { p { (GONE) } (pairs(facts)) } (neighbors.footer()) } }
+}
+
 fn render(letter: &DeadLetter, (path, id): (&str, &str), neighbors: &Neighbors, draft: &Draft) -> Markup {
-    let DeadLetter { session_id, tries, .. } = letter;
+    let DeadLetter { receiver, session_id, tries, .. } = letter;
     let facts = [
         ("id", html! { code { (id) } }),
+        ("receiver", html! { (receiver) }),
         (
             "session",
             html! { @if let Some(id) = &session_id { (session_link(id.as_str())) } @else { "none" } },
@@ -126,10 +141,7 @@ pub(super) async fn act(
     };
     let draft = if fields.text("confirmed") == action {
         match send(&console, (&outbox, &id), &action).await {
-            Ok(done) => {
-                let next = fields.filled("next").unwrap_or("/inbox").to_owned();
-                return Ok(after_action(&next, done, &Fields::default()));
-            }
+            Ok(done) => return Ok(after_action(&page_path(&outbox, &id), done, &fields)),
             Err(error) => Draft::failed(error, fields)?,
         }
     } else {

@@ -1,20 +1,23 @@
 //! What people have decided, from the entries of the log: by whom, when, why, and the way back to the item.
 
 use super::Console;
+use super::catalog::read_ontology;
 use super::forms::Fields;
 use super::items::value_text;
 use super::layout::PageError;
 use super::log::read_entries;
-use super::parts::{Tone, badge, card, cut, table, words};
+use super::parts::{Tone, badge, card, cut, table, user, words};
 use crate::base::options::encode_segment;
-use crate::base::output::format_user;
+use crate::verification::review::read_review;
 use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
+use domain_verdict::webhook::WebhookId;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
 use nix::unistd::geteuid;
 use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of decisions that are shown.
 const SHOWN: usize = 50;
@@ -51,7 +54,9 @@ struct Decision {
     at: Timestamp,
     seq: String,
     /// The page of the item, and its name.
-    item: Option<(String, String)>,
+    item: (String, String),
+    /// The id of the review, if it is about one.
+    review_id: Option<String>,
     tone: Tone,
     word: String,
     uid: String,
@@ -78,7 +83,32 @@ pub(super) async fn render(console: &Console, fields: &Fields) -> Result<Markup,
     });
     decisions.sort_by_key(|decision| std::cmp::Reverse(decision.at));
     decisions.truncate(SHOWN);
+    name_reviews(console, &mut decisions).await;
     Ok(render_table(&decisions, shown))
+}
+
+/// Names the reviews by their axes and subjects, in the order of the inbox. A review that cannot be read keeps its name.
+async fn name_reviews(console: &Console, decisions: &mut [Decision]) {
+    let mut reviews = BTreeMap::new();
+    let ids: BTreeSet<_> = decisions.iter().filter_map(|decision| decision.review_id.clone()).collect();
+    for review_id in ids {
+        if let Ok(state) = read_review(&console.options, &review_id).await {
+            reviews.insert(review_id, state.review);
+        }
+    }
+    let references: BTreeMap<_, _> =
+        reviews.values().map(|review| (review.ontology.to_string(), review.ontology.clone())).collect();
+    let mut ontologies = BTreeMap::new();
+    for (name, reference) in references {
+        if let Ok(ontology) = read_ontology(console, &reference).await {
+            ontologies.insert(name, ontology);
+        }
+    }
+    for decision in decisions {
+        let Some(review) = decision.review_id.as_ref().and_then(|id| reviews.get(id)) else { continue };
+        let ontology = ontologies.get(&review.ontology.to_string());
+        decision.item.1 = review.title(ontology, &BTreeMap::new());
+    }
 }
 
 fn render_table(decisions: &[Decision], shown: Shown) -> Markup {
@@ -100,7 +130,7 @@ fn row(decision: &Decision) -> Vec<Markup> {
     let Decision { at, seq, item, tone, word, by, reason, .. } = decision;
     vec![
         html! { time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%-d %b %H:%M")) } },
-        html! { @match item { Some((path, name)) => a href=(path) { (name) }, None => "a message" } },
+        html! { a href=(item.0) { (item.1) } },
         badge(*tone, word),
         html! { (by) },
         html! { (cut(reason, 120)) },
@@ -115,28 +145,27 @@ impl Decision {
         let Moment(at) = text("timestamp").parse().ok()?;
         let uid = text("peer/uid");
         let session = text("session_id");
-        let session = (!session.is_empty())
-            .then(|| (format!("/sessions/{}", encode_segment(&session)), session.clone()));
+        let session = || (format!("/sessions/{}", encode_segment(&session)), session.clone());
         let review = || {
             let id = text("review_id");
-            Some((format!("/reviews/{}", encode_segment(&id)), name_review(entry).unwrap_or(id)))
+            (format!("/reviews/{}", encode_segment(&id)), name_review(entry).unwrap_or(id))
         };
         let (tone, word, item) = match text("event").as_str() {
-            "order_released" => (Tone::Ok, "released".to_owned(), session),
+            "order_released" => (Tone::Ok, "released".to_owned(), session()),
             // a limit and the policy stop orders, too
-            "order_stopped" if !uid.is_empty() => (Tone::Refused, "failed".to_owned(), session),
-            "order_retried" => (Tone::Info, "retried".to_owned(), session),
+            "order_stopped" if !uid.is_empty() => (Tone::Refused, "failed".to_owned(), session()),
+            "order_retried" => (Tone::Info, "retried".to_owned(), session()),
             // an application gives no reason
             "order_cancelled" if !text("reason").is_empty() => {
-                (Tone::Neutral, "cancelled".to_owned(), session)
+                (Tone::Neutral, "cancelled".to_owned(), session())
             }
             "review_resolved" => (Tone::Ok, format!("resolved{}", resolved_values(entry)), review()),
             "review_dismissed" => (Tone::Neutral, "dismissed".to_owned(), review()),
             "review_revoked" => (Tone::Stale, "revoked".to_owned(), review()),
-            "recall_notice_released" => (Tone::Ok, "notice released".to_owned(), session),
-            "recall_notice_discarded" => (Tone::Neutral, "notice discarded".to_owned(), session),
-            "message_requeued" => (Tone::Info, "sent again".to_owned(), session),
-            "message_dropped" => (Tone::Refused, "removed unsent".to_owned(), session),
+            "recall_notice_released" => (Tone::Ok, "notice released".to_owned(), session()),
+            "recall_notice_discarded" => (Tone::Neutral, "notice discarded".to_owned(), session()),
+            "message_requeued" => (Tone::Info, "sent again".to_owned(), name_message(entry)),
+            "message_dropped" => (Tone::Refused, "removed unsent".to_owned(), name_message(entry)),
             "ingestion_ended" if !text("decision/decided_by").is_empty() => {
                 let (tone, word) = match text("state").as_str() {
                     "discarded" => (Tone::Neutral, "discarded"),
@@ -144,7 +173,7 @@ impl Decision {
                     _ => (Tone::Ok, "approved"),
                 };
                 let name = format!("{}, release {}", text("oracle_id"), text("version"));
-                (tone, word.to_owned(), Some((format!("/runs/{}", text("run_id")), name)))
+                (tone, word.to_owned(), (format!("/runs/{}", text("run_id")), name))
             }
             _ => return None,
         };
@@ -156,9 +185,10 @@ impl Decision {
             at,
             seq: text("seq"),
             item,
+            review_id: Some(text("review_id")).filter(|id| !id.is_empty()),
             tone,
             word,
-            by: format_user(&uid, name.as_deref()),
+            by: user(&uid, name.as_deref()),
             uid,
             reason,
         })
@@ -174,6 +204,22 @@ fn resolved_values(entry: EntryMembers<'_>) -> String {
         .map(|(_, value)| value_text(&value.as_str().map_or_else(|| value.to_string(), str::to_owned), None));
     let values: Vec<_> = values.collect();
     if values.is_empty() { String::new() } else { format!(": {}", values.join(", ")) }
+}
+
+/// The page and the name of a message: its kind, and its session or its receiver.
+fn name_message(entry: EntryMembers<'_>) -> (String, String) {
+    let text = |path: &str| entry.text(path);
+    let (kind, session, application) = (words(&text("kind")), text("session_id"), text("application"));
+    let what = if text("message_id").starts_with(WebhookId::PREFIX) {
+        format!("webhook {kind}")
+    } else {
+        format!("mail with the {kind}")
+    };
+    if !session.is_empty() {
+        return (format!("/sessions/{}", encode_segment(&session)), format!("{what} of {session}"));
+    }
+    let receiver = if application.is_empty() { "operators" } else { application.as_str() };
+    (format!("/log/{}", text("seq")), format!("{what} to {receiver}"))
 }
 
 /// The axes and the subject of a resolution, from its locks.
@@ -213,5 +259,28 @@ mod tests {
         let decision = json!({"decided_by": "1000", "decided_at": "2026-11-20T10:00:00Z", "reason": "same"});
         let run = json!({"run_id": "a", "oracle_id": "b", "version": "1", "state": "discarded", "decision": decision});
         assert_eq!(read("ingestion_ended", run).expect("a decision").0, "discarded");
+    }
+
+    #[test]
+    fn decided_message_is_named_by_its_kind_and_session() {
+        for (members, path, name) in [
+            (
+                json!({"message_id": "verdict:shop/cs_1", "kind": "verdict", "session_id": "shop/cs_1"}),
+                "/sessions/shop%2Fcs_1",
+                "mail with the verdict of shop/cs_1",
+            ),
+            (
+                json!({"message_id": "msg_1", "kind": "order.failed", "application": "shop", "session_id": "shop/cs_1"}),
+                "/sessions/shop%2Fcs_1",
+                "webhook order.failed of shop/cs_1",
+            ),
+            (
+                json!({"message_id": "msg_1", "kind": "run.held", "seq": 7}),
+                "/log/7",
+                "webhook run.held to operators",
+            ),
+        ] {
+            assert_eq!(name_message(EntryMembers(&members)), (path.to_owned(), name.to_owned()));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Console;
 use super::forms::{Fields, is_own_path};
-use super::items::{run_title, value_text};
+use super::items::{describe_message, run_title, value_text};
 use super::parts::{Tone, capitalized, message, minute};
 use crate::ground::ingest::read_run;
 use crate::verification::review::{read_evidence, read_review};
@@ -21,7 +21,14 @@ pub(super) async fn note(console: &Console, fields: &Fields) -> Markup {
     };
     let text = html! {
         strong { "Done: " (done) "." } (named)
-        @if let Some(path) = of { " " a href=(path) { @if done == "resolved" { "Show or revoke it" } @else { "Show it" } } }
+        @if let Some(path) = of {
+            " "
+            @match done {
+                "resolved" => a href=(path) { "Show or revoke it" },
+                "commented" => a href=(format!("{path}#comments")) { "Show the comments" },
+                _ => a href=(path) { "Show it" },
+            }
+        }
     };
     html! { div role="status" data-after-action { (message(Tone::Ok, &text)) } }
 }
@@ -34,6 +41,7 @@ async fn describe(console: &Console, path: &str) -> Option<Markup> {
         "reviews" => return describe_review(console, id).await,
         "runs" => run_title(&read_run(&console.options, id).await.ok()?.run),
         "notices" => format!("Notice about the verdict of {}", id.replace("%2F", "/")),
+        "dead" => describe_message(console, id, &parts.next()?.replace("%2F", "/")).await,
         "sessions" => format!("Order of session {}", id.replace("%2F", "/")),
         _ => return None,
     };

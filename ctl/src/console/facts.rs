@@ -1,20 +1,25 @@
 //! The facts of a source: filtered, sorted, counted by value, as CSV, and as the same query in a program.
 
-use super::catalog::read_source;
+use super::catalog::{read_ontology, read_source};
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{Tone, card, group_digits, message, pairs, scrolled, unit_word};
+use super::resolve::without_separators;
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
 use axum::extract::{self, State};
 use axum::response::IntoResponse;
 use domain_base::moment::{Moment, format_span};
+use domain_base::text_form::{is_hiding, visible_json, visible_toml};
 use domain_base::wording::format_count;
-use domain_ground::query::{NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryRequest};
+use domain_ground::query::{
+    FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
+};
 use domain_ground::wire::SourceSummary;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -55,7 +60,7 @@ pub(super) async fn page(
 }
 
 async fn answer(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {
-    let request = read_query(source, fields, RECORDS)?;
+    let request = read_query(console, source, fields, RECORDS).await?;
     let oracle_id = source.entry.oracle_id();
     let answer = send_query(&console.options, oracle_id, &request).await?;
     let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
@@ -70,7 +75,7 @@ pub(super) async fn csv(
     fields: Fields,
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
-    let request = read_query(&source, &fields, FILE_RECORDS)?;
+    let request = read_query(&console, &source, &fields, FILE_RECORDS).await?;
     let answer = send_query(&console.options, source.entry.oracle_id(), &request).await?;
     if answer.response.cursor.is_some() {
         return Err(PageError::input(format!(
@@ -84,7 +89,12 @@ pub(super) async fn csv(
         .into_response())
 }
 
-fn read_query(source: &SourceSummary, fields: &Fields, most: usize) -> Result<QueryRequest, PageError> {
+async fn read_query(
+    console: &Console,
+    source: &SourceSummary,
+    fields: &Fields,
+    most: usize,
+) -> Result<QueryRequest, PageError> {
     let axes: Vec<_> =
         fields.text("axes").split(',').map(str::trim).filter(|axis| !axis.is_empty()).collect();
     let all = || source.entry.registration.axes_provided.clone();
@@ -93,7 +103,7 @@ fn read_query(source: &SourceSummary, fields: &Fields, most: usize) -> Result<Qu
     };
     Ok(QueryRequest {
         axes_requested: if axes.is_empty() { all() } else { axes.into_iter().map(str::to_owned).collect() },
-        filters: read_filters(fields)?,
+        filters: read_filters(console, source, fields).await?,
         point_in_time: moment("at", "Valid at")?,
         known_at: moment("known_at", "Known at")?,
         max_results: Some(most),
@@ -102,15 +112,55 @@ fn read_query(source: &SourceSummary, fields: &Fields, most: usize) -> Result<Qu
     })
 }
 
-/// The filters in a field, one on a line.
+/// The filters in a field, one on a line. On axes of numbers, a number can have the separators of the pages.
 ///
 /// # Errors
 /// A line is not a filter.
-pub(super) fn read_filters(fields: &Fields) -> Result<Vec<QueryFilter>, PageError> {
-    let lines = fields.text("filters").lines().map(str::trim).filter(|line| !line.is_empty());
-    lines
-        .map(|line| parse_filter(line).map_err(|fault| PageError::input(format!("`{line}`: {fault}"))))
-        .collect()
+pub(super) async fn read_filters(
+    console: &Console,
+    source: &SourceSummary,
+    fields: &Fields,
+) -> Result<Vec<QueryFilter>, PageError> {
+    let mut filters = parse_filters(fields)?;
+    if filters.iter().all(|filter| plain_value(&filter.value) == filter.value) {
+        return Ok(filters);
+    }
+    let ontology = read_ontology(console, &source.entry.registration.ontology).await?;
+    for filter in &mut filters {
+        if ontology.axis(&filter.axis).is_some_and(|axis| axis.kind.is_numeric()) {
+            filter.value = plain_value(&filter.value);
+        }
+    }
+    Ok(filters)
+}
+
+fn parse_filters(fields: &Fields) -> Result<Vec<QueryFilter>, PageError> {
+    let parse = |line| parse_filter(line).map_err(|fault| PageError::input(format!("`{line}`: {fault}")));
+    filter_lines(fields).map(parse).collect()
+}
+
+/// The value of a filter, with each number that has the separators of the pages in its plain form.
+fn plain_value(value: &Json) -> Json {
+    match value {
+        Json::String(text) => Json::String(without_separators(text)),
+        Json::Array(items) => items.iter().map(plain_value).collect(),
+        other => other.clone(),
+    }
+}
+
+/// The filter for records with this value. A value that would not be read back from the usual form is in a JSON list, which has
+/// escapes for line breaks and hidden characters.
+fn equality_filter(axis: &str, value: &str) -> String {
+    let plain = format!("{axis}={value}");
+    let is_same = |filter: QueryFilter| {
+        filter.axis == axis && filter.operator == FilterOperator::Eq && filter.value == value
+    };
+    let is_line = !plain.contains(|letter: char| letter.is_control() || is_hiding(letter));
+    if is_line && parse_filter(&plain).is_ok_and(is_same) {
+        return plain;
+    }
+    let list = serde_json::to_string(&[value]).unwrap_or_default();
+    format!("{axis} in {}", visible_json(&list))
 }
 
 /// The fields of the page, in the order of its addresses.
@@ -288,7 +338,7 @@ fn render_facets(table: &FactTable, path: &str, fields: &Fields) -> Markup {
                     h3 { (axis) }
                     ul {
                         @for (value, count) in values.iter().take(FACET_SHOWN) {
-                            @let line = format!("{axis}={value}");
+                            @let line = equality_filter(axis, value);
                             @let lines = filter_lines(fields).chain([line.as_str()]).collect::<Vec<_>>().join("\n");
                             li { a href=(with(path, fields, "filters", Some(&lines))) { span { (value) } span.n { (count) } } }
                         }
@@ -325,7 +375,7 @@ fn render_records(
     };
     let shown = table.records.iter().skip((number - 1) * PAGE).take(PAGE);
     let parts = html! {
-        thead { tr { @for axis in &table.paths { (heading(axis)) } th scope="col" { "valid from" } th scope="col" { "until" } th scope="col" { span.sr { "history" } } } }
+        thead { tr { @for axis in &table.paths { (heading(axis)) } th scope="col" { "valid from" } th scope="col" { "valid until" } th scope="col" { span.sr { "history" } } } }
         tbody {
             @for record in shown { (record_row(source, table, record)) }
             @if table.records.is_empty() { tr { td.muted colspan=(table.paths.len() + 3) { "No record matches." } } }
@@ -361,7 +411,7 @@ fn record_row(source: &SourceSummary, table: &FactTable, record: &NormalizedReco
                     @if let Some(definition) = record.definitions.get(path) { " (" (definition) ")" }
                 }
             }
-            td { (from) } td { (until) }
+            td.nowrap { (from) } td.nowrap { (until) }
             td { @if let Some(history) = history { a href=(history) { "history" } } }
         }
     }
@@ -392,12 +442,13 @@ fn curl(socket: &Path, query: &OracleQuery) -> String {
     format!(
         "curl --unix-socket {} http://localhost/v1/query \\\n  -H 'Content-Type: application/json' -d {}",
         quoted(&socket.display().to_string()),
-        quoted(&json(query).to_string())
+        quoted(&visible_json(&json(query).to_string()))
     )
 }
 
 fn node(query: &OracleQuery) -> String {
     let request = serde_json::to_string_pretty(&json(query)).unwrap_or_default();
+    let request = visible_json(&request);
     format!(
         "import {{ OracledClient }} from \"oracled-client\";\n\nconst oracled = new OracledClient();\n\
          const answer = await oracled.querySource({request});\nconsole.log(answer.body.response.records);\noracled.close();"
@@ -408,6 +459,8 @@ fn python(query: &OracleQuery) -> String {
     // a JSON text is also a Python literal, except for these words
     let mut request = String::new();
     write_python(&json(query), &mut request);
+    // the escapes of TOML are those of Python, too
+    let request = visible_toml(&request);
     format!(
         "from oracled import Client\n\nwith Client() as client:\n    answer = client.query_source({request})\n    \
          print(answer.body[\"response\"][\"records\"])"
@@ -447,6 +500,54 @@ fn write_python(value: &serde_json::Value, out: &mut String) {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn filter_link_of_a_value_is_read_back_as_one_filter() {
+        for value in [
+            "Krems",
+            "Krems\nan der Donau",
+            "a\r\nb",
+            " Krems ",
+            "~pattern",
+            "a=b in c>1",
+            "=",
+            "\u{202e}x\u{e0041}",
+            "1,000",
+            "[\"a\"]",
+        ] {
+            let lines = ["year>=2000".to_owned(), equality_filter("station", value)];
+            let fields = Fields::of([("filters", lines.join("\n"))]);
+            let filters = parse_filters(&fields).expect("valid filters");
+            let [_, filter] = filters.as_slice() else { panic!("{value:?}: {filters:?}") };
+            let values = match &filter.value {
+                Json::Array(values) => values.clone(),
+                one => vec![one.clone()],
+            };
+            assert_eq!((filter.axis.as_str(), values), ("station", vec![json!(value)]), "{filter:?}");
+            assert!(matches!(filter.operator, FilterOperator::Eq | FilterOperator::In), "{filter:?}");
+            let query: OracleQuery = serde_json::from_value(json!({
+                "oracle_id": "people", "request": {"axes_requested": ["level"], "filters": filters},
+            }))
+            .expect("a valid query");
+            for code in [curl(Path::new("/run/o"), &query), node(&query), python(&query)] {
+                assert_eq!(code.find(is_hiding), None, "{code}");
+            }
+        }
+        assert_eq!(equality_filter("area", "ABW"), "area=ABW");
+    }
+
+    #[test]
+    fn number_in_a_filter_can_have_the_separators_of_the_pages() {
+        for (value, expected) in [
+            (json!("2,324,201.61"), json!("2324201.61")),
+            (json!("−1,500"), json!("-1500")),
+            (json!("2000000"), json!("2000000")),
+            (json!("1,5"), json!("1,5")),
+            (json!(["2,000", "x"]), json!(["2000", "x"])),
+        ] {
+            assert_eq!(plain_value(&value), expected, "{value}");
+        }
+    }
 
     #[test]
     fn query_is_quoted_for_each_language() {

@@ -1,7 +1,7 @@
 //! The fields of forms, and what follows an action: the next page, or the same page again with what was entered.
 
 use super::layout::{PageError, PageResult};
-use super::parts::{Tone, message};
+use super::parts::{Tone, message, with_code};
 use crate::base::options::encode_segment;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};
@@ -97,8 +97,8 @@ impl Draft {
         if error.status().is_server_error() {
             return Err(error);
         }
-        let note =
-            message(Tone::Waiting, &html! { strong { "Nothing was changed. " } (error.0.to_string()) "." });
+        let cause = with_code(&error.0.to_string());
+        let note = message(Tone::Waiting, &html! { strong { "Nothing was changed. " } (cause) "." });
         Ok(Self { fields, status: error.status(), note: Some(note), confirmed: None })
     }
 
@@ -202,6 +202,11 @@ pub(crate) fn after_action(path: &str, done: &str, fields: &Fields) -> Response 
         None => format!("{path}?done={done}"),
     };
     Redirect::to(&target).into_response()
+}
+
+/// Sends the browser back to the page at `path` after an action, with a note that names the item of the page.
+pub(crate) fn same_page(path: &str, done: &str) -> Response {
+    Redirect::to(&format!("{path}?done={}&of={}", encode_segment(done), encode_segment(path))).into_response()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{Tone, capitalized, card, day, group_digits, second, table_card, unit_word};
 use crate::base::options::encode_segment;
+use crate::base::output::NO_END;
 use axum::extract::{Path, State};
 use domain_ground::id::SourceId;
 use domain_ground::query::{FilterOperator, KnownValue, QueryFilter, ValueHistory};
@@ -144,7 +145,7 @@ fn render_history(axis: &str, history: &ValueHistory, now: Timestamp) -> Markup 
         return card("History", &html! {}, &html! { div.body { p { "No record matches." } } });
     }
     let unit = history.unit.as_deref().map(unit_word).unwrap_or_default();
-    let until = |at: Option<Timestamp>, shown: fn(Timestamp) -> Markup| html! { @if let Some(at) = at { (shown(at)) } @else { "open" } };
+    let until = |at: Option<Timestamp>, shown: fn(Timestamp) -> Markup| html! { @if let Some(at) = at { (shown(at)) } @else { (NO_END) } };
     let rows = history.values.iter().rev().map(|known| {
         let value = known.value.as_ref().map(ToString::to_string);
         vec![
@@ -157,7 +158,7 @@ fn render_history(axis: &str, history: &ValueHistory, now: Timestamp) -> Markup 
         ]
     });
     let value_heading = if unit.is_empty() { "#value".to_owned() } else { format!("#value, {unit}") };
-    let heading = [value_heading.as_str(), "valid from", "until", "known from", "until"];
+    let heading = [value_heading.as_str(), "valid from", "valid until", "known from", "known until"];
     html! {
         section.card aria-label="Chart" { div.body { (render_chart(axis, &unit, &history.values, now)) } }
         (table_card("Values, the latest first", &heading, &rows.collect::<Vec<_>>()))

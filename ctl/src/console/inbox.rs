@@ -147,7 +147,7 @@ fn item_row(item: &InboxItem) -> Markup {
     html! {
         a.item data-row href=(item.path) {
             span.kind { (badge(item.kind.tone(), item.kind.words().0)) }
-            span.tt { span.t { (item.title) } span.s { (cut(&group_in_text(&item.cause), 160)) } }
+            span.tt { span.t { (item.title) } span.s { (cut(&group_in_text(&item.cause.replace('`', "")), 160)) } }
             span.why { (item.kind.consequence()) }
             span.age { b { (age(item.since)) } br; (item.since.strftime("%d %b, %H:%M")) }
             (icon("next"))

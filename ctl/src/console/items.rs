@@ -4,13 +4,14 @@ use super::Console;
 use super::parts::{Tone, cut, group_digits, unit_of};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use domain_base::decimal::{Decimal, Rounding};
+use domain_base::decimal::Decimal;
 use domain_base::inbox::{InboxImportance, InboxResponse, WaitingItem};
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::SessionId;
 use domain_ground::run::IngestionRun;
-use domain_verdict::mail::{MailState, MessageAttempts};
+use domain_verdict::mail::{MailId, MailState, MessageAttempts};
 use domain_verdict::webhook::WebhookState;
+use domain_verification::review_rule::{PERCENT_PLACES, percent_between};
 use domain_verification::wire::ReviewSummary;
 use hyper::Method;
 use jiff::Timestamp;
@@ -111,7 +112,7 @@ pub(crate) async fn read_items(console: &Console) -> Result<Vec<InboxItem>, CtlE
 }
 
 /// The values of the open disputes of one axis, by the pages of the disputes: `54,208 (office-a) against 54,611 (office-b): 403
-/// persons, 0.74 %`.
+/// persons, 0.73 %`.
 pub(crate) async fn read_disputed_values(console: &Console) -> Result<BTreeMap<String, String>, CtlError> {
     let path = format!("/v1/reviews?open=true&limit={}", <PageLimit>::MAX);
     let reviews: ListPage<ReviewSummary> = read(console, &path).await?;
@@ -144,13 +145,20 @@ pub(crate) fn held_path(session_id: &str) -> String {
     format!("/sessions/{}/held", encode_segment(session_id))
 }
 
-/// A mail or a webhook that could not be sent.
+/// The page of a message of the outbox.
+pub(crate) fn dead_path(outbox: &str, id: &str) -> String {
+    format!("/dead/{}/{}", encode_segment(outbox), encode_segment(id))
+}
+
+/// A mail or a webhook in the outbox, usually one that could not be sent.
 #[derive(Debug)]
 pub(crate) struct DeadLetter {
     /// `outbox` or `webhooks`, as in the daemon's routes.
     outbox: &'static str,
     id: String,
     pub(crate) title: String,
+    /// The address of a mail, or the application and the endpoint of a webhook.
+    pub(crate) receiver: String,
     pub(crate) session_id: Option<SessionId>,
     pub(crate) tries: MessageAttempts,
 }
@@ -158,30 +166,71 @@ pub(crate) struct DeadLetter {
 impl DeadLetter {
     /// The page that decides it.
     pub(crate) fn path(&self) -> String {
-        format!("/dead/{}/{}", self.outbox, encode_segment(&self.id))
+        dead_path(self.outbox, &self.id)
+    }
+
+    /// Its title with its session.
+    pub(crate) fn name(&self) -> String {
+        match &self.session_id {
+            Some(session_id) => format!("{}, session {session_id}", self.title),
+            None => self.title.clone(),
+        }
     }
 }
 
 pub(crate) async fn read_dead(console: &Console) -> Result<Vec<DeadLetter>, CtlError> {
+    read_messages(console, "&dead=true").await
+}
+
+/// The messages of the outbox that `filter` selects.
+pub(crate) async fn read_messages(console: &Console, filter: &str) -> Result<Vec<DeadLetter>, CtlError> {
     let most = <PageLimit>::MAX;
-    let mails: ListPage<MailState> = read(console, &format!("/v1/outbox?dead=true&limit={most}")).await?;
+    let mails: ListPage<MailState> = read(console, &format!("/v1/outbox?limit={most}{filter}")).await?;
     let webhooks: ListPage<WebhookState> =
-        read(console, &format!("/v1/webhooks?dead=true&limit={most}")).await?;
-    let mails = mails.items.into_iter().map(|mail| DeadLetter {
-        outbox: "outbox",
-        id: mail.mail_id.as_str().to_owned(),
-        title: format!("Mail to {}", String::from(mail.to)),
-        session_id: Some(mail.session_id),
-        tries: mail.tries,
+        read(console, &format!("/v1/webhooks?limit={most}{filter}")).await?;
+    let mails = mails.items.into_iter().map(|mail| {
+        let receiver = String::from(mail.to);
+        DeadLetter {
+            outbox: "outbox",
+            id: mail.mail_id.as_str().to_owned(),
+            title: format!("Mail to {receiver}"),
+            receiver,
+            session_id: Some(mail.session_id),
+            tries: mail.tries,
+        }
     });
     let webhooks = webhooks.items.into_iter().map(|webhook| DeadLetter {
         outbox: "webhooks",
         id: webhook.webhook_id.as_str().to_owned(),
-        title: format!("Webhook {}", webhook.kind.into_str()),
+        title: format!("Webhook {} to {}", webhook.kind.into_str(), webhook.receiver().describe()),
+        receiver: webhook.receiver().describe(),
         session_id: webhook.session_id,
         tries: webhook.tries,
     });
     Ok(mails.chain(webhooks).collect())
+}
+
+/// The message with the page at `path`, if it is still in the outbox.
+pub(crate) async fn find_queued(console: &Console, path: &str) -> Option<DeadLetter> {
+    let messages = read_messages(console, "").await.unwrap_or_default();
+    messages.into_iter().find(|message| message.path() == path)
+}
+
+/// The name of a message. One that was removed has only its id.
+pub(crate) async fn describe_message(console: &Console, outbox: &str, id: &str) -> String {
+    if let Some(message) = find_queued(console, &dead_path(outbox, id)).await {
+        return message.name();
+    }
+    match session_of(id) {
+        Some(session_id) => format!("Mail {id}, session {session_id}"),
+        None if outbox == "webhooks" => format!("Webhook {id}"),
+        None => format!("Mail {id}"),
+    }
+}
+
+/// The session in the id of a mail.
+pub(crate) fn session_of(id: &str) -> Option<String> {
+    Some(id.parse::<MailId>().ok()?.session_id()?.to_string())
 }
 
 pub(crate) fn run_title(run: &IngestionRun) -> String {
@@ -192,30 +241,40 @@ pub(crate) fn run_title(run: &IngestionRun) -> String {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) size: String,
-    percent: Option<String>,
+    /// In percent of the larger magnitude, as review rules have it.
+    percent: Option<Decimal>,
 }
 
 impl Difference {
     /// `None` if one of the texts is not a number, or both are the same number.
     pub(crate) fn of(first: &str, second: &str) -> Option<Self> {
-        let zero = Decimal::from(0);
         let (first, second): (Decimal, Decimal) = (first.parse().ok()?, second.parse().ok()?);
         let (low, high) = if first < second { (first, second) } else { (second, first) };
-        let size = high.checked_sub(&low).ok().filter(|size| *size != zero)?;
-        // the percentage of a number below zero has no meaning that a reader expects
-        let percent = (low > zero).then(|| size.checked_mul(&Decimal::from(100)).ok()).flatten();
-        let percent = percent.and_then(|hundred| hundred.div_rounded(&low, 2, Rounding::HalfEven).ok());
-        Some(Self { size: group_digits(&size.to_string()), percent: percent.map(|share| share.to_string()) })
+        let size = high.checked_sub(&low).ok().filter(|size| *size != Decimal::from(0))?;
+        let percent = percent_between(&low, &high).ok();
+        Some(Self { size: group_digits(&size.to_string()), percent })
     }
 
-    /// The difference in percent of the lower number; the difference itself if that is not above zero.
+    /// The difference in percent of the larger magnitude; the difference itself if that cannot be computed.
     pub(crate) fn percent(&self) -> String {
-        match self.percent.as_deref() {
-            Some("0") => "below 0.01 %".to_owned(),
-            Some(percent) => format!("{} %", group_digits(percent)),
-            None => self.size.clone(),
-        }
+        self.percent.as_ref().map_or_else(|| self.size.clone(), format_percent)
     }
+}
+
+/// A percentage with two digits after the point, and at least two significant ones. It is cut and not rounded: a percentage below the
+/// limit of a review rule must not be shown as the limit.
+fn format_percent(percent: &Decimal) -> String {
+    let text = percent.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((text.as_str(), ""));
+    if text == "0" {
+        let zeros = usize::try_from(PERCENT_PLACES - 1).unwrap_or_default();
+        return format!("below 0.{}1 %", "0".repeat(zeros));
+    }
+    let zeros = fraction.bytes().take_while(|digit| *digit == b'0').count();
+    let shown = if whole == "0" { zeros + 2 } else { 2 };
+    let fraction = fraction.get(..shown).unwrap_or(fraction);
+    let point = if fraction.is_empty() { "" } else { "." };
+    format!("{}{point}{fraction} %", group_digits(whole))
 }
 
 /// The values of a review on one axis with their unit, for a button or a heading.
@@ -311,12 +370,19 @@ mod tests {
     }
 
     #[test]
-    fn difference_is_that_of_two_numbers_in_percent_of_the_lower_one() {
+    fn difference_is_in_percent_of_the_larger_magnitude_as_review_rules_have_it() {
         for (first, second, size, percent) in [
-            ("90588", "90866", "278", "0.31 %"),
-            ("90866", "90588", "278", "0.31 %"),
-            ("1000000", "1000001", "1", "below 0.01 %"),
-            ("-1", "1", "2", "2"),
+            ("90588", "90866", "278", "0.30 %"),
+            ("90866", "90588", "278", "0.30 %"),
+            ("145.68", "100", "45.68", "31.35 %"),
+            // below a limit of 0.1 %
+            ("99901.15", "100000", "98.85", "0.098 %"),
+            ("99900.1", "100000", "99.9", "0.099 %"),
+            ("1000000", "1000001", "1", "0.000099 %"),
+            ("1000000000", "1000000001", "1", "below 0.000001 %"),
+            ("0", "7", "7", "100 %"),
+            ("-1", "1", "2", "200 %"),
+            ("-100", "-50", "50", "50 %"),
         ] {
             let difference = Difference::of(first, second).expect("two numbers");
             assert_eq!((difference.size.as_str(), difference.percent().as_str()), (size, percent));

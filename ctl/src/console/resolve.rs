@@ -120,9 +120,13 @@ fn own_value(
     let id = format!("own-{path}");
     html! {
         details.own open[!draft.text(&format!("own:{path}")).is_empty()] {
-            summary { "Use another value " kbd { (OWN_KEY) } }
+            // its key leads to the field, whatever is entered there
+            summary data-key=(OWN_KEY) aria-keyshortcuts=(OWN_KEY) data-focus=(id) { "Use another value " kbd aria-hidden="true" { (OWN_KEY) } }
             (own_fields(review, evidence, path, draft))
-            button.btn type="submit" formaction=(action) name=(format!("{CHOICE}{path}")) value=(choice_json(&AxisChoice::Own)) data-key=(OWN_KEY) aria-keyshortcuts=(OWN_KEY) data-focus=(id) { "Use this value" }
+            button.btn type="submit" formaction=(action) name=(format!("{CHOICE}{path}")) value=(choice_json(&AxisChoice::Own)) data-enter=(id) {
+                span { "Use this value" }
+                kbd aria-hidden="true" { "Enter" }
+            }
         }
     }
 }
@@ -254,7 +258,7 @@ fn known_numbers(review: &ReviewCase, path: &str) -> Vec<Decimal> {
 }
 
 /// A number without the separators with which the pages show it; another text as it is.
-fn without_separators(text: &str) -> String {
+pub(super) fn without_separators(text: &str) -> String {
     let digits: String =
         text.chars().filter(|letter| !matches!(letter, ',' | ' ' | '\u{a0}' | '\u{202f}' | '_')).collect();
     let digits = digits.replace('−', "-");
@@ -341,6 +345,29 @@ mod tests {
             ("north, east", "north, east"),
         ] {
             assert_eq!(without_separators(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn key_of_another_value_leads_to_its_field_and_enter_presses_its_button() {
+        let review = review(&[("7700", None), ("7800", None)], "7750");
+        let evidence: ReviewEvidence =
+            serde_json::from_value(json!({"title": "Height, a", "units": {}, "raw_texts": {}}))
+                .expect("valid evidence");
+        for entered in ["", "74"] {
+            let fields = Fields::of([("own:height", entered.to_owned())]);
+            let draft = Draft::to_confirm(&html! { "Correct it" }, "74", fields);
+            let page = resolve_fields(&review, &evidence, "/reviews/v-1/resolve", &draft).into_string();
+            let (summary, rest) = page
+                .split_once("<summary data-key=\"v\"")
+                .and_then(|(_, rest)| rest.split_once("</summary>"))
+                .expect("the key is that of the part, not of the button");
+            assert!(summary.contains("data-focus=\"own-height\""), "{page}");
+            assert!(rest.contains("id=\"own-height\""), "{page}");
+            assert!(rest.contains("data-enter=\"own-height\""), "{page}");
+            assert_eq!(page.matches("data-key=\"v\"").count(), 1, "{page}");
+            // an entered value stays visible
+            assert_eq!(page.contains("<details class=\"own\" open>"), !entered.is_empty(), "{page}");
         }
     }
 

@@ -3,22 +3,23 @@
 use super::access::LoginEnd;
 use super::chart::{ChartFrame, step_chart};
 use super::done;
-use super::forms::{Draft, Fields, action_button, after_action, reason_field};
+use super::forms::{Draft, Fields, action_button, after_action, reason_field, same_page};
 use super::history::{history_path, read_line};
 use super::items::{Difference, Neighbors, value_with_unit};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::other_years;
 use super::parts::{
     Tone, age, badge, capitalized, card, cut, day, decided, freshness_badge, group_digits, group_in_text,
-    icon, live, moment, next_link, pairs, scrolled, table, unit_of, unit_word, words,
+    icon, live, moment, next_link, pairs, scrolled, second, table, times_in_text, unit_of, unit_word, user,
+    words,
 };
 use super::resolve::{key_of, outside_candidates, read_resolution, resolve_fields};
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::console;
 use crate::verification::review::{
-    changed_lines, format_axes, format_comment, format_dismissal, format_resolution, format_revocation,
-    format_state, format_subject, format_values, post, read_evidence, read_review,
+    changed_lines, format_axes, format_dismissal, format_resolution, format_revocation, format_state,
+    format_subject, format_values, post, read_evidence, read_review,
 };
 use crate::verification::verify::describe_reasons;
 use axum::Extension;
@@ -53,7 +54,7 @@ async fn show(console: &Console, review_id: &str, fields: &Fields, draft: &Draft
     let evidence = read_evidence(&console.options, review_id).await?;
     let neighbors = Neighbors::read(console, &page_path(review_id)).await;
     let history = render_history(console, &state.review, &evidence).await;
-    let others = other_years::render(console, &state.review).await;
+    let others = other_years::render(console, &state.review, state.is_open()).await;
     let changed = html! { ul { @for line in changed_lines(&evidence) { li { (group_in_text(&line)) } } } };
     let body = html! {
         (done::note(console, fields).await)
@@ -61,7 +62,7 @@ async fn show(console: &Console, review_id: &str, fields: &Fields, draft: &Draft
         (live(&format!("/events{}?seen={}", page_path(review_id), decisions(&state)), &html! {}))
         @if !evidence.changed.is_empty() { div role="status" { (super::parts::message(Tone::Waiting, &changed)) } }
         div.split {
-            div { (render_candidates(&state.review, &evidence)) (history) (others) (render_comments(&state)) }
+            div { (render_candidates(&state, &evidence)) (history) (others) (render_comments(&state)) }
             div { (render_decision(&state, &evidence, &neighbors, draft)) (render_question(&state)) }
         }
     };
@@ -99,7 +100,7 @@ pub(super) async fn events(
             }
             let facts = decided_facts(&state);
             Ok(decided(&html! {
-                strong { (capitalized_sentence(&format_state(&ReviewSummary::from(state)))) ". " }
+                strong { (capitalized_sentence(&times_in_text(&format_state(&ReviewSummary::from(state))))) ". " }
                 @for (name, text) in facts { (name) ": " (text) ". " }
                 a href=(page_path(&review_id)) { "Show the decision" }
             }))
@@ -113,7 +114,12 @@ fn decided_facts(state: &ReviewState) -> Vec<(&'static str, String)> {
     let revoked = state.revoked.iter().flat_map(format_revocation);
     let dismissed = state.dismissed.iter().flat_map(format_dismissal);
     let facts = resolved.chain(revoked).chain(dismissed);
-    facts.map(|(name, text)| (name, if name == "decided" { group_in_text(&text) } else { text })).collect()
+    let shown = |name: &str, text: String| match name {
+        "decided" => group_in_text(&text),
+        "reason" => text,
+        _ => times_in_text(&text),
+    };
+    facts.map(|(name, text)| (name, shown(name, text))).collect()
 }
 
 /// Why a reviewer must decide, or the decision.
@@ -122,7 +128,7 @@ fn render_causes(state: &ReviewState) -> Markup {
     html! {
         @if !state.is_open() {
             (badge(Tone::Neutral, "closed"))
-            span { (capitalized_sentence(&format_state(&ReviewSummary::from(state.clone())))) ". It was opened because:" }
+            span { (capitalized_sentence(&times_in_text(&format_state(&ReviewSummary::from(state.clone()))))) ". It was opened because:" }
         }
         @for (path, reasons) in &review.axes {
             span { @if review.axes.len() > 1 { (words(path)) ": " } (capitalized_sentence(&describe_reasons(reasons).join("; "))) "." }
@@ -161,13 +167,14 @@ fn render_question(state: &ReviewState) -> Markup {
 }
 
 /// The answers: side by side for one axis, and as a table for several.
-fn render_candidates(review: &ReviewCase, evidence: &ReviewEvidence) -> Markup {
+fn render_candidates(state: &ReviewState, evidence: &ReviewEvidence) -> Markup {
+    let review = &state.review;
     let paths: Vec<_> = review.axes.keys().collect();
     match paths.as_slice() {
         _ if review.candidates.is_empty() => {
             card("Answers", &html! {}, &html! { div.body { p { "No source has an answer." } } })
         }
-        [path] => render_versus(review, evidence, path),
+        [path] => render_versus(review, evidence, path, state.is_open()),
         _ => card("Answers of the sources", &html! {}, &answer_table(review, evidence)),
     }
 }
@@ -179,7 +186,7 @@ fn tone_of(place: usize) -> Tone {
     TONES.get(place % TONES.len()).copied().unwrap_or(Tone::Neutral)
 }
 
-fn render_versus(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Markup {
+fn render_versus(review: &ReviewCase, evidence: &ReviewEvidence, path: &str, is_open: bool) -> Markup {
     let candidates: Vec<_> = review.candidates.iter().collect();
     let value = |candidate: &CandidateAnswer| Some(candidate.values.get(path)?.value.to_string());
     let difference = match candidates.as_slice() {
@@ -190,7 +197,7 @@ fn render_versus(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> 
     };
     let unit = evidence.units.get(path);
     let cand = |place: usize| {
-        html! { @if let Some((oracle_id, candidate)) = candidates.get(place) { (render_candidate(review, (oracle_id, candidate), evidence, (path, place))) } }
+        html! { @if let Some((oracle_id, candidate)) = candidates.get(place) { (render_candidate(review, (oracle_id, candidate), evidence, (path, place), is_open)) } }
     };
     html! {
         section.card aria-label="Candidates" {
@@ -202,7 +209,7 @@ fn render_versus(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> 
                         b { (difference.size) }
                         span { @if let Some(unit) = unit { (unit_of(&difference.size, unit)) " " } "apart" }
                         b { (difference.percent()) }
-                        span.hide-s { "of the lower value" }
+                        span.hide-s { "of the larger value" }
                     }
                     (cand(1))
                 },
@@ -217,10 +224,11 @@ fn render_candidate(
     (oracle_id, candidate): (&SourceId, &CandidateAnswer),
     evidence: &ReviewEvidence,
     (path, place): (&str, usize),
+    is_open: bool,
 ) -> Markup {
     let stated = candidate.values.get(path);
     let record = &candidate.record;
-    let key = key_of(review, path, oracle_id);
+    let key = key_of(review, path, oracle_id).filter(|_| is_open);
     html! {
         div.cand {
             p.who {
@@ -376,10 +384,14 @@ async fn render_history(console: &Console, review: &ReviewCase, evidence: &Revie
 fn render_comments(state: &ReviewState) -> Markup {
     let count = html! { span.count.neutral { (state.comments.len()) } };
     let comments = html! {
-        @for (name, text) in state.comments.iter().map(format_comment) { p.small { b { (name) } ": " (text) } }
+        @for comment in &state.comments {
+            p.small {
+                b { (user(&comment.author_id, comment.author_name.as_deref())) } ", " (second(comment.commented_at)) ": " (comment.text)
+            }
+        }
         @if state.comments.is_empty() { p.small.muted { "none" } }
     };
-    card("Comments", &count, &html! { div.body { (comments) } })
+    html! { div #comments { (card("Comments", &count, &html! { div.body { (comments) } })) } }
 }
 
 fn render_decision(
@@ -401,7 +413,7 @@ fn render_decision(
         form.card.decide #decide method="post" action=(format!("{path}/comments")) aria-label="Decide" {
             header { h2 { "Decide" } span.right { (beside) } }
             div.body {
-                @if !state.is_open() { p { (capitalized_sentence(&format_state(&summary))) } (pairs(decided)) }
+                @if !state.is_open() { p { (capitalized_sentence(&times_in_text(&format_state(&summary)))) } (pairs(decided)) }
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 (draft.confirmation())
                 @if state.is_open() {
@@ -440,7 +452,7 @@ async fn send(
     };
     match sent {
         // after a comment, the item still waits, so its page stays
-        Ok(_) if verb == "comments" => Ok(after_action(&page_path(review_id), done, &Fields::default())),
+        Ok(_) if verb == "comments" => Ok(same_page(&page_path(review_id), done)),
         Ok(_) => Ok(after_action(&page_path(review_id), done, &fields)),
         Err(error) => {
             let draft = Draft::failed(error, fields)?;
@@ -584,6 +596,6 @@ fn row(review: &ReviewSummary) -> Vec<Markup> {
         html! { (format_subject(review)) },
         html! { (format_axes(review)) },
         html! { (format_values(review)) },
-        html! { (format_state(review)) },
+        html! { (times_in_text(&format_state(review))) },
     ]
 }

@@ -124,8 +124,9 @@ async fn evaluate(
     let mut request = BTreeMap::from([("candidate_output", json!(fields.required("text", "Text")?))]);
     if let Some(oracle_id) = fields.filled("source") {
         let source = sources.iter().find(|source| source.entry.oracle_id().as_str() == oracle_id);
-        let axes = source.map(|source| source.entry.registration.axes_provided.clone()).unwrap_or_default();
-        let filters = read_filters(fields)?;
+        let source = source.ok_or_else(|| PageError::input(format!("no source has the id {oracle_id}")))?;
+        let axes = source.entry.registration.axes_provided.clone();
+        let filters = read_filters(console, source, fields).await?;
         let query = json!({"oracle_id": oracle_id, "request": {"axes_requested": axes, "filters": filters}});
         request.insert("facts_from", json!([{"query": query}]));
     }

@@ -8,12 +8,12 @@ use super::items::{Difference, Neighbors, run_title};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, card, cut, decided, group_digits, group_in_text, live, message, minute, moment,
-    moment_or_none, next_link, pairs, run_tone, short_moment, table, words,
+    moment_or_none, next_link, pairs, run_tone, short_moment, table, user, with_code, words,
 };
 use super::{Console, ConsoleState, recall};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::base::output::{format_requester, short_run_id};
+use crate::base::output::short_run_id;
 use crate::console;
 use crate::ground::ingest::{
     UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
@@ -23,7 +23,8 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::decimal::Decimal;
 use domain_base::page::ListPage;
-use domain_ground::run::{GateBreach, IngestionRun, RunState};
+use domain_base::wording::format_count;
+use domain_ground::run::{GateBreach, IngestionRun, ReleaseEffect, RunCounts, RunState};
 use domain_ground::wire::{RejectReport, RunChangeReport, RunReport};
 use hyper::Method;
 use maud::{Markup, html};
@@ -89,7 +90,7 @@ async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -
         (done::note(console, fields).await)
         (draft.note())
         @if run.state == RunState::Held { (live(&format!("/events/runs/{}", run.run_id), &html! {})) }
-        @for breach in &run.breaches { (message(Tone::Held, &html! { strong { (breach_text(breach)) } })) }
+        @for breach in &run.breaches { (message(Tone::Held, &html! { strong { (with_code(&breach_text(breach))) } })) }
         div.split {
             div {
                 (render_effect(run))
@@ -139,7 +140,7 @@ pub(super) async fn events(
             Ok(decided(&html! {
                 strong { "The run is " (words(state_word(&report))) " now. " }
                 @if let Some(decision) = &report.run.decision {
-                    (format_requester(&decision.decided_by)) " has decided it at " (minute(decision.decided_at)) ": “" (decision.reason) "”. "
+                    (user(&decision.decided_by, None)) " has decided it at " (minute(decision.decided_at)) ": “" (decision.reason) "”. "
                 }
                 a href=(format!("/runs/{run_id}")) { "Show the run" }
             }))
@@ -147,26 +148,25 @@ pub(super) async fn events(
     })
 }
 
-/// The effect of the run in numbers: on the records in force, and on the values of each axis.
-fn render_effect(run: &IngestionRun) -> Markup {
-    let counts = &run.counts;
+/// The bars of the records in force, and of their values by axis.
+fn effect_rows(counts: &RunCounts, effect: ReleaseEffect) -> Vec<BarRow> {
     let number = |count: u64| group_digits(&count.to_string());
-    let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
-    let percent = |part: u64, all: u64| percent(share(part, all));
-    let effect = counts.effect.unwrap_or_default();
-    let unchanged = effect.in_force.saturating_sub(effect.withdrawn + effect.changed);
-    let stat = |name: &str, value: u64, note: String| {
-        html! { div.stat { span.k { (name) } span.v { (number(value)) } span.d { (note) } } }
-    };
+    let ReleaseEffect { in_force, withdrawn, changed, unconfirmed } = effect;
     let whole = BarRow {
         name: "records".to_owned(),
         parts: vec![
-            (Tone::Neutral, share(unchanged, effect.in_force)),
-            (Tone::Held, share(effect.changed, effect.in_force)),
-            (Tone::Refused, share(effect.withdrawn, effect.in_force)),
+            (Tone::Neutral, share(in_force.saturating_sub(withdrawn + changed + unconfirmed), in_force)),
+            (Tone::Held, share(changed, in_force)),
+            (Tone::Refused, share(withdrawn, in_force)),
+            (Tone::Stale, share(unconfirmed, in_force)),
         ],
-        text: format!("{} of {}", number(effect.changed + effect.withdrawn), number(effect.in_force)),
-        note: None,
+        text: format!("{} of {}", number(changed + withdrawn), number(in_force)),
+        note: (unconfirmed > 0).then(|| {
+            format!(
+                "{} not confirmed: rejected records have no readable identity, and could be these",
+                number(unconfirmed)
+            )
+        }),
     };
     let axes = counts.axis_effects.iter().map(|(axis, effect)| {
         let changed = effect.changed.saturating_sub(effect.unfilled);
@@ -182,12 +182,33 @@ fn render_effect(run: &IngestionRun) -> Markup {
             note: None,
         }
     });
-    let rows: Vec<_> = [whole].into_iter().chain(axes).collect();
-    let legend = html! { ul.legend {
-        @for (tone, word) in [(Tone::Neutral, "unchanged"), (Tone::Held, "changed"), (Tone::Refused, "withdrawn, or empty")] {
+    [whole].into_iter().chain(axes).collect()
+}
+
+fn effect_legend(effect: ReleaseEffect) -> Markup {
+    let words = [
+        (Tone::Neutral, "unchanged"),
+        (Tone::Held, "changed"),
+        (Tone::Refused, "withdrawn, or empty"),
+        (Tone::Stale, "not confirmed"),
+    ];
+    let words = words.into_iter().filter(|(tone, _)| *tone != Tone::Stale || effect.unconfirmed > 0);
+    html! { ul.legend {
+        @for (tone, word) in words {
             li { svg.sw.(tone.name()) aria-hidden="true" { rect width="12" height="12" fill=[super::chart::pattern(tone)] {} } (word) }
         }
-    } };
+    } }
+}
+
+/// The effect of the run in numbers: on the records in force, and on the values of each axis.
+fn render_effect(run: &IngestionRun) -> Markup {
+    let counts = &run.counts;
+    let number = |count: u64| group_digits(&count.to_string());
+    let percent = |part: u64, all: u64| percent(share(part, all));
+    let effect = counts.effect.unwrap_or_default();
+    let stat = |name: &str, value: u64, note: String| {
+        html! { div.stat { span.k { (name) } span.v { (number(value)) } span.d { (note) } } }
+    };
     let title = if run.state == RunState::Completed { "What changed" } else { "What would change" };
     let body = html! {
         div.stats {
@@ -201,8 +222,8 @@ fn render_effect(run: &IngestionRun) -> Markup {
             (stat("Rejected", counts.rejected, format!("{} of {} read", percent(counts.rejected, counts.read), number(counts.read))))
             (stat("Accepted", counts.records, "records".to_owned()))
         }
-        @if counts.effect.is_some_and(|effect| effect.in_force > 0) {
-            div.body { div.chart { h3 { "Of " (number(effect.in_force)) " records in force, and of their values by axis" } (legend) (bars(&rows)) } }
+        @if effect.in_force > 0 {
+            div.body { div.chart { h3 { "Of " (number(effect.in_force)) " records in force, and of their values by axis" } (effect_legend(effect)) (bars(&effect_rows(counts, effect))) } }
         }
     };
     card(title, &html! {}, &body)
@@ -219,7 +240,7 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
             "payload",
             html! { (group_digits(&run.raw_bytes.to_string())) " bytes, SHA-256 " code { (run.input.raw_sha256) } },
         ),
-        ("requested", html! { "by " (format_requester(&run.requested_by)) }),
+        ("requested", html! { "by " (user(&run.requested_by, None)) }),
         ("started", moment(run.started_at)),
         ("ended", moment_or_none(run.ended_at)),
     ];
@@ -232,8 +253,8 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
     }
     let changes = counts.changes.iter().map(|(change, count)| format!("{} {count}", words(change)));
     rows.push(("changes", html! { (changes.collect::<Vec<_>>().join(", ")) }));
-    rows.extend(counts.warnings.iter().map(|warning| ("warning", html! { (warning) })));
-    rows.extend(cause_beside_gates(run).map(|cause| ("cause", html! { (cause) })));
+    rows.extend(counts.warnings.iter().map(|warning| ("warning", with_code(&warning.to_string()))));
+    rows.extend(cause_beside_gates(run).map(|cause| ("cause", with_code(&cause))));
     rows.extend(
         run.undoes.iter().map(|undone| {
             ("undoes", html! { a href=(format!("/runs/{}", undone.run_id)) { (undone.run_id) } })
@@ -241,7 +262,7 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
     );
     rows.extend(undone_by.iter().map(|by| ("undone by", html! { a href=(format!("/runs/{by}")) { (by) } })));
     if let Some(decision) = &run.decision {
-        let by = format_requester(&decision.decided_by);
+        let by = user(&decision.decided_by, None);
         rows.push((
             "decision",
             html! { "by " (by) ", " (moment(decision.decided_at)) ": " (decision.reason) },
@@ -254,6 +275,7 @@ fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
 pub(super) fn breach_text(breach: &GateBreach) -> String {
     use GateBreach::{
         MaxChangedRatio, MaxChangedValuesRatio, MaxRejectedRatio, MaxUnfilledRatio, MaxWithdrawnRatio,
+        Unconfirmed,
     };
     let number = |count: u64| group_digits(&count.to_string());
     let of = |part: u64, all: u64, what: &str, allowed: &Decimal| {
@@ -262,11 +284,18 @@ pub(super) fn breach_text(breach: &GateBreach) -> String {
         format!("{} of {} {what}: {share}, allowed {allowed}", number(part), number(all))
     };
     match breach {
-        MaxRejectedRatio { rejected, read, allowed } => {
-            of(*rejected, *read, "records were rejected", allowed)
-        }
+        MaxRejectedRatio { rejected, read, allowed } => of(
+            *rejected,
+            *read,
+            if *rejected == 1 { "records was rejected" } else { "records were rejected" },
+            allowed,
+        ),
         MaxWithdrawnRatio { withdrawn, in_force, allowed } => {
             of(*withdrawn, *in_force, "records in force would be withdrawn", allowed)
+        }
+        Unconfirmed { unconfirmed, in_force, allowed } => {
+            let are = if *unconfirmed == 1 { "is" } else { "are" };
+            of(*unconfirmed, *in_force, &format!("records in force {are} not confirmed"), allowed)
         }
         MaxChangedRatio { changed, in_force, allowed } => {
             of(*changed, *in_force, "records in force would change", allowed)
@@ -281,23 +310,44 @@ pub(super) fn breach_text(breach: &GateBreach) -> String {
     }
 }
 
+fn share(part: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { part as f64 / all as f64 }
+}
+
 /// A share as a percentage with at most one decimal.
 fn percent(share: f64) -> String {
     format!("{} %", (share * 1000.0).round() / 10.0)
 }
 
-/// The parts of two raw records that differ: members of objects by their names, and fields of rows by their numbers. `None` if the
+/// The fields of a row, by the names of the columns if it has as many fields, else by their numbers.
+fn row_fields(text: &str, columns: &[String]) -> Vec<(String, String)> {
+    let is_named = |fields: &Vec<String>| fields.len() > 1 && fields.len() == columns.len();
+    let named = [b';', b'\t', b',', b'|'].into_iter().map(|mark| split_row(text, mark)).find(is_named);
+    if let Some(fields) = named {
+        return columns.iter().cloned().zip(fields).collect();
+    }
+    let mark = [';', '\t'].into_iter().find(|mark| text.contains(*mark)).unwrap_or(',');
+    let fields = text.split(mark).enumerate();
+    fields.map(|(number, field)| (format!("field {}", number + 1), field.trim().to_owned())).collect()
+}
+
+fn split_row(text: &str, mark: u8) -> Vec<String> {
+    let mut reader = csv::ReaderBuilder::new();
+    let mut reader = reader.delimiter(mark).has_headers(false).flexible(true).from_reader(text.as_bytes());
+    let row = reader.records().next().and_then(Result::ok).unwrap_or_default();
+    row.iter().map(|field| field.trim().to_owned()).collect()
+}
+
+/// The parts of two raw records that differ: members of objects by their names, and fields of rows by those of the columns. `None` if the
 /// records have no such parts in common.
-fn changed_parts(before: &str, after: &str) -> Option<Vec<(String, String, String)>> {
+fn changed_parts(before: &str, after: &str, columns: &[String]) -> Option<Vec<(String, String, String)>> {
     let parsed = |text: &str| serde_json::from_str::<serde_json::Map<String, Json>>(text).ok();
     let parts = |text: &str| -> Vec<(String, String)> {
         if let Some(members) = parsed(text) {
             let text = |value: Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             return members.into_iter().map(|(name, value)| (words(&name), text(value))).collect();
         }
-        let mark = [';', '\t'].into_iter().find(|mark| text.contains(*mark)).unwrap_or(',');
-        let fields = text.split(mark).enumerate();
-        fields.map(|(number, field)| (format!("field {}", number + 1), field.trim().to_owned())).collect()
+        row_fields(text, columns)
     };
     let (before, after) = (parts(before), parts(after));
     let has_same_names = before.iter().map(|(name, _)| name).eq(after.iter().map(|(name, _)| name));
@@ -311,24 +361,38 @@ fn changed_parts(before: &str, after: &str) -> Option<Vec<(String, String, Strin
 /// The number of characters of a raw record or a value in the table of changes.
 const CELL_CHARS: usize = 120;
 
-/// One row for each part of a record that changes, or for the whole record.
-fn change_rows(change: &RunChangeReport) -> Vec<Vec<Markup>> {
-    let [before, after] = raw_texts(change);
-    let whole = || vec![(String::new(), before.to_owned(), after.to_owned())];
-    let parts = change.before.as_ref().zip(change.after.as_ref());
-    let parts = parts.and_then(|(before, after)| changed_parts(before, after)).unwrap_or_else(whole);
-    let rows = parts.into_iter().map(|(name, before, after)| {
-        let difference =
-            Difference::of(&before, &after).map_or_else(String::new, |difference| difference.percent());
-        let value = |text: &str| html! { code { (cut(&group_in_text(text), CELL_CHARS)) } };
+/// One row for each part of a record that changes, or for the whole record. A cell without a text is empty: a narrow screen leaves
+/// it out.
+fn change_rows(change: &RunChangeReport, columns: &[String]) -> Vec<Vec<Markup>> {
+    let row = |name: &str, before: Markup, after: Markup, difference: String| {
         vec![
             html! { (words(change.kind.into_str())) },
-            html! { (change.source_record_id) },
+            html! { span.breakall { (change.source_record_id) } },
             html! { (name) },
-            value(&before),
-            value(&after),
+            before,
+            after,
             html! { (difference) },
         ]
+    };
+    let value = |text: &str| match text {
+        "" => html! { span.muted { "empty" } },
+        text => html! { code.breakall { (cut(&group_in_text(text), CELL_CHARS)) } },
+    };
+    let parts = change.before.as_ref().zip(change.after.as_ref());
+    let Some(parts) = parts.and_then(|(before, after)| changed_parts(before, after, columns)) else {
+        let [before, after] = raw_texts(change).map(|text| {
+            if text == "-" {
+                html! {}
+            } else {
+                value(text)
+            }
+        });
+        return vec![row("", before, after, String::new())];
+    };
+    let rows = parts.iter().map(|(name, before, after)| {
+        let difference = Difference::of(before, after);
+        let difference = difference.map_or_else(String::new, |difference| difference.percent());
+        row(name, value(before), value(after), difference)
     });
     rows.collect()
 }
@@ -341,7 +405,8 @@ fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>,
         }
         Ok(changes) if changes.items.is_empty() => return html! {},
         Ok(changes) => {
-            let rows: Vec<_> = changes.items.iter().flat_map(change_rows).collect();
+            let columns = &run.counts.columns;
+            let rows: Vec<_> = changes.items.iter().flat_map(|change| change_rows(change, columns)).collect();
             let heading = ["change", "record", "part", "before", "after", "#difference"];
             let more =
                 format!("/runs/{}?changes_after={}", run.run_id, changes.next.as_deref().unwrap_or_default());
@@ -349,14 +414,14 @@ fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>,
                 (table("Changed records", &heading, &rows))
                 @if changes.next.is_some() {
                     div.pager {
-                        span { (changes.items.len()) " records" }
+                        span { (format_count(changes.items.len(), "record", "records")) }
                         span.right { a.btn.slim href=(more) { "Further changes" } }
                     }
                 }
             }
         }
     };
-    html! { div #changes { (card("Changed records", &html! { span.muted.small { "only what differs" } }, &content)) } }
+    html! { div #changes { (card("Changed records", &html! { span.muted.small { "of a changed record only what differs, of others the whole" } }, &content)) } }
 }
 
 fn render_decision(
@@ -398,10 +463,10 @@ fn reject_row(RejectReport { reject, raw_text }: &RejectReport) -> Vec<Markup> {
         html! { (reject.position + 1) },
         html! { (reject.rejection.rule.into_str()) },
         html! { (reject.rejection.place.as_deref().unwrap_or("none")) },
-        html! { (reject.rejection.reason) },
+        with_code(&reject.rejection.reason),
         html! {
             @match raw_text {
-                Some(text) => code { (text) },
+                Some(text) => code.breakall { (text) },
                 None => "none: the payload was pruned",
             }
         },
@@ -448,12 +513,33 @@ mod tests {
     fn change_shows_only_the_parts_that_differ() {
         let part =
             |name: &str, before: &str, after: &str| (name.to_owned(), before.to_owned(), after.to_owned());
-        let members = changed_parts(r#"{"a_b":"x","n":5}"#, r#"{"a_b":"x","n":6}"#);
+        let changed = |before: &str, after: &str| changed_parts(before, after, &[]);
+        let members = changed(r#"{"a_b":"x","n":5}"#, r#"{"a_b":"x","n":6}"#);
         assert_eq!(members, Some(vec![part("n", "5", "6")]));
-        let fields = changed_parts("Aruba,ABW,2000,90588", "Aruba,ABW,2000,90866");
+        let fields = changed("Aruba,ABW,2000,90588", "Aruba,ABW,2000,90866");
         assert_eq!(fields, Some(vec![part("field 4", "90588", "90866")]));
-        assert_eq!(changed_parts("Aruba,ABW", "Aruba,ABW,2000"), None);
-        assert_eq!(changed_parts("a", "b"), None);
+        assert_eq!(changed("Aruba,ABW", "Aruba,ABW,2000"), None);
+        assert_eq!(changed("a", "b"), None);
+        let columns = ["Country", "Code", "Value"].map(str::to_owned);
+        let named = changed_parts("\"Korea, Rep.\",KOR,5", "\"Korea, Rep.\",KOR,6", &columns);
+        assert_eq!(named, Some(vec![part("Value", "5", "6")]));
+        let named = changed_parts("Korea, Rep.;KOR;1,5", "Korea, Rep.;KOR;1,6", &columns);
+        assert_eq!(named, Some(vec![part("Value", "1,5", "1,6")]));
+    }
+
+    #[test]
+    fn change_of_a_whole_record_has_no_text_in_its_empty_cells() {
+        let change = serde_json::json!({
+            "number": 1, "kind": "became_valid", "source_record_id": "a", "record_id": null,
+            "valid_from": "2026-11-20T10:00:00Z", "valid_until": null, "before": null, "after": "Aruba,ABW,5",
+        });
+        let change: RunChangeReport = serde_json::from_value(change).expect("a change");
+        let rows: Vec<Vec<_>> = change_rows(&change, &[])
+            .into_iter()
+            .map(|row| row.into_iter().map(Markup::into_string).collect())
+            .collect();
+        let after = "<code class=\"breakall\">Aruba,ABW,5</code>";
+        assert_eq!(rows[0][2..], ["", "", after, ""].map(str::to_owned));
     }
 
     #[test]
@@ -464,5 +550,8 @@ mod tests {
             breach_text(&breach),
             "600 of 1,000 records in force would be withdrawn: 60 %, allowed 5 %"
         );
+        let allowed = "0.01".parse().expect("a number");
+        let breach = GateBreach::MaxRejectedRatio { rejected: 1, read: 40, allowed };
+        assert_eq!(breach_text(&breach), "1 of 40 records was rejected: 2.5 %, allowed 1 %");
     }
 }

@@ -6,8 +6,9 @@ use super::forms::{Draft, Fields, after_action, reason_form};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::log::event_list;
+use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
-    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
+    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card, user,
 };
 use super::several_orders;
 use super::timeline::{self, TimelineRow};
@@ -15,9 +16,8 @@ use super::verdict::{decided_page, decision_form, may_retry, read_action, watch_
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::base::output::format_user;
 use crate::verdict::erasure::describe_erased;
-use crate::verdict::orders::{SHARE_COLUMNS, change, order_path, share_row};
+use crate::verdict::orders::{change, order_path};
 use crate::verification::review::read_review;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
@@ -27,7 +27,6 @@ use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
 use domain_verdict::mail::MailState;
-use domain_verdict::opinion::{OpinionDecision, OpinionTally};
 use domain_verdict::order::{OperatorAction, Order, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
@@ -431,7 +430,7 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         rows.push(("stopped by", html! { (cause.into_str()) @if !causes.is_empty() { ": " (causes) } }));
     }
     if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
-        let by = format_user(&uid.to_string(), user_name.as_deref());
+        let by = user(&uid.to_string(), user_name.as_deref());
         rows.push(("operator", html! { (action.into_str()) " by " (by) ", " (moment(*at)) ": " (reason) }));
     }
     let attempts: Vec<_> = order.last_attempts.iter().map(attempt_row).collect();
@@ -444,24 +443,6 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         (render_opinions(order))
     };
     card("Order", &order_badge(order.state), &body)
-}
-
-/// What the opinions on the verdict of an order have decided.
-pub(super) fn opinions_row(order: &Order) -> Option<(&'static str, Markup)> {
-    let OpinionTally { count, agree, .. } = order.opinions.as_ref()?;
-    let decided = match order.opinions.as_ref()?.decision() {
-        OpinionDecision::Agreed(label) => label.into_str(),
-        OpinionDecision::Disagreed => "no label can be agreed",
-        OpinionDecision::Open => "no label is agreed yet",
-    };
-    Some(("opinions", html! { (agree) " of " (count) " must agree: " (decided) }))
-}
-
-/// The labels of the opinions by model.
-pub(super) fn render_opinions(order: &Order) -> Markup {
-    let shares = order.opinions.iter().flat_map(|opinions| &opinions.shares);
-    let shares: Vec<_> = shares.map(|share| share_row(share).map(|cell| html! { (cell) }).to_vec()).collect();
-    html! { @if !shares.is_empty() { (table("Opinions", &SHARE_COLUMNS, &shares)) } }
 }
 
 fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {

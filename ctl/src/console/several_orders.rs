@@ -11,6 +11,7 @@ use crate::base::options::encode_segment;
 use crate::verdict::orders::{OrderSelection, change};
 use axum::extract::State;
 use domain_base::moment::Moment;
+use domain_base::session_id::ApplicationName;
 use domain_base::wording::format_count;
 use domain_verdict::order::{Order, OrderAction, OrderState, OrderStopCause};
 use domain_verdict::wire::OrderReport;
@@ -25,7 +26,7 @@ const SHOWN_MAX: usize = 300;
 /// The field with the time of an order's last change begins with this.
 const CHANGED_AT: &str = "changed_at:";
 /// The parameters of the preview.
-const PARAMS: [&str; 3] = ["state", "cause", "since"];
+const PARAMS: [&str; 4] = ["state", "cause", "application", "since"];
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     show(&console, &fields, &Draft::default()).await
@@ -48,26 +49,36 @@ pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> 
 }
 
 async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
-    let mut orders = read_orders(console, fields).await?;
+    let (mut orders, fault) = match read_orders(console, fields).await {
+        Ok(orders) => (orders, None),
+        Err(error) if error.status().is_server_error() => return Err(error),
+        // the form is shown again with what was entered
+        Err(error) => (Vec::new(), Some(error)),
+    };
     let has_more = orders.len() > SHOWN_MAX;
     orders.truncate(SHOWN_MAX);
     let body = html! {
         (draft.note())
         (card("Orders", &html! {}, &html! { div.body { (selection_form(console, fields)) } }))
-        (render_orders(&orders, has_more))
+        @match &fault { Some(error) => (error.render()), None => (render_orders(&orders, has_more)) }
         @if !orders.is_empty() { (change_form(&orders, fields, draft)) }
     };
     let head = PageHead::below("/orders", "Orders", "Several orders");
-    Ok(render_page(console, Section::Orders, head, &body).await)
+    let mut page = render_page(console, Section::Orders, head, &body).await;
+    if let Some(error) = fault {
+        *page.status_mut() = error.status();
+    }
+    Ok(page)
 }
 
 /// The latest orders that the fields select: up to those that are shown, and one more if there are more.
 async fn read_orders(console: &Console, fields: &Fields) -> Result<Vec<OrderReport>, PageError> {
+    let application = fields.parsed::<ApplicationName>("application", "Application")?;
     let selection = OrderSelection {
         state: Some(read_state(console, fields)?),
         cause: read_cause(fields)?,
-        application: None,
-        since: fields.parsed::<SinceTime>("since", "Since")?,
+        application: application.as_ref(),
+        since: fields.parsed::<SinceTime>("since", "Placed since")?,
     };
     Ok(selection.read(&console.options, SHOWN_MAX + 1).await?)
 }
@@ -121,6 +132,7 @@ fn selection_form(console: &Console, fields: &Fields) -> Markup {
                     }
                 }
             }
+            label.f { "Application" input type="text" name="application" value=(fields.text("application")) placeholder="any application" autocomplete="off"; }
             label.f { "Placed since (a day, or a period such as 2d)" input type="text" name="since" value=(fields.text("since")) placeholder="2d" autocomplete="off"; }
             button.btn type="submit" { "Show the orders" }
         }

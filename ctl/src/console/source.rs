@@ -7,7 +7,7 @@ use super::history;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, badge, card, day, freshness_badge, group_digits, message, moment, moment_or_none, pairs, table,
-    table_card,
+    table_card, user, with_code,
 };
 use super::run::{RUN_HEADING, breach_text, coverage_rows, run_row};
 use super::{Console, ConsoleState};
@@ -86,7 +86,7 @@ fn held_message(run: &IngestionRun) -> Markup {
         Tone::Held,
         &html! {
             strong { "Release " (run.input.version) " is held. " }
-            @for breach in &run.breaches { (breach_text(breach)) ". " }
+            @for breach in &run.breaches { (with_code(&breach_text(breach))) ". " }
             a href=(format!("/runs/{}", run.run_id)) { "Review the run" }
         },
     )
@@ -115,7 +115,7 @@ fn render_registration(source: &SourceSummary) -> Markup {
                 @if let Some(note) = &source.note { ": " (note) }
             },
         ),
-        ("registered", html! { (moment(entry.registered_at)) " by uid " (entry.registered_by) }),
+        ("registered", html! { (moment(entry.registered_at)) " by " (user(&entry.registered_by, None)) }),
         (
             "stored",
             html! { (group_digits(&source.statements.to_string())) " statements, " (group_digits(&source.size_bytes.to_string())) " bytes" },
@@ -189,7 +189,7 @@ fn render_releases(source: &SourceSummary, runs: &[RunReport]) -> Markup {
     card("Releases", &beside, &html! { div.body { (body) } })
 }
 
-/// The number of changes of each completed release.
+/// The number of changed statements of each completed release.
 fn render_changes(runs: &[RunReport]) -> Markup {
     let completed = runs.iter().map(|report| &report.run).filter(|run| run.state == RunState::Completed);
     let counts: Vec<(&str, u64)> =
@@ -203,7 +203,7 @@ fn render_changes(runs: &[RunReport]) -> Markup {
     });
     card(
         "Changes of each release",
-        &html! { span.muted.small { "records" } },
+        &html! { span.muted.small { "changed statements" } },
         &html! { div.body { (bars(&rows.collect::<Vec<_>>())) } },
     )
 }

@@ -5,15 +5,14 @@ use super::done;
 use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
     Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
-    session_link, words,
+    session_link, user, words,
 };
-use super::session::{opinions_row, render_opinions};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::base::output::format_user;
 use crate::console;
 use crate::verdict::orders::order_path;
 use axum::Extension;
@@ -93,7 +92,7 @@ fn order_news(session_id: &str, order: Option<&Order>) -> Markup {
     html! {
         strong { "The order is " (order.state.into_str()) " now. " }
         @if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
-            (format_user(&uid.to_string(), user_name.as_deref())) " has " (past(*action)) " it at " (minute(*at)) ": “" (reason) "”. "
+            (user(&uid.to_string(), user_name.as_deref())) " has " (past(*action)) " it at " (minute(*at)) ": “" (reason) "”. "
         }
         a href=(format!("/sessions/{}", encode_segment(session_id))) { "Show the session" }
     }
@@ -196,7 +195,7 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
     let name = if order.state.has_ended() { "Retry the order" } else { "Decide" };
     html! {
         form.card.decide #decide method="post" action=(path) aria-label=(name) {
-            header { h2 { (name) } span.right { (order_badge(order.state)) span.muted.small { (age(order.changed_at)) } } }
+            header { h2 { (name) } span.right.chips { (order_badge(order.state)) span.muted.small { (age(order.changed_at)) } } }
             div.body {
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 // the daemon refuses the action if the order has changed since this page

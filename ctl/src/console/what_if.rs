@@ -6,11 +6,12 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::parts::{Tone, badge, card, group_digits, group_in_text, message, session_link, table, words};
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
-use crate::verdict::what_if::{calculate as send, describe, describe_causes};
+use crate::verdict::what_if::{calculate as send, describe};
 use axum::extract::State;
+use domain_base::wording::format_count;
 use domain_rules::RuleId;
 use domain_verdict::label::ProductTier;
-use domain_verdict::what_if::{GateOutcome, WhatIfReport, WhatIfRequest, WhatIfTransition};
+use domain_verdict::what_if::{GateOutcome, WhatIfCause, WhatIfReport, WhatIfRequest, WhatIfTransition};
 use maud::{Markup, html};
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
@@ -121,7 +122,8 @@ fn bar(transition: &WhatIfTransition) -> BarRow {
         false => format!("{} → {}", then.into_str(), now.into_str()),
     };
     let shown = if then == now { Tone::Neutral } else { tone(*now) };
-    let causes = describe_causes(transition);
+    let causes: Vec<_> = transition.causes.iter().map(describe_cause).collect();
+    let causes = causes.join(", ");
     BarRow {
         name,
         parts: vec![(shown, percent / 100.0)],
@@ -134,6 +136,23 @@ fn bar(transition: &WhatIfTransition) -> BarRow {
     }
 }
 
+/// A flag, a rule or a minimum in words. The dimension of a flag is in parentheses.
+fn cause_words(cause: &str) -> String {
+    match cause.split_once(':') {
+        Some((flag, place)) => format!("{} ({})", words(flag), words(place)),
+        None => words(cause),
+    }
+}
+
+/// A cause with the number of its decisions.
+fn describe_cause(WhatIfCause { cause, decisions, claims }: &WhatIfCause) -> String {
+    let cause = cause_words(cause);
+    match claims {
+        0 => format!("{cause} {decisions}"),
+        claims => format!("{cause} {decisions} ({})", format_count(claims, "claim", "claims")),
+    }
+}
+
 fn example_rows(transition: &WhatIfTransition) -> Vec<Vec<Markup>> {
     let outcome = |outcome: GateOutcome| badge(tone(outcome), outcome.into_str());
     let rows = transition.examples.iter().map(|example| {
@@ -141,9 +160,23 @@ fn example_rows(transition: &WhatIfTransition) -> Vec<Vec<Markup>> {
             outcome(transition.then),
             outcome(transition.now),
             session_link(example.session_id.as_str()),
-            html! { (words(&example.causes.join(", "))) @for claim in &example.claims { p.note { (claim) } } },
+            html! { (example.causes.iter().map(|cause| cause_words(cause)).collect::<Vec<_>>().join(", ")) @for claim in &example.claims { p.note { (claim) } } },
             html! { a href=(format!("/log/{}", example.entry)) { (example.entry) } },
         ]
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause_is_a_flag_in_words_with_its_dimension() {
+        assert_eq!(cause_words("empty_analysis:Change Rate"), "empty analysis (Change Rate)");
+        assert_eq!(cause_words("RULE-PREC-013"), "RULE-PREC-013");
+        let cause = |claims| WhatIfCause { cause: "short_summary".to_owned(), decisions: 3, claims };
+        assert_eq!(describe_cause(&cause(0)), "short summary 3");
+        assert_eq!(describe_cause(&cause(1)), "short summary 3 (1 claim)");
+    }
 }

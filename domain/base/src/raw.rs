@@ -4,7 +4,7 @@
 use super::text_form::to_nfc;
 use crate::payload::find_repeated_name;
 use crate::text_form::into_nfc;
-use crate::wording::excerpt;
+use crate::wording::{excerpt, format_count};
 use serde_json::{Map, Number, Value};
 
 /// The maximum nesting of lists and objects.
@@ -44,7 +44,7 @@ pub enum RawRecordError {
         found: &'static str,
     },
     /// The record has more or fewer fields than the header.
-    #[error("the record has {found} fields, but the header has {expected}")]
+    #[error("the record has {}, but the header has {expected}", format_count(.found, "field", "fields"))]
     Fields {
         /// The number of fields found.
         found: usize,

@@ -7,6 +7,7 @@ use super::ontology::Ontology;
 use super::run::{GateBreach, ReleaseEffect, RunCounts};
 use crate::axis_effect::{AxisEffect, AxisEffects, CommonChange, CommonChangeKind};
 use domain_base::decimal::{Decimal, DecimalText};
+use domain_base::wording::format_count;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -88,23 +89,28 @@ impl fmt::Display for GateBreach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MaxRejectedRatio { rejected, read, allowed } => {
-                write!(f, "{rejected} of {read} records were rejected (`max_rejected_ratio` is {allowed})")
+                let were = if *rejected == 1 { "was" } else { "were" };
+                write!(f, "{rejected} of {read} records {were} rejected (`max_rejected_ratio` is {allowed})")
             }
             Self::MaxWithdrawnRatio { withdrawn, in_force, allowed } => write!(
                 f,
                 "{withdrawn} of {in_force} records in force would be withdrawn (`max_withdrawn_ratio` is {allowed})"
             ),
-            Self::Unconfirmed { unconfirmed, in_force, allowed } => write!(
-                f,
-                "{unconfirmed} of {in_force} records in force are not in the release; nothing is withdrawn, because rejected records have no \
-                 readable identity (`max_withdrawn_ratio` is {allowed})"
-            ),
+            Self::Unconfirmed { unconfirmed, in_force, allowed } => {
+                let are = if *unconfirmed == 1 { "is" } else { "are" };
+                write!(
+                    f,
+                    "{unconfirmed} of {in_force} records in force {are} not in the release; nothing is withdrawn, because rejected \
+                     records have no readable identity (`max_withdrawn_ratio` is {allowed})"
+                )
+            }
             Self::MaxChangedRatio { changed, in_force, allowed } => write!(
                 f,
                 "{changed} of {in_force} records in force would change (`max_changed_ratio` is {allowed})"
             ),
             Self::MinRecords { records, required } => {
-                write!(f, "{records} records were accepted (`min_records` is {required})")
+                let accepted = format_count(records, "record was", "records were");
+                write!(f, "{accepted} accepted (`min_records` is {required})")
             }
             Self::SamePayload { version } => {
                 write!(f, "the payload is byte for byte the one of version {version}")

@@ -383,7 +383,10 @@ fn largest_difference(counted: &[CountedValue<'_>]) -> Result<Decimal, DecimalEr
 
 /// The difference of two numbers in percent of the larger magnitude, cut to [`PERCENT_PLACES`] digits after the point. Equal numbers
 /// have the difference 0, and a number and zero 100.
-fn percent_between(one: &Decimal, other: &Decimal) -> Result<Decimal, DecimalError> {
+///
+/// # Errors
+/// The numbers are too large, or too close to zero.
+pub fn percent_between(one: &Decimal, other: &Decimal) -> Result<Decimal, DecimalError> {
     let zero = Decimal::from(0);
     if one == other {
         return Ok(zero);
