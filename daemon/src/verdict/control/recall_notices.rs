@@ -122,6 +122,7 @@ impl From<RecallNoticeError> for Problem {
         let code = match error {
             RecallNoticeError::Store(error) => return error.into(),
             RecallNoticeError::Commit(error) => return error.into(),
+            RecallNoticeError::Withdrawal(error) => return error.into(),
             RecallNoticeError::Unknown(_) => RECALL_NOTICE_UNKNOWN,
             RecallNoticeError::Changed(_) => RECALL_NOTICE_CHANGED,
             RecallNoticeError::NoMailService
