@@ -84,6 +84,11 @@ if has_node && npm view typescript name >/dev/null 2>&1; then
     awk -v work="$work" '$0 == "```js" { file = work "/sample" ++count ".test.mjs"; next } /^```$/ { file = "" } file { print >file }' docs/testing.md
     (cd "$work" && ORACLED_BIN="$oracled" node --test sample*.test.mjs >sample.log) || { cat "$work/sample.log" >&2; exit 1; }
     echo "the Node tests of docs/testing.md pass"
+    for sample in "$work"/sample*.test.mjs; do
+        sed -e 's/^let oracled;/let oracled: TestDaemon;/' -e 's/^\(  const request = .*\);/\1 as const;/' "$sample" >"${sample%.mjs}.mts"
+    done
+    (cd "$work" && node node_modules/typescript/bin/tsc --noEmit --strict --module nodenext --target es2022 --types node sample*.test.mts)
+    echo "the Node tests of docs/testing.md are TypeScript"
 else
     echo "skipped: clients/node/README.md (Node 20 or npm's registry is missing)"
 fi

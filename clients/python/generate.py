@@ -39,6 +39,7 @@ ASYNC_TO_SYNC = [
     (r"\bAsync(BaseTransport|Client|HTTPTransport|Iterator|Requests)\b", r"\1"),
     (r"\beach\((\w+)\)", r"\1"),
     (r"    each,\n", ""),
+    (r"\bcall\.content\b", "call.pieces()"),
     (r"\ba(close|iter_raw)\b", r"\1"),
     (r"\b__a(enter|exit)__\b", r"__\1__"),
 ]

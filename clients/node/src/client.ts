@@ -1,5 +1,5 @@
 import { type BatchResult, type QueryResult, runBatch, type VerifyResult } from "./batch.js";
-import { ConnectionError, TemporaryError, TimeoutError } from "./errors.js";
+import { ConnectionError, invalidArgument, TemporaryError, TimeoutError } from "./errors.js";
 import type {
   CrosscheckDecision,
   CrosscheckRequest,
@@ -80,7 +80,7 @@ export class OracledClient {
     this.#transport = new Transport(options);
   }
 
-  /** Closes all connections. Calls in progress fail. */
+  /** Closes all connections. Calls in progress and later calls fail. */
   close(): void {
     this.#transport.close();
   }
@@ -90,6 +90,7 @@ export class OracledClient {
    * returns the stored one. With `respondAsync` an order returns at once, and does not wait for the model.
    *
    * @throws {RejectedError} if the verdict was rejected; nothing is delivered
+   * @throws {TimeoutError} if no response arrived in time. The verdict or its order may be stored.
    */
   async submitVerdict(
     sessionId: string,
@@ -97,9 +98,13 @@ export class OracledClient {
     { respondAsync = false, ...options }: CallOptions & { respondAsync?: boolean } = {},
   ): Promise<VerdictOutcome> {
     const headers = respondAsync ? { prefer: "respond-async" } : {};
-    return verdictOutcome(
-      await this.#transport.call({ method: "POST", path: place("verdicts", sessionId), body: request, headers }, options),
-    );
+    const parts = { method: "POST", path: place("verdicts", "sessionId", sessionId), body: request, headers } as const;
+    const answer = await this.#transport.call(parts, options).catch((error: unknown) => {
+      if (!(error instanceof TimeoutError)) throw error;
+      const remedy = "the verdict or its order may be stored: repeat the same call, or call `waitForVerdict`";
+      throw new TimeoutError(`${error.message}; ${remedy}`, undefined, { cause: error });
+    });
+    return verdictOutcome(answer);
   }
 
   /**
@@ -112,7 +117,7 @@ export class OracledClient {
     sessionId: string,
     { proof = false, ...options }: CallOptions & { proof?: boolean } = {},
   ): Promise<VerdictOutcome> {
-    const path = place("verdicts", sessionId) + (proof ? "?proof=1" : "");
+    const path = place("verdicts", "sessionId", sessionId) + (proof ? "?proof=1" : "");
     return verdictOutcome(await this.#transport.call({ method: "GET", path }, options));
   }
 
@@ -155,16 +160,16 @@ export class OracledClient {
   }
 
   /** Reads the order of a session, with its last attempts. */
-  readOrder(sessionId: string, options?: CallOptions): Promise<Answer<OrderReport>> {
-    return this.#transport.call({ method: "GET", path: place("orders", sessionId) }, options);
+  async readOrder(sessionId: string, options?: CallOptions): Promise<Answer<OrderReport>> {
+    return this.#transport.call({ method: "GET", path: place("orders", "sessionId", sessionId) }, options);
   }
 
   /**
    * Cancels the order of a session, which then gets no verdict. The answer of a call in progress is discarded, and its cost counts.
    * It can be repeated.
    */
-  cancelOrder(sessionId: string, options?: CallOptions): Promise<Answer<OrderReport>> {
-    return this.#transport.call({ method: "DELETE", path: place("orders", sessionId) }, options);
+  async cancelOrder(sessionId: string, options?: CallOptions): Promise<Answer<OrderReport>> {
+    return this.#transport.call({ method: "DELETE", path: place("orders", "sessionId", sessionId) }, options);
   }
 
   /** Lists a page of orders. `next` in the answer is the `after` of the next page. */
@@ -172,17 +177,17 @@ export class OracledClient {
     { after, limit, state, ...options }: CallOptions & { after?: string; limit?: number; state?: OrderState } = {},
   ): Promise<Answer<ListPageOrderReport>> {
     const query = new URLSearchParams();
-    for (const [name, value] of Object.entries({ after, limit, state })) if (value !== undefined) query.set(name, `${value}`);
+    for (const [name, value] of Object.entries({ after, limit, state })) if (value !== undefined && value !== null) query.set(name, `${value}`);
     return this.#transport.call({ method: "GET", path: `/v1/orders?${query}` }, options);
   }
 
   /** Registers a session, so that its verdict can be regenerated. The status is 201 if the session is new, otherwise 200. */
-  registerSession(
+  async registerSession(
     sessionId: string,
     request: RegisterSessionRequest,
     options?: CallOptions,
   ): Promise<Answer<RegisterSessionResponse>> {
-    return this.#transport.call({ method: "PUT", path: place("sessions", sessionId), body: request }, options);
+    return this.#transport.call({ method: "PUT", path: place("sessions", "sessionId", sessionId), body: request }, options);
   }
 
   /** Lists the rules. */
@@ -228,13 +233,13 @@ export class OracledClient {
   }
 
   /** Reads a record of a source. */
-  readRecord(recordId: string, options?: CallOptions): Promise<Answer<RecordAnswer>> {
-    return this.#transport.call({ method: "GET", path: place("records", recordId) }, options);
+  async readRecord(recordId: string, options?: CallOptions): Promise<Answer<RecordAnswer>> {
+    return this.#transport.call({ method: "GET", path: place("records", "recordId", recordId) }, options);
   }
 
   /** Reads the provenance of a record. */
-  readProvenance(recordId: string, options?: CallOptions): Promise<Answer<ProvenanceRecord>> {
-    return this.#transport.call({ method: "GET", path: `${place("records", recordId)}/provenance` }, options);
+  async readProvenance(recordId: string, options?: CallOptions): Promise<Answer<ProvenanceRecord>> {
+    return this.#transport.call({ method: "GET", path: `${place("records", "recordId", recordId)}/provenance` }, options);
   }
 
   /**
@@ -254,23 +259,24 @@ export class OracledClient {
   }
 
   /** Reads the envelope of an earlier verification. */
-  readVerification(executionId: string, options?: CallOptions): Promise<Answer<Envelope>> {
-    return this.#transport.call({ method: "GET", path: place("verify", executionId) }, options);
+  async readVerification(executionId: string, options?: CallOptions): Promise<Answer<Envelope>> {
+    return this.#transport.call({ method: "GET", path: place("verify", "executionId", executionId) }, options);
   }
 }
 
 /** The message about a wait without a verdict: the time, the state of the order, and why it has no verdict yet. */
 function waitExpired(sessionId: string, waitMs: number, order: OrderReport | undefined, cause: unknown): string {
-  const state = order ? `its order is ${order.state} after ${order.attempts} attempts` : "the state of its order is unknown";
+  const state = order ? `its order is ${order.state} (attempts: ${order.attempts})` : "the state of its order is unknown";
   const failed = order?.last_attempts.findLast((attempt) => attempt.outcome && attempt.cause);
   const attempt = failed ? `; the last attempt: ${failed.outcome}: ${failed.cause}` : "";
   const read = cause instanceof Error ? `; the last read: ${cause.message}` : "";
   return `session ${sessionId} has no verdict within ${waitMs / 1000} s; ${state}${attempt}${read}`;
 }
 
-function place(collection: string, id: string): string {
-  // without an id the path would name the collection
-  if (id === "") throw new TypeError("the id is empty");
+/** The path of an id in a collection. `name` is that of the argument. */
+function place(collection: string, name: string, id: string): string {
+  // `undefined` would become the id of one session for all callers
+  if (typeof id !== "string" || id === "") throw invalidArgument(name, id, "a non-empty string is required");
   return `/v1/${collection}/${encodeURIComponent(id)}`;
 }
 

@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import type { OrderReport, ProblemCode, ProblemDocument } from "./generated.js";
 
 /** Base class of all errors of this client. An aborted call throws the `reason` of its signal instead. */
@@ -79,6 +80,11 @@ export class ResponseError extends OracledError {
   ) {
     super(message);
   }
+}
+
+/** The error about an argument whose type may not be checked by TypeScript. */
+export function invalidArgument(name: string, value: unknown, required: string): TypeError {
+  return new TypeError(`\`${name}\` is ${inspect(value, { depth: -1, maxStringLength: 40 })} (${required})`);
 }
 
 const REJECTIONS: readonly string[] = [

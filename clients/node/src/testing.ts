@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { access, constants, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import http from "node:http";
+import type { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -17,7 +18,10 @@ const NOW = "2026-01-01T00:00:00Z";
 const GOOD: Verdict = { verdict: "GREEN", summary: "A made-up verdict for a unit test." };
 const THRESHOLD = 0.9740425724725061;
 
-/** The answer with a verdict, for `transport` of a client. `members` replaces members of the answer. */
+/**
+ * The answer with a verdict, for `transport` of a client. `members` replaces members of the answer. As with the daemon, the status of
+ * a submission is 201, or 200 with the member `replayed: true`; that of a read is 200.
+ */
 export function fakeVerdict(sessionId: string, verdict: Verdict = GOOD, members: Partial<VerdictResponse> = {}): FakeResponse {
   const decision: VerdictResponse["decision"] = {
     approved: true,
@@ -28,12 +32,12 @@ export function fakeVerdict(sessionId: string, verdict: Verdict = GOOD, members:
     verdict_label: verdict.verdict,
   };
   const body = { session_id: sessionId, tier: "quick", query: "A query of a unit test", verdict, decision, cached_at: NOW, regen: false };
-  return { status: 200, body: { ...body, ...members } };
+  return { status: members.replayed ? 200 : 201, body: { ...body, ...members } };
 }
 
 /**
- * The answer with an order that waits. With the state `held`, an operator must decide. `retryAfter` is the time before the next read,
- * in seconds; that of the daemon is 5 or more.
+ * The answer with an order that waits. With the state `held`, an operator must decide. `retryAfter` is the time before the next read
+ * of an order that is queued or generating, in seconds; that of the daemon is 5 or more.
  */
 export function fakeOrder(
   sessionId: string,
@@ -48,12 +52,16 @@ export function fakeOrder(
     tier,
     placed_at: NOW,
     changed_at: NOW,
+    tried_since: NOW,
     attempts: 0,
     failures_in_a_row: 0,
     generations: 0,
     last_attempts: [],
+    ...(state === "held" && { stop_cause: "policy" }),
   };
-  return { status: 202, body: { ...body, ...members }, headers: { "retry-after": `${retryAfter}` } };
+  const isWaiting = state === "queued" || state === "generating";
+  const headers = { location: `/v1/orders/${sessionId}`, ...(isWaiting && { "retry-after": `${retryAfter}` }) };
+  return { status: 202, body: { ...body, ...members }, headers };
 }
 
 /** A problem, such as `fakeProblem(422, "crosscheck_rejected")`. With `retryAfter` it is temporary. */
@@ -157,6 +165,7 @@ export class TestDaemon {
     this.client.close();
     const running = this.#process;
     if (running?.pid && running.exitCode === null && running.signalCode === null) {
+      running.ref();
       const ended = once(running, "exit");
       running.stdin.end();
       await ended;
@@ -179,6 +188,9 @@ export class TestDaemon {
       stream.on("data", (text: Buffer) => (output += text));
       stream.on("end", () => (ended = true));
     }
+    // a daemon that is not stopped must not keep this process alive; it ends with it
+    started.unref();
+    for (const stream of started.stdio) (stream as Socket | null)?.unref();
     for (const end = performance.now() + startMs; !(await this.#isReady()); await sleep(20)) {
       const printed = output || "it printed nothing (check that the program is oracled)";
       if (ended) throw new Error(`the daemon ${program} did not start: ${printed}`);

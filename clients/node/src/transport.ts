@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import http from "node:http";
 import { isAbsolute, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ConnectionError, OracledError, problemError, ResponseError, TemporaryError, TimeoutError } from "./errors.js";
+import { ConnectionError, invalidArgument, OracledError, problemError, ResponseError, TemporaryError, TimeoutError } from "./errors.js";
 import type { ProblemDocument } from "./generated.js";
 
 /** Settings of a client. All are optional. */
@@ -12,7 +12,7 @@ export interface ClientOptions {
   socketPath?: string;
   /** Time limit of a call with its retries, in milliseconds. Default: 35,000, because the daemon may take 30 s. */
   timeoutMs?: number;
-  /** The most retries of a call after a broken connection or a `TemporaryError`. Default: 2. */
+  /** The most retries of a call after a broken connection or a `TemporaryError`. Default: 2. With 0, no restart of the daemon is bridged. */
   retries?: number;
   /** Answers each call in place of the daemon, for unit tests. An error that it throws is thrown by the call. Batches need a daemon. */
   transport?: (request: FakeRequest) => FakeResponse | Promise<FakeResponse>;
@@ -66,6 +66,10 @@ export interface RequestParts {
   headers?: http.OutgoingHttpHeaders;
 }
 
+/** A daemon that cannot be reached may be restarting. It is tried again for this time, at these intervals. */
+const RESTART_MS = 5_000;
+const RECONNECT_MS = 200;
+
 /** The longest time that a timer of Node can measure. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
@@ -81,6 +85,8 @@ export class Transport {
   readonly timeoutMs: number;
   readonly #retries: number;
   readonly #fake: ClientOptions["transport"];
+  readonly #isDefaultSocket: boolean;
+  #isClosed = false;
   // the daemon closes idle connections after `limits.idle_s` (60 s); a connection that is closed here first cannot break a call
   readonly #agent = new http.Agent({ keepAlive: true, timeout: 5_000 });
 
@@ -88,27 +94,42 @@ export class Transport {
     // with an empty path Node would connect to TCP port 80
     if (socketPath === "") throw new TypeError("`socketPath` is empty; omit it for the default socket");
     if (!Number.isSafeInteger(retries) || retries < 0) throw new RangeError(`\`retries\` is ${retries} (0 or more allowed)`);
-    this.socketPath = socketPath ?? (process.env.ORACLED_SOCKET || findSocket());
+    const given = socketPath ?? (process.env.ORACLED_SOCKET || undefined);
+    this.socketPath = given ?? findSocket();
+    this.#isDefaultSocket = given === undefined;
     this.timeoutMs = checkTimeLimit("timeoutMs", timeoutMs);
     this.#retries = retries;
     this.#fake = transport;
   }
 
-  /** Closes all connections; calls in progress fail. */
+  /** Closes all connections; calls in progress and later calls fail. */
   close(): void {
+    this.#isClosed = true;
     this.#agent.destroy();
   }
 
   /** Sends a request and reads its JSON response. A repeated request adds at most entries to the audit log, so every call is retried. */
   async call<Body>(parts: RequestParts, options: CallOptions = {}): Promise<Answer<Body>> {
+    if ("body" in parts && (typeof parts.body !== "object" || parts.body === null)) {
+      throw invalidArgument("request", parts.body, "an object is required");
+    }
     const limitMs = checkTimeLimit("timeoutMs", options.timeoutMs ?? this.timeoutMs);
     const deadline = performance.now() + limitMs;
     const body = parts.body === undefined ? undefined : encodeJson(parts.body);
-    for (let attempt = 0; ; attempt += 1) {
+    let attempt = 0;
+    let restartEnds: number | undefined;
+    for (;;) {
       try {
         return await this.#exchange<Body>(parts, body, options, deadline, limitMs);
       } catch (error) {
-        const pauseMs = attempt < this.#retries ? pauseBeforeRetry(error, attempt) : undefined;
+        let pauseMs: number | undefined;
+        if (isUnreachable(error) && this.#retries > 0) {
+          restartEnds ??= performance.now() + RESTART_MS;
+          if (performance.now() < restartEnds) pauseMs = RECONNECT_MS;
+        } else if (attempt < this.#retries) {
+          pauseMs = pauseBeforeRetry(error, attempt);
+          attempt += 1;
+        }
         if (pauseMs === undefined || performance.now() + pauseMs >= deadline) throw error;
         await pause(pauseMs, options.signal);
       }
@@ -118,6 +139,7 @@ export class Transport {
   /** Opens a request; the caller ends it. */
   open({ method, path, headers }: RequestParts, { signal, requestId }: CallOptions): http.ClientRequest {
     signal?.throwIfAborted();
+    this.#checkOpen();
     if (this.#fake) throw new TypeError("`transport` answers no batch; use a `TestDaemon`");
     const request = http.request({
       socketPath: this.socketPath,
@@ -139,7 +161,7 @@ export class Transport {
     const { code = error.message, syscall }: NodeJS.ErrnoException = error;
     const fault =
       syscall === "connect"
-        ? `cannot connect to ${this.socketPath}: ${code} (check that oracled runs, that its socket has this path, and that this user may open it)`
+        ? `cannot connect to ${this.socketPath}: ${code} (${this.#isDefaultSocket ? "ORACLED_SOCKET is not set, so the default socket was used; " : ""}check that oracled runs, that its socket has this path, and that this user may open it)`
         : `the connection to ${this.socketPath} broke: ${error.message}`;
     return new ConnectionError(`no complete response: ${fault}`, { cause: error });
   }
@@ -151,7 +173,7 @@ export class Transport {
     deadline: number,
     limitMs: number,
   ): Promise<Answer<Body>> {
-    if (this.#fake) return fakeAnswer<Body>(options, await this.#askFake(this.#fake, parts, options, deadline, limitMs));
+    if (this.#fake) return fakeAnswer<Body>(parts, options, await this.#askFake(this.#fake, parts, options, deadline, limitMs));
     const json = body === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(body) };
     const request = this.open({ ...parts, headers: { ...json, ...parts.headers } }, options);
     let timeout: TimeoutError | undefined;
@@ -180,6 +202,7 @@ export class Transport {
     limitMs: number,
   ): Promise<FakeResponse> {
     signal?.throwIfAborted();
+    this.#checkOpen();
     let stop = (): void => {};
     const ended = new Promise<never>((_, reject) => {
       const timer = setTimeout(() => reject(this.#timedOut(limitMs)), Math.max(deadline - performance.now(), 1));
@@ -197,6 +220,10 @@ export class Transport {
     }
   }
 
+  #checkOpen(): void {
+    if (this.#isClosed) throw new OracledError("the client is closed; create another one");
+  }
+
   #timedOut(limitMs: number): TimeoutError {
     return new TimeoutError(`no complete response from ${this.socketPath} within ${limitMs} ms`);
   }
@@ -211,8 +238,14 @@ function findSocket(): string {
   return sockets.find((path) => existsSync(path)) ?? ofSystemd;
 }
 
-/** The answer of a fake transport. */
-function fakeAnswer<Body>({ requestId }: CallOptions, { status = 200, body, headers }: FakeResponse): Answer<Body> {
+/** The answer of a fake transport. As with the daemon, a read has status 200 and not 201, and a report of an order 200 and not 202. */
+function fakeAnswer<Body>(
+  { method, path }: RequestParts,
+  { requestId }: CallOptions,
+  { status: given = 200, body, headers }: FakeResponse,
+): Answer<Body> {
+  const isReport = (given === 201 && method === "GET") || (given === 202 && path.startsWith("/v1/orders/"));
+  const status = isReport ? 200 : given;
   const received = { "content-type": "application/json", "x-request-id": requestId ?? "fake", ...headers };
   return parseAnswer<Body>({ statusCode: status, headers: received }, encodeJson(body));
 }
@@ -275,6 +308,10 @@ export function unexpectedStatus({ status, requestId }: Pick<Answer<unknown>, "s
 
 function isProblem(body: unknown): body is ProblemDocument {
   return typeof body === "object" && body !== null && "code" in body && typeof body.code === "string";
+}
+
+function isUnreachable(error: unknown): boolean {
+  return error instanceof ConnectionError && (error.cause as NodeJS.ErrnoException | undefined)?.syscall === "connect";
 }
 
 /** The time before a retry, in milliseconds; undefined if a retry does not help. */

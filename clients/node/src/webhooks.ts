@@ -1,5 +1,5 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { OracledError } from "./errors.js";
+import { invalidArgument, OracledError } from "./errors.js";
 import type { VerdictLabel } from "./generated.js";
 
 /** The data of an event about an order. */
@@ -69,6 +69,7 @@ export interface VerifiedWebhook {
  * @param body the bytes of the body as they were received
  * @param secret `whsec_` and a key in base64; several while the secret is replaced
  * @throws {WebhookError} if the signature does not fit, or the time differs too much
+ * @throws {TypeError} if an argument is invalid: the request is not at fault
  */
 export function verifyWebhook(
   body: string | Uint8Array,
@@ -76,6 +77,12 @@ export function verifyWebhook(
   secret: string | readonly string[],
   { toleranceS = 300, now = new Date() }: VerifyOptions = {},
 ): VerifiedWebhook {
+  if (typeof body !== "string" && !(body instanceof Uint8Array)) {
+    throw invalidArgument("body", body, "the raw bytes of the body are needed, a string or a Uint8Array, not the parsed JSON");
+  }
+  if (typeof headers !== "object" || headers === null) throw invalidArgument("headers", headers, "the headers of the request are needed");
+  const keys = [secret].flat().map(keyOf);
+  if (keys.length === 0) throw new TypeError("`secret` is an empty list (at least one secret is required)");
   const [id, timestamp, signatures] = ["webhook-id", "webhook-timestamp", "webhook-signature"].map((name) => header(headers, name));
   if (!id || !timestamp || !signatures) throw new WebhookError("the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` are required");
   const sentAt = /^\d{1,15}$/.test(timestamp) ? Number(timestamp) : NaN;
@@ -84,8 +91,8 @@ export function verifyWebhook(
     throw new WebhookError(`\`webhook-timestamp\` is ${timestamp.slice(0, 20)}, which differs from the clock by more than ${toleranceS} s`);
   }
   const given = signatures.split(" ").flatMap((signature) => (signature.startsWith("v1,") ? [Buffer.from(signature.slice(3), "base64")] : []));
-  const isSigned = [secret].flat().some((each) => {
-    const expected = createHmac("sha256", keyOf(each)).update(`${id}.${timestamp}.`).update(body).digest();
+  const isSigned = keys.some((key) => {
+    const expected = createHmac("sha256", key).update(`${id}.${timestamp}.`).update(body).digest();
     return given.some((signature) => signature.length === expected.length && timingSafeEqual(signature, expected));
   });
   if (!isSigned) throw new WebhookError("no signature in `webhook-signature` fits; is the body unchanged, and the secret that of the endpoint?");
@@ -99,7 +106,10 @@ function header(headers: WebhookHeaders, name: string): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-function keyOf(secret: string): Buffer {
+function keyOf(secret: unknown): Buffer {
+  if (typeof secret !== "string") {
+    throw new TypeError(`the secret is ${secret === null ? "null" : typeof secret} (\`whsec_\` and a key in base64 are required)`);
+  }
   const key = Buffer.from(/^whsec_([A-Za-z0-9+/]+={0,2})$/.exec(secret.trim())?.[1] ?? "", "base64");
   // the secret is not quoted
   if (key.length < 24 || key.length > 64) throw new TypeError("the secret is not `whsec_` and the base64 form of 24 to 64 bytes");

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { BatchResult, CrosscheckRequest, EvaluateTextRequest, ProblemCode, SubmitVerdictRequest, VerdictOutcome } from "oracled-client";
+import type { BatchResult, CrosscheckRequest, EvaluateTextRequest, OracledClient, ProblemCode, SubmitVerdictRequest, VerdictOutcome } from "oracled-client";
 import { PACKAGE, ROOT } from "./daemon.js";
 
 test("version_is_that_of_the_workspace", async () => {
@@ -16,6 +17,11 @@ test("version_is_that_of_the_workspace", async () => {
 
 test("generated_types_are_up_to_date", () => {
   execFileSync(process.execPath, ["scripts/generate.mjs", "--check"], { cwd: PACKAGE });
+});
+
+test("commonjs_project_can_require_the_package", { skip: !("require_module" in process.features) }, async () => {
+  const { client } = createRequire(import.meta.url)("./commonjs.cjs") as { client: OracledClient };
+  assert.deepEqual((await client.listRules()).body.rules, []);
 });
 
 // compiled, not run: each outcome has only its own members

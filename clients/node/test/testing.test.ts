@@ -5,8 +5,8 @@ import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import http from "node:http";
 import { test } from "node:test";
-import { OracledClient, RejectedError, TimeoutError, verifyWebhook, type WebhookEvent } from "oracled-client";
-import { fakeOrder, fakeProblem, type FakeRequest, fakeVerdict, TestDaemon } from "oracled-client/testing";
+import { type Answer, OracledClient, type OrderReport, RejectedError, TimeoutError, type VerdictResponse, verifyWebhook, type WebhookEvent } from "oracled-client";
+import { fakeOrder, fakeProblem, type FakeRequest, type FakeResponse, fakeVerdict, TestDaemon } from "oracled-client/testing";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "./daemon.js";
@@ -28,6 +28,37 @@ test("fake_transport_answers_calls_without_a_daemon", async () => {
     ["POST", "/v1/verdicts/cs_1", order],
     ["GET", "/v1/verdicts/cs_1", undefined],
   ]);
+});
+
+test("fakes_have_the_status_and_headers_of_the_daemon", async (context) => {
+  const daemon = await TestDaemon.start({ program: PROGRAM });
+  context.after(() => daemon.stop());
+  const held = { ...order, query: "Sell? test:hold" };
+  const slow = { ...order, query: "Sell? test:slow=9s" };
+  const fakes: Record<string, (request: FakeRequest) => FakeResponse> = {
+    good: () => fakeVerdict("good"),
+    again: () => fakeVerdict("good", undefined, { replayed: true }),
+    held: () => fakeOrder("held", "held"),
+    slow: () => fakeOrder("slow", "generating", {}, 5),
+  };
+  const fake = (name: string) => new OracledClient({ transport: fakes[name]! });
+  const calls: [string, (oracled: OracledClient) => Promise<Answer<unknown>>][] = [
+    ["good", (oracled) => oracled.submitVerdict("good", order)],
+    ["again", (oracled) => oracled.submitVerdict("good", order)],
+    ["good", (oracled) => oracled.readVerdict("good")],
+    ["held", (oracled) => oracled.submitVerdict("held", held)],
+    ["held", (oracled) => oracled.readVerdict("held")],
+    ["held", (oracled) => oracled.readOrder("held")],
+    ["slow", (oracled) => oracled.submitVerdict("slow", slow, { respondAsync: true })],
+    ["slow", (oracled) => oracled.readOrder("slow")],
+  ];
+  for (const [name, call] of calls) {
+    const shown = ({ status, retryAfter, body }: Answer<unknown>) => {
+      const { replayed, state, stop_cause } = body as Partial<VerdictResponse & OrderReport>;
+      return { status, retryAfter, replayed, state, stop_cause };
+    };
+    assert.deepEqual(shown(await call(fake(name))), shown(await call(daemon.client)), `${name}: ${call}`);
+  }
 });
 
 test("fake_transport_problems_are_errors_of_their_class", async () => {
@@ -66,7 +97,7 @@ test("expired_wait_names_its_time_and_the_last_cause", async () => {
   await assert.rejects(oracled.waitForVerdict("cs_1", { waitMs: 200 }), (error) => {
     assert(error instanceof TimeoutError);
     assert.match(error.message, /no verdict within 0\.2 s/);
-    assert.match(error.message, /queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503/);
+    assert.match(error.message, /queued \(attempts: 3\); the last attempt: model_unavailable: HTTP status 503/);
     return true;
   });
 });
@@ -95,6 +126,17 @@ test("webhook_is_verified_by_its_signature_and_its_time", () => {
     () => verifyWebhook(body, headers, SECRET, { now: new Date((at + 301) * 1000) }),
   ]) assert.throws(broken, { name: "WebhookError" });
   assert.throws(() => verifyWebhook(body, headers, "whsec_short"), TypeError);
+});
+
+test("webhook_with_an_invalid_argument_is_a_type_error_that_names_it", () => {
+  const [body, headers] = ["{}", {}];
+  for (const secret of [undefined, null, [undefined], 17, []] as never[]) {
+    assert.throws(() => verifyWebhook(body, headers, secret), { name: "TypeError", message: /secret.* is .*required/ });
+  }
+  for (const parsed of [{ type: "order.held" }, null, undefined, new ArrayBuffer(2)] as never[]) {
+    assert.throws(() => verifyWebhook(parsed, headers, SECRET), { name: "TypeError", message: /^`body` is .*raw bytes.*not the parsed JSON/ });
+  }
+  assert.throws(() => verifyWebhook(body, undefined as never, SECRET), { name: "TypeError", message: /^`headers` is undefined/ });
 });
 
 /** The status of the daemon in a folder. */
@@ -141,18 +183,21 @@ test("test_daemon_that_cannot_start_is_an_error_with_its_output", async () => {
   }
 });
 
-test("test_daemon_ends_and_its_files_are_removed_if_its_parent_is_killed", async () => {
+test("test_daemon_ends_and_its_files_are_removed_with_its_parent", async () => {
   const script = `
     import { TestDaemon } from "oracled-client/testing";
     const daemon = await TestDaemon.start({ program: ${JSON.stringify(PROGRAM)} });
     console.log(daemon.folder);
-    setInterval(() => {}, 1000);`;
-  for (const signal of ["SIGKILL", "SIGTERM", "SIGINT"] as const) {
-    const parent = spawn(process.execPath, ["--input-type=module", "-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+    await daemon.client.listRules();
+    if (process.env.STAYS) setInterval(() => {}, 1000);`;
+  // without a signal, the script ends although it does not stop the daemon
+  for (const signal of ["SIGKILL", "SIGTERM", "SIGINT", undefined] as const) {
+    const env = { ...process.env, ...(signal && { STAYS: "1" }) };
+    const parent = spawn(process.execPath, ["--input-type=module", "-e", script], { env, stdio: ["ignore", "pipe", "inherit"] });
     const [printed] = (await once(parent.stdout, "data")) as [Buffer];
     const folder = printed.toString().trim();
-    assert((await readyStatus(folder)) === 200);
-    parent.kill(signal);
+    if (signal) assert((await readyStatus(folder)) === 200);
+    if (signal) parent.kill(signal);
     for (const end = Date.now() + 10_000; existsSync(folder) && Date.now() < end; ) await sleep(20);
     assert(!existsSync(folder), `${folder} remains after ${signal}`);
     assert.equal(processesOf(folder), "", `a process remains after ${signal}`);

@@ -70,6 +70,78 @@ test("connection_error_names_the_socket_and_the_remedy", async () => {
   await assert.rejects(absent.readVerdict("cs_1"), /cannot connect to .*absent\.sock: ENOENT \(check that oracled runs/);
 });
 
+test("missing_daemon_is_tried_for_5_seconds_within_the_time_limit", async () => {
+  const absent = new OracledClient({ socketPath: join(folder, "absent.sock") });
+  for (const [timeoutMs, leastMs] of [[800, 400], [35_000, 4_900]] as const) {
+    const began = performance.now();
+    await assert.rejects(absent.listRules({ timeoutMs }), ConnectionError);
+    const tookMs = performance.now() - began;
+    assert.ok(tookMs >= leastMs && tookMs < leastMs + 1_000, `${tookMs} ms`);
+  }
+});
+
+test("id_that_is_no_string_is_an_error_and_sends_nothing", async (context) => {
+  const calls: Record<string, ((one: OracledClient, id: string) => Promise<unknown>)[]> = {
+    sessionId: [
+      (one, id) => one.submitVerdict(id, order),
+      (one, id) => one.readVerdict(id),
+      (one, id) => one.waitForVerdict(id),
+      (one, id) => one.readOrder(id),
+      (one, id) => one.cancelOrder(id),
+      (one, id) => one.registerSession(id, order),
+    ],
+    recordId: [(one, id) => one.readRecord(id), (one, id) => one.readProvenance(id)],
+    executionId: [(one, id) => one.readVerification(id)],
+  };
+  for (const [name, methods] of Object.entries(calls)) {
+    for (const id of [undefined, null, Number.NaN, 17, "", ["cs_1"], new String("cs_1")]) {
+      for (const method of methods) {
+        await assert.rejects(method(client(context), id as string), (error) => {
+          assert.ok(error instanceof TypeError);
+          assert.match(error.message, new RegExp(`^\`${name}\` is .+ \\(a non-empty string is required\\)$`));
+          return true;
+        });
+      }
+    }
+  }
+  await assert.rejects(client(context).readVerdict(undefined as never), /`sessionId` is undefined/);
+  assert.equal(requests.length, 0);
+});
+
+test("missing_request_is_an_error_and_sends_nothing", async (context) => {
+  for (const request of [undefined, null, "Sell honey?"] as never[]) {
+    for (const call of [client(context).submitVerdict("cs_1", request), client(context).registerSession("cs_1", request), client(context).verifyValues(request)]) {
+      await assert.rejects(call, { name: "TypeError", message: /^`request` is .* \(an object is required\)$/ });
+    }
+  }
+  assert.equal(requests.length, 0);
+});
+
+test("last_page_of_orders_is_not_the_name_of_a_session", async (context) => {
+  respond = (_, response) => json(response, 200, { items: [] });
+  await client(context).listOrders({ after: null as never, limit: 2 });
+  assert.deepEqual(requests, ["GET /v1/orders?limit=2"]);
+});
+
+test("call_of_a_closed_client_is_an_error", async (context) => {
+  const closed = client(context);
+  closed.close();
+  const error = { name: "OracledError", message: /the client is closed/ };
+  await assert.rejects(closed.submitVerdict("cs_1", order), error);
+  await assert.rejects(closed.waitForVerdict("cs_1"), error);
+  await assert.rejects(drain(closed), error);
+  const fake = new OracledClient({ transport: () => ({ body: {} }) });
+  fake.close();
+  await assert.rejects(fake.listRules(), error);
+  assert.equal(requests.length, 0);
+});
+
+test("expired_submission_says_that_it_can_be_repeated", async (context) => {
+  respond = () => {};
+  const submitted = client(context).submitVerdict("cs_1", order, { timeoutMs: 100 });
+  await assert.rejects(submitted, { name: "TimeoutError", message: /may be stored: repeat the same call, or call `waitForVerdict`$/ });
+});
+
 test("socket_is_that_of_a_daemon_of_this_user", async (context) => {
   if (existsSync("/run/oracled/oracled.sock")) return context.skip("a daemon of systemd precedes it");
   const before = { ...process.env };
@@ -77,7 +149,7 @@ test("socket_is_that_of_a_daemon_of_this_user", async (context) => {
   for (const name of ["ORACLED_SOCKET", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"]) delete process.env[name];
   process.env.HOME = folder;
   const usesSocket = (path: string) => assert.rejects(new OracledClient({ retries: 0 }).listRules(), new RegExp(`to ${path}`));
-  await usesSocket("/run/oracled/oracled.sock: ENOENT");
+  await usesSocket("/run/oracled/oracled.sock: ENOENT \\(ORACLED_SOCKET is not set, so the default socket was used; check");
   const own = join(folder, ".local/state/oracled");
   await mkdir(own, { recursive: true });
   await writeFile(join(own, "oracled.sock"), "");

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { ConnectionError, OracledClient, ProblemError, RejectedError, TimeoutError } from "oracled-client";
 import { GOOD, QUERY, ScriptedModel, TestDaemon } from "./daemon.js";
 
@@ -184,11 +185,18 @@ test("ids_with_reserved_characters_stay_in_their_segment", async () => {
   for (const id of ["a/b", "..", "a?proof=1", "ä"]) {
     await assert.rejects(oracled.readVerdict(id), (error) => error instanceof ProblemError && error.code !== "not_found", id);
   }
-  assert.throws(() => oracled.readOrder(""), TypeError);
+});
+
+test("submission_bridges_a_restart_of_the_daemon", async () => {
+  await daemon.kill();
+  const submitted = oracled.submitVerdict("bridged", { ...order, raw: GOOD });
+  await sleep(1_500);
+  await daemon.run();
+  assert.equal((await submitted).outcome, "delivered");
 });
 
 test("missing_daemon_is_a_connection_error", async () => {
-  const nowhere = new OracledClient({ socketPath: `${daemon.folder}/none.sock` });
+  const nowhere = new OracledClient({ socketPath: `${daemon.folder}/none.sock`, retries: 0 });
   await assert.rejects(nowhere.readVerdict("cs_1"), (error) => {
     assert.ok(error instanceof ConnectionError);
     assert.equal((error.cause as NodeJS.ErrnoException).code, "ENOENT");

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ScriptedServer, problem, response
@@ -15,6 +17,7 @@ from oracled import (
     DaemonTimeoutError,
     Delivered,
     Held,
+    OracledError,
     Ordered,
     ProblemError,
     RejectedError,
@@ -22,6 +25,7 @@ from oracled import (
     TemporaryError,
 )
 from oracled._wire import socket_path
+from oracled.types import EvaluateTextRequest
 
 RULES = response(200, {"rules": []})
 
@@ -158,16 +162,64 @@ def test_socket_is_that_of_the_environment(scripted: ScriptedServer, monkeypatch
 
 def test_missing_socket_is_a_connection_error(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path / ("long" * 40)):
-        with Client(path) as client, pytest.raises(DaemonConnectionError) as raised:
+        with Client(path, retries=0) as client, pytest.raises(DaemonConnectionError) as raised:
             client.list_rules()
         assert str(path) in str(raised.value)
+        assert "ORACLED_SOCKET" not in str(raised.value)
 
         async def run(path: Path) -> None:
-            async with AsyncClient(path) as client:
+            async with AsyncClient(path, retries=0) as client:
                 await client.list_rules()
 
         with pytest.raises(DaemonConnectionError):
             asyncio.run(run(path))
+
+
+def test_connection_error_names_a_variable_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORACLED_SOCKET", raising=False)
+    monkeypatch.setattr("oracled._wire.find_socket", lambda: str(tmp_path / "none"))
+    with Client(retries=0) as client, pytest.raises(DaemonConnectionError, match="ORACLED_SOCKET is not set, so the default"):
+        client.list_rules()
+
+
+@pytest.mark.parametrize(("timeout", "least"), [(0.8, 0.4), (35.0, 4.9)])
+def test_missing_daemon_is_tried_for_5_seconds_within_the_time_limit(
+    tmp_path: Path, timeout: float, least: float
+) -> None:
+    with Client(tmp_path / "none") as client:
+        began = time.monotonic()
+        with pytest.raises(DaemonConnectionError):
+            client.list_rules(timeout=timeout)
+    assert least <= time.monotonic() - began < least + 1
+
+
+def test_call_of_a_closed_client_is_an_error(scripted: ScriptedServer) -> None:
+    client = Client(scripted.path)
+    client.close()
+    texts: list[EvaluateTextRequest] = [{"candidate_output": "a", "facts": []}]
+    for call in (
+        lambda: client.read_verdict("cs_1"),
+        lambda: client.wait_for_verdict("cs_1"),
+        lambda: list(client.evaluate_texts(texts)),
+    ):
+        with pytest.raises(OracledError, match="the client is closed"):
+            call()
+
+    async def run() -> None:
+        client = AsyncClient(scripted.path)
+        await client.aclose()
+        await client.list_rules()
+
+    with pytest.raises(OracledError, match="the client is closed"):
+        asyncio.run(run())
+    assert not scripted.requests
+
+
+def test_expired_submission_says_that_it_can_be_repeated(scripted: ScriptedServer) -> None:
+    scripted.script = [[5.0]]
+    with Client(scripted.path) as client:
+        with pytest.raises(DaemonTimeoutError, match="may be stored: repeat the same call, or call `wait_for_verdict`$"):
+            client.submit_verdict("cs_1", {"tier": "quick", "query": "Sell honey?"}, timeout=0.3)
 
 
 @pytest.mark.parametrize(
@@ -187,11 +239,45 @@ def test_session_id_stays_one_segment_of_the_path(scripted: ScriptedServer, sess
     assert scripted.requests[0].split()[1] == path
 
 
+def test_id_that_is_no_string_is_an_error_and_sends_nothing(scripted: ScriptedServer) -> None:
+    request: Any = {"tier": "quick", "query": "Sell honey?"}
+    with Client(scripted.path) as client:
+        calls: list[tuple[str, Callable[[Any], object]]] = [
+            ("session_id", lambda id: client.submit_verdict(id, request)),
+            ("session_id", client.read_verdict),
+            ("session_id", client.wait_for_verdict),
+            ("session_id", client.read_order),
+            ("session_id", client.cancel_order),
+            ("session_id", lambda id: client.register_session(id, request)),
+            ("record_id", client.read_record),
+            ("record_id", client.read_provenance),
+            ("execution_id", client.read_verification),
+        ]
+        for name, call in calls:
+            for id in (None, 17, float("nan"), b"cs_1", ["cs_1"]):
+                with pytest.raises(TypeError, match=rf"^`{name}` is .* \(a non-empty string is required\)$"):
+                    call(id)
+            for length in (0, 256):
+                with pytest.raises(ValueError, match=rf"^`{name}` has {length} characters \(1 to 255 allowed\)$"):
+                    call("a" * length)
+    assert not scripted.requests
+
+
+def test_missing_request_is_an_error_and_sends_nothing(scripted: ScriptedServer) -> None:
+    missing: Any = None
+    with Client(scripted.path) as client:
+        for call in (
+            lambda: client.submit_verdict("cs_1", missing),
+            lambda: client.register_session("cs_1", missing),
+            lambda: client.verify_values(missing),
+        ):
+            with pytest.raises(TypeError, match=r"^`request` is None \(a dict is required\)$"):
+                call()
+    assert not scripted.requests
+
+
 def test_invalid_arguments_are_rejected_before_a_request(scripted: ScriptedServer) -> None:
     with Client(scripted.path) as client:
-        for session_id in ("", "a" * 70_000):
-            with pytest.raises(ValueError):
-                client.read_verdict(session_id)
         for request_id in ("", "a b", "é", "a" * 129, "a\r\nx: y"):
             with pytest.raises(ValueError):
                 client.list_rules(request_id=request_id)
@@ -202,6 +288,8 @@ def test_invalid_arguments_are_rejected_before_a_request(scripted: ScriptedServe
             client.verify_values({"workflow": "w", "where": {"year": float("nan")}, "axes": []})
     with pytest.raises(ValueError):
         Client(scripted.path, retries=-1)
+    with pytest.raises(ValueError, match="`socket` is empty"):
+        Client("")
     assert not scripted.requests
 
 

@@ -49,6 +49,15 @@ def test_submission_is_delivered_and_replayed(client: Client) -> None:
     assert '"verdict":{"verdict":"GREEN","summary":"A sound and simple plan."}' in read.text
 
 
+def test_large_body_is_sent_in_a_time_that_grows_with_its_length(client: Client) -> None:
+    began = time.monotonic()
+    with pytest.raises(ProblemError) as raised:
+        client.submit_verdict(new_id(), {"tier": "quick", "query": QUERY, "raw": "x" * (64 << 20)})
+    assert raised.value.code == "body_too_large"
+    # 8 s and more if each send copies the rest of the body
+    assert time.monotonic() - began < 5
+
+
 def test_session_id_that_is_a_step_of_a_path_is_refused(client: Client) -> None:
     for session in ("..", "."):
         with pytest.raises(ProblemError) as raised:
@@ -167,6 +176,16 @@ def test_order_survives_a_kill_during_a_wait(ordering: Daemon, model: Model) -> 
         thread.start()
         delivered = client.wait_for_verdict("cs_1", wait=60)
         thread.join(60)
+    assert isinstance(delivered, Delivered)
+
+
+def test_submission_bridges_a_restart_of_the_daemon(ordering: Daemon) -> None:
+    ordering.end(signal.SIGKILL)
+    thread = threading.Timer(1.5, ordering.start)
+    thread.start()
+    with Client(ordering.socket) as client:
+        delivered = client.submit_verdict("cs_1", {"tier": "quick", "query": QUERY, "raw": GOOD})
+    thread.join(60)
     assert isinstance(delivered, Delivered)
 
 

@@ -9,13 +9,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from generate import default_program
-from oracled import AsyncClient, Client, DaemonTimeoutError, Delivered, Held, RejectedError, WebhookError, verify_webhook
+from oracled import (
+    Answer,
+    AsyncClient,
+    Client,
+    DaemonTimeoutError,
+    Delivered,
+    Held,
+    RejectedError,
+    WebhookError,
+    verify_webhook,
+)
 from oracled.testing import FakeRequest, FakeResponse, FakeTransport, TestDaemon, fake_order, fake_problem, fake_verdict
 from oracled.types import SubmitVerdictRequest
 
@@ -38,6 +49,38 @@ def test_fake_transport_answers_calls_without_a_daemon() -> None:
     asyncio.run(run())
     calls = [(request.method, request.path, request.body) for request in transport.requests]
     assert calls[:2] == [("POST", "/v1/verdicts/cs_1", ORDER), ("GET", "/v1/verdicts/cs_1", None)]
+
+
+def test_fakes_have_the_status_and_headers_of_the_daemon() -> None:
+    held: SubmitVerdictRequest = {**ORDER, "query": "Sell? test:hold"}
+    slow: SubmitVerdictRequest = {**ORDER, "query": "Sell? test:slow=9s"}
+    fakes = {
+        "good": fake_verdict("good"),
+        "again": fake_verdict("good", replayed=True),
+        "held": fake_order("held", "held"),
+        "slow": fake_order("slow", "generating", retry_after=5),
+    }
+    calls: list[tuple[str, Callable[[Client], Answer[Any]]]] = [
+        ("good", lambda client: client.submit_verdict("good", ORDER)),
+        ("again", lambda client: client.submit_verdict("good", ORDER)),
+        ("good", lambda client: client.read_verdict("good")),
+        ("held", lambda client: client.submit_verdict("held", held)),
+        ("held", lambda client: client.read_verdict("held")),
+        ("held", lambda client: client.read_order("held")),
+        ("slow", lambda client: client.submit_verdict("slow", slow, respond_async=True)),
+        ("slow", lambda client: client.read_order("slow")),
+    ]
+
+    def fake(response: FakeResponse) -> Client:
+        return Client(transport=FakeTransport(lambda _: response))
+
+    def shown(answer: Answer[Any]) -> list[object]:
+        members = [answer.body.get(name) for name in ("replayed", "state", "stop_cause")]
+        return [type(answer), answer.status, answer.retry_after, *members]
+
+    with TestDaemon(default_program()) as daemon:
+        for name, call in calls:
+            assert shown(call(fake(fakes[name]))) == shown(call(daemon.client)), name
 
 
 def test_fake_transport_answers_batches_and_problems() -> None:
@@ -70,7 +113,7 @@ def test_expired_wait_names_its_time_and_the_last_cause() -> None:
         client.wait_for_verdict("cs_1", wait=0.2)
     message = str(raised.value)
     assert "no verdict within 0.2 s" in message
-    assert message.endswith("queued after 3 attempts; the last attempt: model_unavailable: HTTP status 503")
+    assert message.endswith("queued (attempts: 3); the last attempt: model_unavailable: HTTP status 503")
 
 
 SECRET = "whsec_" + base64.b64encode(bytes([7] * 32)).decode()
@@ -99,6 +142,20 @@ def test_webhook_is_verified_by_its_signature_and_its_time() -> None:
             verify_webhook(content, sent, secret, now=now)
     with pytest.raises(ValueError, match="24 to 64 bytes"):
         verify_webhook(body, headers, "whsec_short")
+
+
+def test_webhook_with_an_invalid_argument_is_an_error_that_names_it() -> None:
+    secrets: list[Any] = [None, [None], 17, SECRET.encode(), []]
+    for secret in secrets:
+        with pytest.raises((TypeError, ValueError), match="secret.* is .*required"):
+            verify_webhook(b"{}", {}, secret)
+    parsed: list[Any] = [{"type": "order.held"}, None, [1], 3]
+    for body in parsed:
+        with pytest.raises(TypeError, match="^`body` is .*raw bytes.*not the parsed JSON"):
+            verify_webhook(body, {}, SECRET)
+    missing: Any = None
+    with pytest.raises(TypeError, match="^`headers` is None"):
+        verify_webhook(b"{}", missing, SECRET)
 
 
 def test_daemon_answers_by_the_words_of_the_query() -> None:

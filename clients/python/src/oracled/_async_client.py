@@ -23,10 +23,12 @@ from oracled._wire import (
     checked_request_id,
     each,
     encode,
+    invalid_type,
     is_unavailable,
     outcome,
     path_of,
     socket_path,
+    socket_remedy,
     wait_expired,
 )
 from oracled.answers import Answer, Delivered, Held, Ordered
@@ -68,7 +70,7 @@ class AsyncClient:
         socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or the first that exists of
             `/run/oracled/oracled.sock` and those of a daemon of this user.
         timeout: Time limit of a call with its retries, in seconds. The daemon may take 30 s.
-        retries: The most retries of a call.
+        retries: The most retries of a call. With 0, no restart of the daemon is bridged.
         transport: It answers calls in place of the daemon, for unit tests. `oracled.testing.FakeTransport` is one.
     """
 
@@ -83,6 +85,7 @@ class AsyncClient:
         self._timeout = check_positive("timeout", timeout)
         self._retries = check_retries(retries)
         self._socket = socket_path(socket)
+        self._remedy = socket_remedy(socket)
         self._http = httpx.AsyncClient(
             base_url=BASE_URL,
             # the environment must not change the connection, for example by SSL_CERT_FILE or a proxy
@@ -97,7 +100,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections. Later calls fail."""
         await self._http.aclose()
 
     async def submit_verdict(
@@ -115,9 +118,15 @@ class AsyncClient:
 
         Raises:
             RejectedError: The verdict was rejected. Nothing is delivered.
+            DaemonTimeoutError: No response arrived in time. The verdict or its order may be stored.
         """
         headers = {"prefer": "respond-async"} if respond_async else {}
-        return outcome(await self._post(path_of("verdicts", session_id), request, options, headers))
+        path = path_of("verdicts", session_id=session_id)
+        try:
+            return outcome(await self._post(path, request, options, headers))
+        except DaemonTimeoutError as error:
+            remedy = "the verdict or its order may be stored: repeat the same call, or call `wait_for_verdict`"
+            raise DaemonTimeoutError(f"{error}; {remedy}", error.request_id) from error
 
     async def read_verdict(
         self, session_id: str, *, proof: bool = False, **options: Unpack[CallOptions]
@@ -130,7 +139,7 @@ class AsyncClient:
         Raises:
             RejectedError: The order of the session failed, or a regenerated verdict was rejected.
         """
-        path = path_of("verdicts", session_id) + ("?proof=1" if proof else "")
+        path = path_of("verdicts", session_id=session_id) + ("?proof=1" if proof else "")
         return outcome(await self._get(path, options))
 
     async def wait_for_verdict(
@@ -182,14 +191,14 @@ class AsyncClient:
 
     async def read_order(self, session_id: str, **options: Unpack[CallOptions]) -> Answer[OrderReport]:
         """Read the order of a session, with its last attempts."""
-        return await self._get(path_of("orders", session_id), options)
+        return await self._get(path_of("orders", session_id=session_id), options)
 
     async def cancel_order(self, session_id: str, **options: Unpack[CallOptions]) -> Answer[OrderReport]:
         """Cancel the order of a session, which then gets no verdict.
 
         The answer of a call in progress is discarded, and its cost counts. It can be repeated.
         """
-        return await self._call("DELETE", path_of("orders", session_id), options)
+        return await self._call("DELETE", path_of("orders", session_id=session_id), options)
 
     async def list_orders(
         self,
@@ -206,7 +215,7 @@ class AsyncClient:
         self, session_id: str, request: RegisterSessionRequest, **options: Unpack[CallOptions]
     ) -> Answer[RegisterSessionResponse]:
         """Register a session, so that its verdict can be regenerated. The status is 201 if the session is new."""
-        return await self._call("PUT", path_of("sessions", session_id), options, request)
+        return await self._call("PUT", path_of("sessions", session_id=session_id), options, request)
 
     async def list_rules(self, **options: Unpack[CallOptions]) -> Answer[RulesResponse]:
         """List the rules."""
@@ -216,7 +225,7 @@ class AsyncClient:
         self, request: EvaluateTextRequest, **options: Unpack[CallOptions]
     ) -> Answer[RulesEvaluation]:
         """Check a text against facts. Only the verdict `PASS` is a pass."""
-        return await self._post(path_of("rules", "evaluate"), request, options)
+        return await self._post(path_of("rules/evaluate"), request, options)
 
     async def evaluate_texts(
         self, requests: AsyncRequests[EvaluateTextRequest], **options: Unpack[CallOptions]
@@ -227,7 +236,7 @@ class AsyncClient:
         read and sent in windows of at most 256 requests and 64 KiB (a larger request is sent alone). The next window is
         read after the answers of the previous one were taken. `timeout` is the time limit of a window.
         """
-        async for answer in self._batch(path_of("rules", "evaluate:batch"), requests, options):
+        async for answer in self._batch(path_of("rules/evaluate:batch"), requests, options):
             yield answer
 
     async def query_source(self, request: OracleQuery, **options: Unpack[CallOptions]) -> Answer[QueryAnswer]:
@@ -258,11 +267,11 @@ class AsyncClient:
 
     async def read_record(self, record_id: str, **options: Unpack[CallOptions]) -> Answer[RecordAnswer]:
         """Read a record of a source."""
-        return await self._get(path_of("records", record_id), options)
+        return await self._get(path_of("records", record_id=record_id), options)
 
     async def read_provenance(self, record_id: str, **options: Unpack[CallOptions]) -> Answer[ProvenanceRecord]:
         """Read the provenance of a record."""
-        return await self._get(path_of("records", record_id, "provenance"), options)
+        return await self._get(path_of("records", record_id=record_id) + "/provenance", options)
 
     async def verify_values(self, request: VerifyRequest, **options: Unpack[CallOptions]) -> Answer[Envelope]:
         """Compare the values of several sources. Only an axis of the kind `authoritative` has a value.
@@ -281,7 +290,7 @@ class AsyncClient:
 
     async def read_verification(self, execution_id: str, **options: Unpack[CallOptions]) -> Answer[Envelope]:
         """Read the envelope of an earlier verification."""
-        return await self._get(path_of("verify", execution_id), options)
+        return await self._get(path_of("verify", execution_id=execution_id), options)
 
     async def _get(self, path: str, options: CallOptions, **query: str | int | None) -> Answer[Any]:
         given = {name: value for name, value in query.items() if value is not None}
@@ -300,6 +309,8 @@ class AsyncClient:
         request: object = None,
         headers: dict[str, str] | None = None,
     ) -> Answer[Any]:
+        if method in ("POST", "PUT") and not isinstance(request, dict):
+            raise invalid_type("request", request, "a dict is required")
         content = None if request is None else encode(request)
         call = self._prepare(method, path, options, content, "application/json", headers)
         while True:
@@ -348,11 +359,13 @@ class AsyncClient:
         request_id = checked_request_id(options.get("request_id"))
         sent = {"x-request-id": request_id, "accept-encoding": "identity", **(headers or {})}
         if content is not None:
-            sent["content-type"] = media_type
+            sent |= {"content-type": media_type, "content-length": str(len(content))}
         return Call(method, path, content, sent, timeout, self._retries, request_id, monotonic() + timeout)
 
     async def _exchange(self, call: Call) -> bytes:
         """Send the request once, and return the body of the response."""
+        if self._http.is_closed:
+            raise OracledError("the client is closed; create another one", call.request_id)
         try:
             async with self._http.stream(
                 call.method, call.path, content=call.content, headers=call.headers, timeout=call.remaining()
@@ -367,9 +380,6 @@ class AsyncClient:
         except httpx.TimeoutException as error:
             raise call.timed_out() from error
         except httpx.ConnectError as error:
-            raise call.broken(
-                f"cannot connect to {self._socket}: {error} "
-                "(check that oracled runs, that its socket has this path, and that this user may open it)"
-            ) from error
+            raise call.broken(f"cannot connect to {self._socket}: {error} ({self._remedy})") from error
         except httpx.TransportError as error:
             raise call.broken(f"the connection to {self._socket} broke: {error or type(error).__name__}") from error

@@ -22,10 +22,12 @@ from oracled._wire import (
     check_retries,
     checked_request_id,
     encode,
+    invalid_type,
     is_unavailable,
     outcome,
     path_of,
     socket_path,
+    socket_remedy,
     wait_expired,
 )
 from oracled.answers import Answer, Delivered, Held, Ordered
@@ -67,7 +69,7 @@ class Client:
         socket: Path of the routes' socket. Default: the variable `ORACLED_SOCKET`, or the first that exists of
             `/run/oracled/oracled.sock` and those of a daemon of this user.
         timeout: Time limit of a call with its retries, in seconds. The daemon may take 30 s.
-        retries: The most retries of a call.
+        retries: The most retries of a call. With 0, no restart of the daemon is bridged.
         transport: It answers calls in place of the daemon, for unit tests. `oracled.testing.FakeTransport` is one.
     """
 
@@ -82,6 +84,7 @@ class Client:
         self._timeout = check_positive("timeout", timeout)
         self._retries = check_retries(retries)
         self._socket = socket_path(socket)
+        self._remedy = socket_remedy(socket)
         self._http = httpx.Client(
             base_url=BASE_URL,
             # the environment must not change the connection, for example by SSL_CERT_FILE or a proxy
@@ -96,7 +99,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. Later calls fail."""
         self._http.close()
 
     def submit_verdict(
@@ -114,9 +117,15 @@ class Client:
 
         Raises:
             RejectedError: The verdict was rejected. Nothing is delivered.
+            DaemonTimeoutError: No response arrived in time. The verdict or its order may be stored.
         """
         headers = {"prefer": "respond-async"} if respond_async else {}
-        return outcome(self._post(path_of("verdicts", session_id), request, options, headers))
+        path = path_of("verdicts", session_id=session_id)
+        try:
+            return outcome(self._post(path, request, options, headers))
+        except DaemonTimeoutError as error:
+            remedy = "the verdict or its order may be stored: repeat the same call, or call `wait_for_verdict`"
+            raise DaemonTimeoutError(f"{error}; {remedy}", error.request_id) from error
 
     def read_verdict(
         self, session_id: str, *, proof: bool = False, **options: Unpack[CallOptions]
@@ -129,7 +138,7 @@ class Client:
         Raises:
             RejectedError: The order of the session failed, or a regenerated verdict was rejected.
         """
-        path = path_of("verdicts", session_id) + ("?proof=1" if proof else "")
+        path = path_of("verdicts", session_id=session_id) + ("?proof=1" if proof else "")
         return outcome(self._get(path, options))
 
     def wait_for_verdict(
@@ -181,14 +190,14 @@ class Client:
 
     def read_order(self, session_id: str, **options: Unpack[CallOptions]) -> Answer[OrderReport]:
         """Read the order of a session, with its last attempts."""
-        return self._get(path_of("orders", session_id), options)
+        return self._get(path_of("orders", session_id=session_id), options)
 
     def cancel_order(self, session_id: str, **options: Unpack[CallOptions]) -> Answer[OrderReport]:
         """Cancel the order of a session, which then gets no verdict.
 
         The answer of a call in progress is discarded, and its cost counts. It can be repeated.
         """
-        return self._call("DELETE", path_of("orders", session_id), options)
+        return self._call("DELETE", path_of("orders", session_id=session_id), options)
 
     def list_orders(
         self,
@@ -205,7 +214,7 @@ class Client:
         self, session_id: str, request: RegisterSessionRequest, **options: Unpack[CallOptions]
     ) -> Answer[RegisterSessionResponse]:
         """Register a session, so that its verdict can be regenerated. The status is 201 if the session is new."""
-        return self._call("PUT", path_of("sessions", session_id), options, request)
+        return self._call("PUT", path_of("sessions", session_id=session_id), options, request)
 
     def list_rules(self, **options: Unpack[CallOptions]) -> Answer[RulesResponse]:
         """List the rules."""
@@ -215,7 +224,7 @@ class Client:
         self, request: EvaluateTextRequest, **options: Unpack[CallOptions]
     ) -> Answer[RulesEvaluation]:
         """Check a text against facts. Only the verdict `PASS` is a pass."""
-        return self._post(path_of("rules", "evaluate"), request, options)
+        return self._post(path_of("rules/evaluate"), request, options)
 
     def evaluate_texts(
         self, requests: Requests[EvaluateTextRequest], **options: Unpack[CallOptions]
@@ -226,7 +235,7 @@ class Client:
         read and sent in windows of at most 256 requests and 64 KiB (a larger request is sent alone). The next window is
         read after the answers of the previous one were taken. `timeout` is the time limit of a window.
         """
-        for answer in self._batch(path_of("rules", "evaluate:batch"), requests, options):
+        for answer in self._batch(path_of("rules/evaluate:batch"), requests, options):
             yield answer
 
     def query_source(self, request: OracleQuery, **options: Unpack[CallOptions]) -> Answer[QueryAnswer]:
@@ -257,11 +266,11 @@ class Client:
 
     def read_record(self, record_id: str, **options: Unpack[CallOptions]) -> Answer[RecordAnswer]:
         """Read a record of a source."""
-        return self._get(path_of("records", record_id), options)
+        return self._get(path_of("records", record_id=record_id), options)
 
     def read_provenance(self, record_id: str, **options: Unpack[CallOptions]) -> Answer[ProvenanceRecord]:
         """Read the provenance of a record."""
-        return self._get(path_of("records", record_id, "provenance"), options)
+        return self._get(path_of("records", record_id=record_id) + "/provenance", options)
 
     def verify_values(self, request: VerifyRequest, **options: Unpack[CallOptions]) -> Answer[Envelope]:
         """Compare the values of several sources. Only an axis of the kind `authoritative` has a value.
@@ -280,7 +289,7 @@ class Client:
 
     def read_verification(self, execution_id: str, **options: Unpack[CallOptions]) -> Answer[Envelope]:
         """Read the envelope of an earlier verification."""
-        return self._get(path_of("verify", execution_id), options)
+        return self._get(path_of("verify", execution_id=execution_id), options)
 
     def _get(self, path: str, options: CallOptions, **query: str | int | None) -> Answer[Any]:
         given = {name: value for name, value in query.items() if value is not None}
@@ -299,6 +308,8 @@ class Client:
         request: object = None,
         headers: dict[str, str] | None = None,
     ) -> Answer[Any]:
+        if method in ("POST", "PUT") and not isinstance(request, dict):
+            raise invalid_type("request", request, "a dict is required")
         content = None if request is None else encode(request)
         call = self._prepare(method, path, options, content, "application/json", headers)
         while True:
@@ -347,14 +358,16 @@ class Client:
         request_id = checked_request_id(options.get("request_id"))
         sent = {"x-request-id": request_id, "accept-encoding": "identity", **(headers or {})}
         if content is not None:
-            sent["content-type"] = media_type
+            sent |= {"content-type": media_type, "content-length": str(len(content))}
         return Call(method, path, content, sent, timeout, self._retries, request_id, monotonic() + timeout)
 
     def _exchange(self, call: Call) -> bytes:
         """Send the request once, and return the body of the response."""
+        if self._http.is_closed:
+            raise OracledError("the client is closed; create another one", call.request_id)
         try:
             with self._http.stream(
-                call.method, call.path, content=call.content, headers=call.headers, timeout=call.remaining()
+                call.method, call.path, content=call.pieces(), headers=call.headers, timeout=call.remaining()
             ) as response:
                 call.begin_response(response)
                 body = bytearray()
@@ -366,9 +379,6 @@ class Client:
         except httpx.TimeoutException as error:
             raise call.timed_out() from error
         except httpx.ConnectError as error:
-            raise call.broken(
-                f"cannot connect to {self._socket}: {error} "
-                "(check that oracled runs, that its socket has this path, and that this user may open it)"
-            ) from error
+            raise call.broken(f"cannot connect to {self._socket}: {error} ({self._remedy})") from error
         except httpx.TransportError as error:
             raise call.broken(f"the connection to {self._socket} broke: {error or type(error).__name__}") from error

@@ -42,8 +42,16 @@ Linux gives a Unix socket 208 KiB, so a window is always sent as a whole.
 WINDOW_LINES = 256
 """The most requests in a window of a batch. It limits the memory for their results."""
 
-ID_MAX = 2048
-"""The longest id that is sent in a path. The daemon's own limits are lower."""
+PIECE_BYTES = 64 * 1024
+"""The most bytes that the sync client sends at once."""
+
+ID_MAX = 255
+"""The longest id of the daemon."""
+
+RESTART_S = 5.0
+"""A daemon that cannot be reached may be restarting. It is tried again for this time."""
+RECONNECT_S = 0.2
+"""The pause before a further attempt to reach the daemon."""
 
 REJECTIONS = ("crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed")
 
@@ -74,6 +82,7 @@ class Call:
     request_id: str
     deadline: float
     attempts: int = 0
+    restart_ends: float | None = None
     status: int = 0
     response_headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,16 +104,23 @@ class Call:
 
     def pause_after(self, error: OracledError) -> float:
         """The pause before the next attempt, in seconds. Raises `error` if there is no further attempt."""
-        self.attempts += 1
-        if isinstance(error, DaemonConnectionError):
-            pause = 0.1 * 2.0 ** (self.attempts - 1)
-        elif is_unavailable(error):
-            pause = error.retry_after
+        now = time.monotonic()
+        if isinstance(error.__cause__, httpx.ConnectError) and self.retries > 0:
+            self.restart_ends = self.restart_ends or now + RESTART_S
+            pause = RECONNECT_S if now < self.restart_ends else None
         else:
-            raise error
-        if self.attempts > self.retries or pause >= self.deadline - time.monotonic():
+            self.attempts += 1
+            pause = pause_before_retry(error, self.attempts) if self.attempts <= self.retries else None
+        if pause is None or pause >= self.deadline - now:
             raise error
         return pause
+
+    def pieces(self) -> list[bytes] | None:
+        """The content in pieces: after each send, the sync transport of httpx copies what remains of a piece."""
+        content = self.content
+        if content is None:
+            return None
+        return [content[at : at + PIECE_BYTES] for at in range(0, len(content), PIECE_BYTES)]
 
     def begin_response(self, response: httpx.Response) -> None:
         self.status = response.status_code
@@ -185,7 +201,16 @@ class Window:
 
 
 def socket_path(given: str | os.PathLike[str] | None) -> str:
+    if given == "":
+        raise ValueError("`socket` is empty; omit it for the default socket")
     return os.fspath(given) if given is not None else os.environ.get("ORACLED_SOCKET") or find_socket()
+
+
+def socket_remedy(given: str | os.PathLike[str] | None) -> str:
+    """What to check if the socket cannot be reached."""
+    is_default = given is None and not os.environ.get("ORACLED_SOCKET")
+    used = "ORACLED_SOCKET is not set, so the default socket was used; " if is_default else ""
+    return used + "check that oracled runs, that its socket has this path, and that this user may open it"
 
 
 def find_socket() -> str:
@@ -217,16 +242,23 @@ def checked_request_id(given: str | None) -> str:
     return given
 
 
-def path_of(*segments: str) -> str:
-    """The path with these segments, each of which is encoded."""
-    return "/v1/" + "/".join(encoded(segment) for segment in segments)
+def path_of(collection: str, **ids: str) -> str:
+    """The path of a collection, or of an id in it. The name of an id is that of the argument."""
+    return "/".join(["/v1", collection, *(encoded(name, id) for name, id in ids.items())])
 
 
-def encoded(segment: str) -> str:
-    if not 1 <= len(segment) <= ID_MAX:
-        raise ValueError(f"an id has {len(segment)} characters (1 to {ID_MAX:,} are allowed)")
-    # httpx removes the segments `.` and `..` from a path, and both are valid ids
-    return quote(segment, safe="").replace(".", "%2E") if segment in (".", "..") else quote(segment, safe=":")
+def encoded(name: str, id: str) -> str:
+    if not isinstance(id, str):
+        raise invalid_type(name, id, "a non-empty string is required")
+    if not 1 <= len(id) <= ID_MAX:
+        raise ValueError(f"`{name}` has {len(id)} characters (1 to {ID_MAX} allowed)")
+    # httpx removes the segments `.` and `..` from a path, and the daemon has an error for them
+    return quote(id, safe="").replace(".", "%2E") if id in (".", "..") else quote(id, safe=":")
+
+
+def invalid_type(name: str, value: object, required: str) -> TypeError:
+    """The error about an argument whose type may not be checked by a type checker."""
+    return TypeError(f"`{name}` is {value!r:.60} ({required})")
 
 
 def encode(document: object) -> bytes:
@@ -252,6 +284,13 @@ def is_unavailable(error: OracledError) -> TypeGuard[TemporaryError]:
     return isinstance(error, TemporaryError) and error.status in (429, 503)
 
 
+def pause_before_retry(error: OracledError, attempt: int) -> float | None:
+    """The pause before a retry, in seconds; None if a retry does not help."""
+    if isinstance(error, DaemonConnectionError):
+        return 0.1 * 2.0 ** (attempt - 1)
+    return error.retry_after if is_unavailable(error) else None
+
+
 def outcome(answer: Answer[Any]) -> Delivered | Ordered | Held:
     """The outcome of a submission or a read, by its status."""
     members = vars(answer)
@@ -266,7 +305,7 @@ def wait_expired(session_id: str, wait: float, order: OrderReport | None, cause:
     if order is None:
         text += "the state of its order is unknown"
     else:
-        text += f"its order is {order['state']} after {order['attempts']} attempts"
+        text += f"its order is {order['state']} (attempts: {order['attempts']})"
         failed = [attempt for attempt in order["last_attempts"] if attempt.get("outcome") and attempt.get("cause")]
         if failed:
             text += f"; the last attempt: {failed[-1].get('outcome')}: {failed[-1].get('cause')}"

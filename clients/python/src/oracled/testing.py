@@ -71,20 +71,27 @@ class FakeTransport(httpx.MockTransport):
             call = FakeRequest(request.method, request.url.raw_path.decode(), body)
             self.requests.append(call)
             response = respond(call)
+            status = response.status
+            # as with the daemon, a read has status 200 and not 201, and a report of an order 200 and not 202
+            if (status == 201 and call.method == "GET") or (status == 202 and call.path.startswith("/v1/orders/")):
+                status = 200
             content = json.dumps(response.body)
-            media_type = "application/json" if response.status < 400 else "application/problem+json"
-            if is_batch and response.status == 200:
+            media_type = "application/json" if status < 400 else "application/problem+json"
+            if is_batch and status == 200:
                 content = "".join(json.dumps(line) + "\n" for line in response.body)
                 media_type = "application/x-ndjson"
             headers = {"content-type": media_type, **response.headers}
             # a stream, because the client reads the bytes of the body as they arrive
-            return httpx.Response(response.status, headers=headers, stream=httpx.ByteStream(content.encode()))
+            return httpx.Response(status, headers=headers, stream=httpx.ByteStream(content.encode()))
 
         super().__init__(handle)
 
 
 def fake_verdict(session_id: str, verdict: Any = GOOD, **members: Any) -> FakeResponse:
-    """The answer with a verdict. `members` replaces members of the answer."""
+    """The answer with a verdict. `members` replaces members of the answer.
+
+    As with the daemon, the status of a submission is 201, or 200 with the member `replayed=True`. That of a read is 200.
+    """
     decision = {
         "approved": True,
         "coherence_score": 1.0,
@@ -102,26 +109,33 @@ def fake_verdict(session_id: str, verdict: Any = GOOD, **members: Any) -> FakeRe
         "cached_at": NOW,
         "regen": False,
     }
-    return FakeResponse(body | members)
+    return FakeResponse(body | members, 200 if members.get("replayed") else 201)
 
 
 def fake_order(session_id: str, state: str = "queued", *, retry_after: int = 0, **members: Any) -> FakeResponse:
     """The answer with an order that waits. With the state `held`, an operator must decide.
 
-    `retry_after` is the time before the next read, in seconds; that of the daemon is 5 or more.
+    `retry_after` is the time before the next read of an order that is queued or generating, in seconds. That of the
+    daemon is 5 or more.
     """
-    body = {
+    body: dict[str, Any] = {
         "session_id": session_id,
         "state": state,
         "tier": "quick",
         "placed_at": NOW,
         "changed_at": NOW,
+        "tried_since": NOW,
         "attempts": 0,
         "failures_in_a_row": 0,
         "generations": 0,
         "last_attempts": [],
     }
-    return FakeResponse(body | members, 202, {"retry-after": str(retry_after)})
+    headers = {"location": f"/v1/orders/{session_id}"}
+    if state in ("queued", "generating"):
+        headers["retry-after"] = str(retry_after)
+    if state == "held":
+        body["stop_cause"] = "policy"
+    return FakeResponse(body | members, 202, headers)
 
 
 def fake_problem(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from oracled._wire import invalid_type
 from oracled.types import VerdictLabel
 
 
@@ -183,7 +184,17 @@ def verify_webhook(
 
     Raises:
         WebhookError: The signature does not fit, or the time differs too much.
+        TypeError, ValueError: An argument is invalid: the request is not at fault.
     """
+    if not isinstance(body, (str, bytes, bytearray, memoryview)):
+        raise invalid_type("body", body, "the raw bytes of the body are needed, not the parsed JSON")
+    if not hasattr(headers, "items"):
+        raise invalid_type("headers", headers, "the headers of the request are needed")
+    if isinstance(secret, (str, bytes)) or not isinstance(secret, Sequence):
+        secret = [secret]
+    keys = [key_of(each) for each in secret]
+    if not keys:
+        raise ValueError("`secret` is an empty list (at least one secret is required)")
     values = {name.lower(): value for name, value in headers.items()}
     id, timestamp, signatures = (values.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature"))
     if not (id and timestamp and signatures):
@@ -196,8 +207,7 @@ def verify_webhook(
     content = body.encode() if isinstance(body, str) else bytes(body)
     signed = f"{id}.{timestamp}.".encode() + content
     given = [signature[3:] for signature in signatures.split(" ") if signature.startswith("v1,")]
-    secrets = [secret] if isinstance(secret, str) else secret
-    expected = [base64.b64encode(hmac.new(key_of(each), signed, hashlib.sha256).digest()) for each in secrets]
+    expected = [base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()) for key in keys]
     if not any(hmac.compare_digest(signature.encode(), each) for signature in given for each in expected):
         raise WebhookError(
             "no signature in `webhook-signature` fits; is the body unchanged, and the secret that of the endpoint?"
@@ -206,7 +216,9 @@ def verify_webhook(
     return VerifiedWebhook(id, event)
 
 
-def key_of(secret: str) -> bytes:
+def key_of(secret: object) -> bytes:
+    if not isinstance(secret, str):
+        raise TypeError(f"the secret is of type {type(secret).__name__} (`whsec_` and a key in base64 are required)")
     prefix, _, text = secret.strip().partition("_")
     try:
         key = base64.b64decode(text, validate=True)
