@@ -407,7 +407,8 @@ mod tests {
         .expect("a webhook");
         let (receiver, now) = (webhook.receiver(), webhook.tries.queued_at);
         assert_eq!(resume_command(&receiver), "oraclectl webhook resume --application shop --endpoint crm");
-        let listed = |paused: BTreeSet<WebhookReceiver>| format_webhooks(&[webhook.clone()], &paused, now);
+        let listed =
+            |paused: BTreeSet<WebhookReceiver>| format_webhooks(std::slice::from_ref(&webhook), &paused, now);
         assert!(!listed(BTreeSet::new()).contains("paused:"));
         assert!(listed(BTreeSet::from([receiver])).contains("paused:"));
     }
