@@ -3,7 +3,7 @@ import { checkParts, type CardLayout } from "./card_checks.js";
 import { OracledError } from "./errors.js";
 
 /** The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them. */
-const FRAMES: readonly string[] = ["7c2e86786e305a700d8f688001627bc60c28ab865162595c9da9a69da7a09358"];
+const FRAMES: readonly string[] = ["65b41d5d9c66783469ab8cef3c4902133bff764b380318155295b17f55bb4c38"];
 
 const SLOT = /<dl>(.*?)<\/dl>\n<script type="application\/json">(.*?)<\/script>/gs;
 const EMPTY_SLOT = '<dl></dl>\n<script type="application/json"></script>';

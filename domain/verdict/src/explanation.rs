@@ -508,7 +508,7 @@ impl Words {
                 "Its label is NULL, although all dimensions are GREEN or AMBER.",
                 "Die Einstufung der Antwort ist NULL, obwohl alle Dimensionen GREEN oder AMBER sind.",
             ),
-            Flag::StrategyMissing => ("It has no strategy.", "Die Strategie fehlt."),
+            Flag::StrategyMissing => ("It has no strategy.", "Sie hat keine Strategie."),
             Flag::FewTests => {
                 ("Its strategy has fewer than two tests.", "Die Strategie enthält weniger als zwei Tests.")
             }
