@@ -87,7 +87,7 @@ fn first_answer_with_the_agreed_label_is_delivered() {
         let order = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
         assert_eq!((order.state, order.attempts, calls(&models)), (OrderState::Delivered, 3, [2, 1]));
         use GenerationOutcome::{Delivered, Opinion};
-        assert_eq!(outcomes(&order), [Opinion, Opinion, Delivered]);
+        assert_eq!(outcomes(&order), [Opinion, Delivered, Opinion]);
         assert_eq!(delivered_text(&world), second, "byte for byte the text of one model");
         let tally = order.opinions.clone().expect("opinions");
         assert_eq!(tally.agreed_label, Some(GREEN));
@@ -146,7 +146,7 @@ fn rejected_answer_is_no_opinion_and_the_same_model_is_asked_again() {
         let order = order(&world, "cs_1", "Sell honey?").await.expect("it is accepted");
         assert_eq!((order.state, calls(&models)), (OrderState::Delivered, [2, 2]));
         use GenerationOutcome::{Delivered, Opinion, Rejected};
-        assert_eq!(outcomes(&order), [Rejected, Opinion, Rejected, Delivered]);
+        assert_eq!(outcomes(&order), [Rejected, Delivered, Rejected, Opinion]);
         // each opinion begins with the first prompt and the first settings
         for model in &models {
             assert_eq!(
@@ -185,7 +185,7 @@ fn open_order_has_its_answers_only_encrypted_and_survives_a_restart() {
         let ended = stored(&world, "cs_1");
         assert_eq!((ended.state, ended.open_opinions.len()), (OrderState::Delivered, 0));
         use GenerationOutcome::{Delivered, Interrupted, Opinion};
-        assert_eq!(outcomes(&ended), [Opinion, Interrupted, Delivered]);
+        assert_eq!(outcomes(&ended), [Delivered, Interrupted, Opinion]);
         assert_eq!((again.calls(), other.calls()), (0, 1));
         assert!(delivered_text(&world).contains("q7xFirst7z"));
     });
