@@ -95,7 +95,7 @@ async fn card_shows_the_facts_down_to_the_raw_record_and_nothing_of_operators() 
     let internal = String::from_utf8(internal.stdout).expect("valid UTF-8");
     for (card, is_internal) in [(&page, false), (&internal, true)] {
         assert!(!card.contains("ada@example.org"));
-        assert_eq!(card.contains("<dt>User id of the caller</dt>"), is_internal, "{card}");
+        assert_eq!(card.contains("<dt>INTERNAL, not for customers: user id of the caller</dt>"), is_internal, "{card}");
         assert_eq!(card.contains("\\\"caller\\\":{\\\"uid\\\""), is_internal);
     }
     let key = printed(&world, &["log", "key"]);
@@ -123,7 +123,7 @@ async fn card_of_a_regenerated_verdict_shows_model_prompt_and_divergence() {
         ("Verdict", "RED"),
         ("Arrived", "generated again, because the stored verdict was lost"),
         ("Model", "gemini-2.5-flash"),
-        ("Verdict that was delivered first", "GREEN"),
+        ("Verdict that was delivered first, and stays the valid one", "GREEN"),
         ("This verdict", "RED"),
         ("Facts", "this card has no entry of a check against facts"),
     ] {

@@ -141,8 +141,10 @@ async fn submit_delivers_verdict_shows_and_refusals_show_the_decision() {
     assert!(complaint(&mismatch, 1).contains("(session_mismatch)"));
     let missing = world.ctl(&["verdict", "cs_9"]);
     assert!(complaint(&missing, 1).contains("(session_unknown)"));
+    // an operator names the application of a session
+    assert!(complaint(&world.ctl(&["verdict", "a/b"]), 1).contains("(session_unknown)"));
     // an invalid session id stays within its segment of the path
-    for odd in ["a/b", "../status", "a b", "%", "?x=1", "ä", "#"] {
+    for odd in ["a/b/c", "../status", "a b", "%", "?x=1", "ä", "#"] {
         assert!(complaint(&world.ctl(&["verdict", odd]), 1).contains("(invalid_session_id)"), "{odd}");
     }
 }

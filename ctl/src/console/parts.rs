@@ -4,7 +4,7 @@
 
 use crate::base::options::encode_segment;
 use crate::base::output::format_user;
-use domain_base::moment::format_span;
+use domain_base::moment::{Moment, format_span};
 use domain_ground::run::RunState;
 use domain_upstream::health::OracleHealthLevel;
 use domain_verdict::order::OrderState;
@@ -198,8 +198,8 @@ pub(crate) fn times_in_text(text: &str) -> String {
     let word = |word: &str| {
         let core = word.trim_end_matches([',', ';', ':', '.', ')']);
         let rest = word.get(core.len()..).unwrap_or_default();
-        match core.parse::<Timestamp>() {
-            Ok(at) => format!("{}{rest}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
+        match core.parse() {
+            Ok(Moment(at)) => format!("{}{rest}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
             Err(_) => word.to_owned(),
         }
     };
