@@ -95,7 +95,11 @@ async fn card_shows_the_facts_down_to_the_raw_record_and_nothing_of_operators() 
     let internal = String::from_utf8(internal.stdout).expect("valid UTF-8");
     for (card, is_internal) in [(&page, false), (&internal, true)] {
         assert!(!card.contains("ada@example.org"));
-        assert_eq!(card.contains("<dt>INTERNAL, not for customers: user id of the caller</dt>"), is_internal, "{card}");
+        assert_eq!(
+            card.contains("<dt>INTERNAL, not for customers: user id of the caller</dt>"),
+            is_internal,
+            "{card}"
+        );
         assert_eq!(card.contains("\\\"caller\\\":{\\\"uid\\\""), is_internal);
     }
     let key = printed(&world, &["log", "key"]);
