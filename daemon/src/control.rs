@@ -43,6 +43,7 @@ use domain_verdict::order::OrderState;
 use domain_verdict::outbox::OutboxMessage;
 use domain_verdict::prompt::TemplateName;
 use domain_verdict::session::SessionRecord;
+use domain_verdict::wire::CacheResult;
 use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
 use jiff::Timestamp;

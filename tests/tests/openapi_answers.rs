@@ -510,6 +510,7 @@ async fn legal_hold(control: &mut Described, session: &str) {
 async fn sessions(control: &mut Described) {
     assert_eq!(control.get("/v1/sessions/cs_1").await.status, 200);
     assert_eq!(control.get("/v1/sessions/cs_1/export").await.status, 200);
+    assert_eq!(control.get("/v1/verdicts/cs_1").await.status, 200);
     let correction = json!({"customer_email": "other@example.org"});
     assert_eq!(control.send(Method::PATCH, "/v1/sessions/cs_7", correction).await.status, 200);
     control.get("/v1/outbox").await;
