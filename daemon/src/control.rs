@@ -73,7 +73,7 @@ use utoipa::OpenApi;
         (name = "verification", description = "Decisions and reviews"),
         (name = "verdict", description = "Sessions, cached verdicts and mail"),
     ),
-    components(schemas(ProblemDocument, HiddenValue)),
+    components(schemas(ProblemDocument, HiddenValue, CacheResult)),
 )]
 struct ControlOpenApi;
 
