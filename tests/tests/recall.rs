@@ -711,9 +711,10 @@ async fn recall_of_several_sessions_is_reported_with_notices_and_webhooks_and_wi
     undo(control, &run).await;
     let release = json!({"action": "release", "reason": "checked", "drafted_at": read["drafted_at"]});
     problem(&post(control, "/v1/recall-notices/one", &release).await, 409, "recall_notice_changed");
+    assert!(!drafted(control).await.contains(&"one".to_owned()));
+    runs_are_reported(control, 3).await;
     assert_eq!(drafted(control).await, Vec::<String>::new());
     assert_eq!(log(control, "event=recall_notice_withdrawn").await.len(), 3);
-    runs_are_reported(control, 3).await;
     assert_eq!((hooks(), notices_of(&mails).len()), (3, 0));
     assert!(daemon.stop().success());
 }

@@ -121,7 +121,7 @@ impl RecallService {
         oracle_id: &SourceId,
         after: Option<&SessionId>,
     ) -> Result<(Vec<JournalRecord>, Option<SessionId>), StoreError> {
-        let (mut open, mut records, now) = (Vec::new(), Vec::new(), self.clock.now());
+        let mut open = Vec::new();
         self.store.visit_recall_notices(after, |notice, revision| {
             if notice.recalls.iter().any(|recall| recall.oracle_id == *oracle_id) {
                 open.push((notice, revision));
@@ -130,8 +130,18 @@ impl RecallService {
         })?;
         let last = open.last().filter(|_| open.len() == NOTIFIED_AT_ONCE);
         let next = last.map(|(notice, _)| notice.session_id.clone());
+        Ok((self.build_withdrawals_of(oracle_id, open)?, next))
+    }
+
+    /// The removals of recalls by the source from these drafts, which have their revisions.
+    fn build_withdrawals_of(
+        &self,
+        oracle_id: &SourceId,
+        open: Vec<(RecallNotice, u64)>,
+    ) -> Result<Vec<JournalRecord>, StoreError> {
+        let (mut records, now) = (Vec::new(), self.clock.now());
         let Some(view) = self.store.view(oracle_id)?.filter(|_| !open.is_empty()) else {
-            return Ok((records, None));
+            return Ok(records);
         };
         let mut search = RecallSearch::new(&self.store, &view, now);
         for (notice, revision) in open {
@@ -153,7 +163,23 @@ impl RecallService {
                 ..JournalRecord::from(AuditEvent::new(now, session_id, withdrawn))
             });
         }
-        Ok((records, next))
+        Ok(records)
+    }
+
+    /// Removes recalls from the draft of a session if their statements are again as they were.
+    async fn withdraw_from(&self, session_id: &SessionId) -> Result<(), RecallError> {
+        let recalls = self.store.recall_notice(session_id)?.map(|(notice, _)| notice.recalls);
+        for SourceRecall { oracle_id, .. } in recalls.into_iter().flatten() {
+            let (service, session_id) = (self.clone(), session_id.clone());
+            let built = spawn_blocking(move || {
+                let open = service.store.recall_notice(&session_id)?;
+                service.build_withdrawals_of(&oracle_id, open.into_iter().collect())
+            });
+            for record in built.await.map_err(RecallError::task)?? {
+                self.log.commit(record).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -277,12 +303,8 @@ impl RecallService {
     /// # Errors
     /// There is no notice, it has changed, or it cannot be sent.
     pub async fn decide_notice(&self, decision: DecideNotice) -> Result<Option<MailId>, RecallNoticeError> {
-        if decision.action == RecallNoticeAction::Release
-            && let Some((notice, _)) = self.store.recall_notice(&decision.session_id)?
-        {
-            for recall in notice.recalls {
-                self.withdraw_notices(&recall.oracle_id).await?;
-            }
+        if decision.action == RecallNoticeAction::Release {
+            self.withdraw_from(&decision.session_id).await?;
         }
         let (service, session_id, trace) = (self.clone(), decision.session_id.clone(), current_trace());
         let built = spawn_blocking(move || service.build_decision(decision, trace)).await;
