@@ -543,6 +543,26 @@ fn check_mails(log: &str, mailbox: &ModelServer, ordered: &[String]) {
     );
 }
 
+/// What a host without the barrier answers: it reads before it has the groups of the others.
+#[test]
+fn history_with_a_miss_after_an_answer_or_with_two_verdicts_is_reported() {
+    let at = Duration::from_secs;
+    let call = |host, began, answer| Call { began: at(began), ended: at(began + 1), host, answer };
+    let verdict = |text: &str| Answer::Verdict(text.to_owned());
+    let faults = |calls: Vec<Call>| {
+        let submitted = BTreeMap::from([("a".to_owned(), at(0)), ("b".to_owned(), at(0))]);
+        let (calls, submitted) = ([("cs_1".to_owned(), calls)], [("cs_1".to_owned(), submitted)]);
+        History { calls: calls.into(), submitted: submitted.into() }.faults().len()
+    };
+    assert_eq!(
+        faults(vec![call(0, 1, verdict("a")), call(1, 1, Answer::Absent), call(1, 4, verdict("a"))]),
+        0
+    );
+    assert_eq!(faults(vec![call(0, 1, verdict("a")), call(1, 4, Answer::Absent)]), 1, "a stale miss");
+    assert_eq!(faults(vec![call(0, 1, verdict("a")), call(1, 4, verdict("b"))]), 1, "two verdicts");
+    assert_eq!(faults(vec![call(0, 1, verdict("c"))]), 1, "a verdict that nobody has submitted");
+}
+
 #[tokio::test]
 async fn cluster_keeps_its_promises_under_faults() {
     disturb_under_load(Duration::from_secs(25)).await;
