@@ -199,8 +199,9 @@ pub(crate) fn times_in_text(text: &str) -> String {
         let core = word.trim_end_matches([',', ';', ':', '.', ')']);
         let rest = word.get(core.len()..).unwrap_or_default();
         match core.parse() {
-            Ok(Moment(at)) => format!("{}{rest}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
-            Err(_) => word.to_owned(),
+            // a day stays as it is
+            Ok(Moment(at)) if core.contains('T') => format!("{}{rest}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
+            _ => word.to_owned(),
         }
     };
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")

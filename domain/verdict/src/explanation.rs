@@ -7,10 +7,10 @@ use crate::event::{
     VerdictCached,
 };
 use crate::flag::{FieldPath, Flag};
-use crate::opinion::OrderOpinion;
+use crate::opinion::{OpinionDecision, OrderOpinion};
 use crate::policy::PolicyCause;
 use crate::recall::VerdictRecalled;
-use crate::recall_notice::RecallNoticeReleased;
+use crate::recall_notice::{RecallNoticeReleased, RecallNoticeWithdrawn};
 use crate::tmm::OMEGA;
 use domain_base::event::{EntryMembers, Event, LoggedEvent};
 use domain_base::moment::Moment;
@@ -103,7 +103,7 @@ impl Words {
             }
             RulesEvaluated::NAME => self.of_rules(entry),
             PolicyApplied::NAME => self.of_policy(line, entry),
-            OrderOpinion::NAME => self.of_opinions(entry),
+            OrderOpinion::NAME => return self.of_opinions(line, entry),
             VerdictCached::NAME => {
                 let label = text("verdict_label");
                 self.pick(
@@ -122,8 +122,15 @@ impl Words {
                 let (source, result) = (text("oracle_id"), entry.text("result"));
                 let result = self.recall_result(&result);
                 self.pick(
-                    format!("The source {source} changed a statement that the answer relied on: the answer {result}. It was not changed."),
-                    format!("Die Quelle {source} änderte eine Angabe, auf die sich die Antwort stützte: Die Antwort {result}. Sie wurde nicht geändert."),
+                    format!("The source {source} changed a statement that the answer relied on. By its new statement, the answer {result}. The answer was not changed."),
+                    format!("Die Quelle {source} änderte eine Angabe, auf die sich die Antwort stützte. Nach ihrer neuen Angabe {result}. Die Antwort wurde nicht geändert."),
+                )
+            }
+            RecallNoticeWithdrawn::NAME => {
+                let source = text("oracle_id");
+                self.pick(
+                    format!("The source {source} states again what the answer relied on."),
+                    format!("Die Quelle {source} gibt wieder an, worauf sich die Antwort stützte."),
                 )
             }
             SessionCorrected::NAME => self
@@ -175,19 +182,24 @@ impl Words {
         }
     }
 
-    fn of_opinions(self, entry: EntryMembers<'_>) -> String {
+    /// The result of several opinions; `None` as long as further ones are required.
+    fn of_opinions(self, line: &str, entry: EntryMembers<'_>) -> Option<String> {
         let [count, agree] = ["count", "agree"].map(|path| self.text(entry, path));
-        let label = entry.text("agreed_label");
-        if label.is_empty() {
-            return self.pick(
+        let decision = match LoggedEvent::<OrderOpinion>::read(line) {
+            Ok(Some(LoggedEvent { event, .. })) => event.tally.decision(),
+            _ => return None,
+        };
+        Some(match decision {
+            OpinionDecision::Open => return None,
+            OpinionDecision::Disagreed => self.pick(
                 format!("Up to {count} answers were requested; fewer than {agree} had the same label."),
                 format!("Bis zu {count} Antworten wurden angefordert; weniger als {agree} hatten dieselbe Einstufung."),
-            );
-        }
-        self.pick(
-            format!("Up to {count} answers were requested; {agree} agreed on the label {label}, and the first of these counts."),
-            format!("Bis zu {count} Antworten wurden angefordert; {agree} stimmten in der Einstufung {label} überein, und die erste davon gilt."),
-        )
+            ),
+            OpinionDecision::Agreed(label) => self.pick(
+                format!("Up to {count} answers were requested; {agree} agreed on the label {label}, and the first of these counts."),
+                format!("Bis zu {count} Antworten wurden angefordert; {agree} stimmten in der Einstufung {label} überein, und die erste davon gilt."),
+            ),
+        })
     }
 
     /// A decision of a person.
@@ -308,10 +320,12 @@ impl Words {
 
     fn recall_result(self, result: &str) -> &str {
         match result {
-            "still_supported" => self.pick("is still supported", "ist weiterhin belegt"),
-            "no_longer_supported" => self.pick("is no longer supported", "ist nicht mehr belegt"),
-            "now_contradicted" => self.pick("is now contradicted", "steht nun im Widerspruch dazu"),
-            "not_evaluated" => self.pick("was not checked again", "wurde nicht erneut geprüft"),
+            "still_supported" => self.pick("was still supported", "war die Antwort weiterhin belegt"),
+            "no_longer_supported" => {
+                self.pick("was no longer supported", "war die Antwort nicht mehr belegt")
+            }
+            "now_contradicted" => self.pick("was contradicted", "war die Antwort widerlegt"),
+            "not_evaluated" => self.pick("was not checked again", "wurde die Antwort nicht erneut geprüft"),
             other => other,
         }
     }

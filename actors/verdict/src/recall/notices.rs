@@ -14,6 +14,7 @@ use domain_verdict::event::MessageQueued;
 use domain_verdict::mail::{MailId, MailKind, OutboxMail};
 use domain_verdict::mail_template::MailContent;
 use domain_verdict::outbox::OutboxMessage;
+use domain_verdict::recall::RecalledVerdict;
 use domain_verdict::recall_notice::{
     RecallNotice, RecallNoticeAction, RecallNoticeDiscarded, RecallNoticeRead, RecallNoticeReleased,
     RecallNoticeWithdrawn, SourceRecall,
@@ -166,20 +167,40 @@ impl RecallService {
         Ok(records)
     }
 
-    /// Removes recalls from the draft of a session if their statements are again as they were.
-    async fn withdraw_from(&self, session_id: &SessionId) -> Result<(), RecallError> {
+    /// Removes recalls from the draft of a session if their statements are again as they were. Returns whether the facts of the draft are
+    /// the present ones.
+    async fn withdraw_from(&self, session_id: &SessionId) -> Result<bool, RecallError> {
         let recalls = self.store.recall_notice(session_id)?.map(|(notice, _)| notice.recalls);
-        for SourceRecall { oracle_id, .. } in recalls.into_iter().flatten() {
+        let mut is_present = true;
+        for recall in recalls.into_iter().flatten() {
             let (service, session_id) = (self.clone(), session_id.clone());
-            let built = spawn_blocking(move || {
-                let open = service.store.recall_notice(&session_id)?;
-                service.build_withdrawals_of(&oracle_id, open.into_iter().collect())
+            let compared = spawn_blocking(move || {
+                let open = service.store.recall_notice(&session_id)?.into_iter().collect();
+                let withdrawals = service.build_withdrawals_of(&recall.oracle_id, open)?;
+                Ok::<_, StoreError>((withdrawals, service.has_present_facts(&recall)?))
             });
-            for record in built.await.map_err(RecallError::task)?? {
+            let (withdrawals, has_present_facts) = compared.await.map_err(RecallError::task)??;
+            is_present &= has_present_facts;
+            for record in withdrawals {
                 self.log.commit(record).await?;
             }
         }
-        Ok(())
+        Ok(is_present)
+    }
+
+    /// Whether the source states now what the recall says.
+    fn has_present_facts(
+        &self,
+        SourceRecall { oracle_id, verdict, .. }: &SourceRecall,
+    ) -> Result<bool, StoreError> {
+        let Some(view) = self.store.view(oracle_id)? else { return Ok(true) };
+        let mut search = RecallSearch::new(&self.store, &view, self.clock.now());
+        let facts = |verdict: &RecalledVerdict| {
+            verdict.statements.iter().map(|statement| statement.now.clone()).collect::<Vec<_>>()
+        };
+        // an evaluation that was dropped from the log cannot be compared
+        let present = search.verdict_with_all(verdict.entry)?;
+        Ok(present.is_none_or(|present| facts(&present) == facts(verdict)))
     }
 }
 
@@ -190,7 +211,8 @@ pub enum RecallNoticeError {
     Unknown(SessionId),
     /// It is not the one on which the decision is based.
     #[error(
-        "the notice about session {0} was changed, released or discarded meanwhile; look at it again before you decide"
+        "the notice about session {0} was changed, released or discarded meanwhile, or its source states something else now; look at it \
+         again before you decide: within 30 s, a draft follows its source"
     )]
     Changed(SessionId),
     #[error("no mail service is configured; configure `mail.transport` and restart, or discard the notice")]
@@ -297,14 +319,15 @@ impl RecallService {
         Ok((NoticePreview { notice, mail, fault }, revision))
     }
 
-    /// Decides about a notice. Returns the id of the mail if it is released: it is queued, to the present address of the session. A release
-    /// first withdraws what no longer holds.
+    /// Decides about a notice. Returns the id of the mail if it is released: it is queued, to the present address of the session. Before a
+    /// release, its facts are compared with the present ones.
     ///
     /// # Errors
     /// There is no notice, it has changed, or it cannot be sent.
     pub async fn decide_notice(&self, decision: DecideNotice) -> Result<Option<MailId>, RecallNoticeError> {
-        if decision.action == RecallNoticeAction::Release {
-            self.withdraw_from(&decision.session_id).await?;
+        if decision.action == RecallNoticeAction::Release && !self.withdraw_from(&decision.session_id).await?
+        {
+            return Err(RecallNoticeError::Changed(decision.session_id));
         }
         let (service, session_id, trace) = (self.clone(), decision.session_id.clone(), current_trace());
         let built = spawn_blocking(move || service.build_decision(decision, trace)).await;
