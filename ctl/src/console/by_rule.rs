@@ -2,7 +2,7 @@
 
 use super::forms::{Draft, Fields, action_button, reason_field};
 use super::items::value_text;
-use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{Tone, badge, card, group_in_text, message, table, words};
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
@@ -52,12 +52,7 @@ pub(super) async fn resolve(State(console): State<ConsoleState>, fields: Fields)
 
 async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
     let rules = read_rules(&console.options).await?;
-    let (preview, fault) = match Preview::of(console, fields).await {
-        Ok(preview) => (preview, None),
-        Err(error) if error.status().is_server_error() => return Err(error),
-        // the form is shown again with what was entered
-        Err(error) => (None, Some(error)),
-    };
+    let (preview, fault) = PageError::beside_form(Preview::of(console, fields).await)?;
     let body = html! {
         (draft.note())
         (card("Rule", &html! {}, &html! { div.body { (choice_form(&rules, fields)) } }))
@@ -65,11 +60,7 @@ async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
         @if let Some(preview) = &preview { (render_preview(preview, fields, draft)) }
     };
     let head = PageHead::below("/inbox", "Inbox", "Resolve by a rule");
-    let mut page = render_page(console, Section::Inbox, head, &body).await;
-    if let Some(error) = fault {
-        *page.status_mut() = error.status();
-    }
-    Ok(page)
+    Ok(with_fault(render_page(console, Section::Inbox, head, &body).await, fault.as_ref()))
 }
 
 /// The results of a rule for open disputes.

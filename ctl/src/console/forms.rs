@@ -10,9 +10,6 @@ use hyper::StatusCode;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 
-/// The maximum length of the reason of a decision about orders, runs and notices, in bytes.
-pub(super) const REASON_MAX_BYTES: usize = 1024;
-
 /// The fields of a form, posted or in the query. Of a repeated field, the last one counts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields(BTreeMap<String, String>);

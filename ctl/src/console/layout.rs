@@ -135,6 +135,14 @@ pub(crate) async fn page(console: &Console, section: Section, head: PageHead, bo
     document(&head.title, &html! {}, Some(&Frame::of(console, Some(section), counts)), &body, StatusCode::OK)
 }
 
+/// The page with the status of a fault in the fields of its form, if there is one.
+pub(crate) fn with_fault(mut page: Response, fault: Option<&PageError>) -> Response {
+    if let Some(fault) = fault {
+        *page.status_mut() = fault.status();
+    }
+    page
+}
+
 /// The banner of every page while the daemon is in test mode.
 fn test_banner(console: &Console) -> Markup {
     let text = html! { strong { "Test mode. " } "Verdicts can be canned, and mails go to files: no customer gets one." };
@@ -313,6 +321,18 @@ impl PageError {
     /// A field of a form is missing or invalid.
     pub(crate) fn input(text: impl Into<String>) -> Self {
         Self(CtlError::Usage(text.into()))
+    }
+
+    /// What the fields of a form select. A fault in them is shown beside the form, which keeps what was entered.
+    ///
+    /// # Errors
+    /// The daemon failed.
+    pub(crate) fn beside_form<T: Default>(read: Result<T, Self>) -> Result<(T, Option<Self>), Self> {
+        match read {
+            Ok(found) => Ok((found, None)),
+            Err(error) if error.status().is_server_error() => Err(error),
+            Err(error) => Ok((T::default(), Some(error))),
+        }
     }
 
     /// The error as a part of a page.

@@ -2,7 +2,7 @@
 
 use super::access::LoginEnd;
 use super::done;
-use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, after_action, reason_field};
+use super::forms::{Draft, Fields, action_button, after_action, reason_field};
 use super::items::Neighbors;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
@@ -15,6 +15,7 @@ use crate::base::options::encode_segment;
 use crate::base::output::short_run_id;
 use crate::console;
 use crate::verdict::notice::{decide, find_drafted_at, read_notice};
+use crate::verdict::orders::REASON_MAX_BYTES;
 use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::moment::Moment;

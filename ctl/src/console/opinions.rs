@@ -8,12 +8,13 @@ use maud::{Markup, html};
 
 /// The result of the opinions on the verdict of an order.
 pub(super) fn opinions_row(order: &Order) -> Option<(&'static str, Markup)> {
-    let OpinionTally { count, agree, .. } = order.opinions.as_ref()?;
-    let decided = match order.opinions.as_ref()?.decision() {
+    let tally = order.opinions.as_ref()?;
+    let decided = match tally.decision() {
         OpinionDecision::Agreed(label) => label.into_str(),
         OpinionDecision::Disagreed => "no label can be agreed",
         OpinionDecision::Open => "no label is agreed yet",
     };
+    let OpinionTally { count, agree, .. } = tally;
     Some(("opinions", html! { (agree) " of " (count) " must agree: " (decided) }))
 }
 

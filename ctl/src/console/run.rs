@@ -3,7 +3,7 @@
 use super::access::LoginEnd;
 use super::chart::{BarRow, bars};
 use super::done;
-use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, after_action, reason_field};
+use super::forms::{Draft, Fields, action_button, after_action, reason_field};
 use super::items::{Difference, Neighbors, run_title};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
@@ -19,6 +19,7 @@ use crate::ground::ingest::{
     UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
     state_word,
 };
+use crate::verdict::orders::REASON_MAX_BYTES;
 use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::decimal::Decimal;

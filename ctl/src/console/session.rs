@@ -12,7 +12,7 @@ use super::parts::{
 };
 use super::several_orders;
 use super::timeline::{self, TimelineRow};
-use super::verdict::{decided_page, decision_form, may_retry, read_action, watch_order};
+use super::verdict::{decided_page, decision_form, read_action, watch_order};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
@@ -27,7 +27,7 @@ use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
 use domain_verdict::mail::MailState;
-use domain_verdict::order::{OperatorAction, Order, OrderAttempt, OrderState, OrderWait};
+use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
 use hyper::Method;
@@ -153,7 +153,7 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
                 @if !mails.is_empty() { (render_mails(mails)) }
             }
             div {
-                @match order.as_ref().filter(|order| !order.state.has_ended() || may_retry(order)) {
+                @match order.as_ref().filter(|order| !order.state.has_ended() || order.allows(OrderAction::Retry)) {
                     Some(order) => (render_actions(session_id, order, neighbors, draft)),
                     None => (draft.kept_reason()),
                 }

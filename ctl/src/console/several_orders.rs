@@ -1,19 +1,19 @@
 //! Several held or failed orders, changed by one press: their list, and the outcome of each.
 
-use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
-use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::forms::{Draft, Fields, action_button, reason_field};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{Tone, badge, card, message, order_badge, session_link, short_moment, table, words};
-use super::verdict::{may_fail, may_retry, read_action};
+use super::verdict::read_action;
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::verdict::orders::{OrderSelection, change};
+use crate::verdict::orders::{OrderSelection, REASON_MAX_BYTES, change};
 use axum::extract::State;
 use domain_base::moment::Moment;
 use domain_base::session_id::ApplicationName;
 use domain_base::wording::format_count;
-use domain_verdict::order::{Order, OrderAction, OrderState, OrderStopCause};
+use domain_verdict::order::{OrderAction, OrderState, OrderStopCause};
 use domain_verdict::wire::OrderReport;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -49,12 +49,7 @@ pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> 
 }
 
 async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
-    let (mut orders, fault) = match read_orders(console, fields).await {
-        Ok(orders) => (orders, None),
-        Err(error) if error.status().is_server_error() => return Err(error),
-        // the form is shown again with what was entered
-        Err(error) => (Vec::new(), Some(error)),
-    };
+    let (mut orders, fault) = PageError::beside_form(read_orders(console, fields).await)?;
     let has_more = orders.len() > SHOWN_MAX;
     orders.truncate(SHOWN_MAX);
     let body = html! {
@@ -64,11 +59,7 @@ async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
         @if !orders.is_empty() { (change_form(&orders, fields, draft)) }
     };
     let head = PageHead::below("/orders", "Orders", "Several orders");
-    let mut page = render_page(console, Section::Orders, head, &body).await;
-    if let Some(error) = fault {
-        *page.status_mut() = error.status();
-    }
-    Ok(page)
+    Ok(with_fault(render_page(console, Section::Orders, head, &body).await, fault.as_ref()))
 }
 
 /// The latest orders that the fields select: up to those that are shown, and one more if there are more.
@@ -167,8 +158,8 @@ fn render_orders(orders: &[OrderReport], has_more: bool) -> Markup {
 
 /// The form with the actions that the state of at least one order allows.
 fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup {
-    let count = |may: fn(&Order) -> bool| orders.iter().filter(|report| may(&report.order)).count();
-    let held = count(Order::is_held_by_policy);
+    let count = |action| orders.iter().filter(|report| report.order.allows(action)).count();
+    let held = count(OrderAction::Release);
     let action = |class: &str, text: &str, key: &str, value: &str| {
         action_button(class, &html! { (text) }, key, ("action", value), PATH)
     };
@@ -186,11 +177,11 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
                 @if held > 0 { p.small { "The policy holds the verdicts of " (format_count(held, "order", "orders")) ". Every action except the release discards these verdicts." } }
                 div.acts {
                     @if held > 0 { (action("plain", "Release them to the customers", "r", "release")) }
-                    @if count(may_retry) > 0 {
+                    @if count(OrderAction::Retry) > 0 {
                         (action(if held > 0 { "danger" } else { "plain" }, "Ask the model again for each", "t", "retry"))
                     }
-                    @if count(may_fail) > 0 { (action("danger", "Fail them", "f", "fail")) }
-                    @if count(|order| !order.state.has_ended()) > 0 { (action("danger", "Cancel them", "x", "cancel")) }
+                    @if count(OrderAction::Fail) > 0 { (action("danger", "Fail them", "f", "fail")) }
+                    @if count(OrderAction::Cancel) > 0 { (action("danger", "Cancel them", "x", "cancel")) }
                     p.note { "Each is a change of its own. An order that has changed meanwhile, or does not allow the action, stays as it is." }
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::access::LoginEnd;
 use super::done;
-use super::forms::{Draft, Fields, REASON_MAX_BYTES, action_button, reason_field};
+use super::forms::{Draft, Fields, action_button, reason_field};
 use super::items::{Neighbors, held_path};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::opinions::{opinions_row, render_opinions};
@@ -14,7 +14,7 @@ use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::console;
-use crate::verdict::orders::order_path;
+use crate::verdict::orders::{REASON_MAX_BYTES, order_path};
 use axum::Extension;
 use axum::extract::{Path, State};
 use domain_verdict::crosscheck::CrosscheckDecision;
@@ -205,15 +205,15 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
                         (action("plain", "Release to the customer", "r", "release"))
                         p.note { "Stores the verdict as it is, and sends its mail and its webhook." }
                     }
-                    @if may_retry(order) {
+                    @if order.allows(OrderAction::Retry) {
                         (action(if is_held { "danger" } else { "plain" }, "Ask the model again", "t", "retry"))
                         p.note { (destroys.unwrap_or_default()) "Attempt " (order.attempts + 1) "; " @if order.opinions.is_some() { "all opinions are requested again." } @else { "it may cost as much as the last one." } }
                     }
-                    @if may_fail(order) {
+                    @if order.allows(OrderAction::Fail) {
                         (action("danger", "Fail the order", "f", "fail"))
                         p.note { (destroys.unwrap_or_default()) "It can be retried." }
                     }
-                    @if !order.state.has_ended() {
+                    @if order.allows(OrderAction::Cancel) {
                         (action("danger", "Cancel the order", "x", "cancel"))
                         p.note { (destroys.unwrap_or_default()) "It never gets a verdict." }
                     }
@@ -223,11 +223,6 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
             (neighbors.footer())
         }
     }
-}
-
-pub(super) const fn may_retry(order: &Order) -> bool {
-    use domain_verdict::order::OrderState;
-    matches!(order.state, OrderState::Held | OrderState::Failed | OrderState::Queued)
 }
 
 /// The action in a form about orders, and the words for an order for which it is done.
@@ -244,11 +239,6 @@ pub(super) fn read_action(fields: &Fields) -> Result<(OrderAction, &'static str)
             "`{other}` is not an action; allowed: release, retry, fail, cancel"
         ))),
     }
-}
-
-pub(super) const fn may_fail(order: &Order) -> bool {
-    use domain_verdict::order::OrderState;
-    matches!(order.state, OrderState::Held | OrderState::Queued)
 }
 
 /// The page of a delivered verdict. The log names its reader.

@@ -117,8 +117,8 @@ struct ChangeArgs {
     reason: Option<String>,
 }
 
-/// Maximum length of a reason, in bytes; the same as in the daemon.
-const REASON_MAX_BYTES: usize = 1024;
+/// Maximum length of the reason of a decision about orders, runs and notices, in bytes; the same as in the daemon.
+pub(crate) const REASON_MAX_BYTES: usize = 1024;
 
 /// Checks a reason before anything is sent.
 fn parse_reason(text: &str) -> Result<String, String> {
