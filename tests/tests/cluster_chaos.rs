@@ -11,9 +11,10 @@ use oracled_api::client::{ClientError, DaemonClient};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::disk;
 use oracled_tests::generation::{coherent_answer, world_with_model};
+use oracled_tests::load::post_action;
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
 use oracled_tests::partition::{Cut, CuttableNetwork};
-use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, document, submission};
+use oracled_tests::{DaemonProcess, DaemonWorld, PATIENCE, document, eventually, submission};
 use postgres::{Client, NoTls};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +103,18 @@ struct Load {
 }
 
 impl Load {
+    /// Load that begins now.
+    fn on(worlds: &[DaemonWorld]) -> Self {
+        Self {
+            sockets: worlds.iter().map(DaemonWorld::socket).collect(),
+            began: Instant::now(),
+            history: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+            acknowledged: AtomicUsize::new(0),
+        }
+    }
+
     /// Calls a random host about random sessions until the load is over.
     async fn run(self: Arc<Self>, client: usize, mut rng: fastrand::Rng) {
         let mut connections: Vec<Option<DaemonClient>> = (0..HOSTS).map(|_| None).collect();
@@ -393,14 +406,7 @@ async fn disturb_under_load(time: Duration) {
         processes.push(Some(cluster.join(world, &worlds[0]).await));
     }
     let mut hosts = Hosts { worlds: &worlds, processes, networks, can_be_filled, starts: BTreeMap::new() };
-    let load = Arc::new(Load {
-        sockets: worlds.iter().map(DaemonWorld::socket).collect(),
-        began: Instant::now(),
-        history: Mutex::default(),
-        is_over: AtomicBool::new(false),
-        calls: AtomicUsize::new(0),
-        acknowledged: AtomicUsize::new(0),
-    });
+    let load = Arc::new(Load::on(&worlds));
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
         clients.spawn(Arc::clone(&load).run(client, rng.fork()));
@@ -463,7 +469,7 @@ async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: &[S
     assert_eq!(history.faults(), Vec::<String>::new());
     for (host, process) in hosts.processes.iter().enumerate() {
         let mut routes = process.as_ref().expect("it runs").routes().await;
-        oracled_tests::eventually("a host answers after the last fault", async || {
+        eventually("a host answers after the last fault", async || {
             oracled_tests::get(&mut routes, "/cache/none").await.status == 404
         })
         .await;
@@ -478,7 +484,7 @@ async fn check(load: &Load, hosts: &Hosts<'_>, model: &ModelServer, ordered: &[S
             assert_eq!(document(&read)["verdict"]["summary"], **known, "host {host}, {session}");
         }
         for session in ordered {
-            oracled_tests::eventually("an accepted order is delivered", async || {
+            eventually("an accepted order is delivered", async || {
                 oracled_tests::get(&mut routes, &format!("/v1/verdicts/{session}")).await.status == 200
             })
             .await;
@@ -543,7 +549,34 @@ fn check_mails(log: &str, mailbox: &ModelServer, ordered: &[String]) {
     );
 }
 
-/// What a host without the barrier answers: it reads before it has the groups of the others.
+/// The other two hosts wait, and the same check finds nothing wrong with their answers.
+#[tokio::test]
+async fn misses_of_a_host_that_does_not_wait_for_the_shared_log_are_reported() {
+    let Some(cluster) = start_cluster() else { return };
+    let worlds: Vec<_> =
+        (0..HOSTS).map(|host| DaemonWorld::with_config(&cluster.config(&format!("h{host}")))).collect();
+    let mut processes = vec![cluster.init(&worlds[0]).await];
+    for world in &worlds[1..] {
+        processes.push(cluster.join(world, &worlds[0]).await);
+    }
+    let stale = HOSTS - 1;
+    post_action(&mut processes[stale].control().await, "/v1/inject-stale-reads").await;
+    let load = Arc::new(Load::on(&worlds));
+    let mut clients = JoinSet::new();
+    for client in 0..CLIENTS {
+        clients.spawn(Arc::clone(&load).run(client, fastrand::Rng::new()));
+    }
+    eventually("stale misses are reported", async || {
+        !load.history.lock().expect("no panic").faults().is_empty()
+    })
+    .await;
+    load.is_over.store(true, Ordering::Relaxed);
+    clients.join_all().await;
+    let named = format!("host {stale} said otherwise later");
+    let faults = load.history.lock().expect("no panic").faults();
+    assert!(faults.iter().all(|fault| fault.contains(&named)), "{faults:?}");
+}
+
 #[test]
 fn history_with_a_miss_after_an_answer_or_with_two_verdicts_is_reported() {
     let at = Duration::from_secs;

@@ -153,6 +153,13 @@ pub async fn inject_panic(
     if panicked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found(PATHS)) }
 }
 
+/// Lets reads no longer wait for the shared log, for tests of the check of histories.
+#[cfg(debug_assertions)]
+pub async fn inject_stale_reads(State(service): State<Arc<DaemonService>>) -> StatusCode {
+    service.read_stale();
+    StatusCode::NO_CONTENT
+}
+
 /// The list of the paths of the control socket, for errors.
 pub(crate) const PATHS: &str = "/openapi.json, or use `oraclectl`: this is the control socket";
 
