@@ -1,15 +1,17 @@
 //! Recall: which delivered verdicts relied on statements that a source has changed since. The answers are compared with those of a
 //! model of the source that replays all verdicts.
 
+use domain_verdict::label::ProductTier;
 use oracled_api::client::DaemonClient;
 use oracled_tests::described::{documents, validator};
+use oracled_tests::generation::{generation_request, request_order, wait_for_order};
 use oracled_tests::ground::{
     approve, ingest, office_documents, put_document, register_all, started_run, wait_for_run,
 };
 use oracled_tests::load::field;
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::verification;
-use oracled_tests::{DaemonProcess, DaemonWorld, document, eventually, get, log, post, problem};
+use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -194,6 +196,63 @@ async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
     let both = format!("/v1/recalls?oracle_id={SOURCE}&run={run}&since=2020-01-01T00:00:00Z");
     problem(&get(control, &both).await, 400, "invalid_request");
     assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn recall_of_an_order_with_opinions_is_about_the_delivered_answer() {
+    let model = ModelServer::start().await;
+    let mut world = model.create_world("calls_at_once = 8\n");
+    world.config.push_str("[orders]\nopinions = { count = 3, models = [\"gemini\"], agree = 2 }\n");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let mut release: Release = [("Aruba", 101_001), ("Austria", 102_001)].into();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    // both agree, and the first is delivered
+    for claims in release.iter().map(|(area, people)| BTreeMap::from([(*area, *people)])) {
+        let answer = json!({"verdict": "GREEN", "summary": text_of(&claims)});
+        model.next([ScriptedReply::with_text(&answer.to_string())]);
+    }
+    let mut order = generation_request(ProductTier::Quick);
+    for member in ["rules", "facts_from"] {
+        order[member] = submitted(&BTreeMap::new())[member].take();
+    }
+    let placed = request_order(&world.socket(), "cs_1", &order).await;
+    assert_eq!(placed.status, 202, "{}", document(&placed));
+    wait_for_order(routes, "cs_1", "delivered").await;
+    assert_eq!(log(control, "session=cs_1&event=rules_evaluated").await.len(), 2);
+
+    release.insert("Austria", 109_009);
+    let run = ingest_release(control, 1, &release).await;
+    assert_eq!(sessions(&recalled(control, &format!("&run={run}")).await), BTreeSet::new());
+    release.insert("Aruba", 108_008);
+    let run = ingest_release(control, 2, &release).await;
+    let answer = recalled(control, &format!("&run={run}")).await;
+    assert_eq!(sessions(&answer), ["cs_1".to_owned()].into());
+    assert_eq!(answer["verdicts"][0]["result"], "now_contradicted");
+}
+
+#[tokio::test]
+async fn recall_omits_a_refused_verdict_before_one_that_was_delivered_without_facts() {
+    let world = DaemonWorld::with_config("[gate]\nrefuse = [\"unexpected_field\"]\n");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    with_source(control).await;
+    let mut release: Release = [("Aruba", 101_001)].into();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    let mut refused = submitted(&release);
+    let verdict = json!({"verdict": "GREEN", "summary": text_of(&release), "mood": "good"});
+    refused["raw"] = json!(verdict.to_string());
+    problem(&post(routes, "/v1/verdicts/cs_1", &refused).await, 422, "policy_rejected");
+    let evaluated = log(control, "session=cs_1&event=rules_evaluated").await.remove(0);
+    assert_eq!(evaluated["facts_from"]["relied_on"].as_array().map(Vec::len), Some(1), "{evaluated}");
+    let delivered = post(routes, "/v1/verdicts/cs_1", &oracled_tests::submission(GOOD)).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    release.insert("Aruba", 109_009);
+    ingest_release(control, 1, &release).await;
+    assert_eq!(sessions(&recalled(control, "").await), BTreeSet::new());
 }
 
 /// A delivered verdict of the model.

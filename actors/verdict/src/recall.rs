@@ -149,6 +149,7 @@ impl RecallService {
     /// # Errors
     /// The source, the run or the record is unknown; the store cannot be read.
     pub fn recall(&self, query: &RecallQuery) -> Result<RecallResponse, RecallError> {
+        let last_entry = self.store.last_seq();
         let up_to_entry = self.catch_up(CATCH_UP_MAX)?;
         let RecallQuery { oracle_id, scope, after, limit } = query;
         let view = self.store.view(oracle_id)?;
@@ -170,6 +171,7 @@ impl RecallService {
             oracle_id: oracle_id.clone(),
             source_version: latest.map(|run| run.release.version.clone()),
             up_to_entry,
+            last_entry,
             first_entry: self.store.first_seq()?,
             total: search.entries.len() as u64,
             off,
@@ -246,11 +248,10 @@ impl RecallService {
         let (mut after, mut ended) = (0, None);
         while ended.is_none() {
             let (scope, service) = (RecallScope::Run(run.run_id.clone()), self.clone());
-            let last_seq = self.store.last_seq();
             let query = RecallQuery { oracle_id: oracle_id.clone(), scope, after, limit: NOTIFIED_AT_ONCE };
             let answer =
                 spawn_blocking(move || service.recall(&query)).await.map_err(RecallError::task)??;
-            if answer.up_to_entry < last_seq {
+            if answer.is_behind() {
                 return Ok(false);
             }
             after = answer.verdicts.last().map_or(after, |verdict| verdict.entry);

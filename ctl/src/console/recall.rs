@@ -6,10 +6,11 @@ use super::parts::{Tone, badge, card, group_digits, message, moment, next_link, 
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::base::output::short_run_id;
-use crate::verdict::recall::{describe, read_recall};
+use crate::verdict::recall::{describe, describe_omissions, read_recall};
 use axum::extract::State;
 use domain_ground::run::{IngestionRun, RunState};
 use domain_verdict::recall::{RecallResult, RecalledStatement, RecalledVerdict};
+use domain_verdict::wire::RecallResponse;
 use maud::{Markup, html};
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
@@ -19,11 +20,9 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     let answer = read_recall(&console.options, &source, &params).await?;
     let rows: Vec<_> = answer.verdicts.iter().map(verdict_row).collect();
     let heading = ["session", "result", "then", "now", "evaluated"];
-    let mut lines = describe(&answer);
-    let rest = lines.find('\n').map(|end| lines.split_off(end));
     let body = html! {
-        p { (lines) "." }
-        @for line in rest.iter().flat_map(|rest| rest.lines()).filter(|line| !line.is_empty()) { (message(Tone::Held, &html! { (line) })) }
+        p { (describe(&answer)) "." }
+        (omissions(&answer))
         (card("Verdicts", &html! { span.count.neutral { (answer.total) } }, &html! {
             (table("Verdicts", &heading, &rows))
             (next_link(&page_path(&source, run), answer.next.as_deref()))
@@ -37,6 +36,10 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
         html! { a href="/sources" { "Sources" } " › " a href=(format!("/sources/{source}")) { (source) } };
     let head = PageHead { crumbs: Some(crumbs), ..PageHead::titled(title) };
     Ok(render_page(&console, Section::Sources, head, &body).await)
+}
+
+fn omissions(answer: &RecallResponse) -> Markup {
+    html! { @for line in describe_omissions(answer) { (message(Tone::Held, &html! { (line) })) } }
 }
 
 fn short_run_id_of(run: &str) -> String {
@@ -81,14 +84,17 @@ pub(super) async fn run_card(console: &Console, run: &IngestionRun) -> Markup {
     let params = [("run", Some(run_id.to_owned())), ("limit", Some("1".to_owned()))];
     let body = match read_recall(&console.options, source, &params).await {
         Err(error) => PageError::from(error).render(),
-        Ok(answer) if answer.total == 0 => html! { p { "This release touches no delivered verdict." } },
         Ok(answer) => {
             let verdicts = if answer.total == 1 { "delivered verdict" } else { "delivered verdicts" };
-            html! { p {
-                "This release touches "
-                a href=(page_path(source, Some(run_id))) { (group_digits(&answer.total.to_string())) " " (verdicts) }
-                "."
-            } }
+            let count = html! { (group_digits(&answer.total.to_string())) " " (verdicts) };
+            html! {
+                p {
+                    "This release touches "
+                    @if answer.total == 0 { "no delivered verdict" } @else { a href=(page_path(source, Some(run_id))) { (count) } }
+                    "."
+                }
+                (omissions(&answer))
+            }
         }
     };
     card("Recall", &html! {}, &html! { div.body { (body) } })

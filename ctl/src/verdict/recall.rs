@@ -14,7 +14,7 @@ use hyper::Method;
 use std::io::Write;
 
 /// The most verdicts in an answer.
-const VERDICTS_MAX: usize = 100;
+const VERDICTS_MAX: usize = 1000;
 /// The maximum length of a fact or a claim, in characters.
 const TEXT_MAX_CHARS: usize = 160;
 
@@ -33,7 +33,7 @@ pub(crate) struct RecallArgs {
     /// Only verdicts after this entry of the log
     #[arg(long, value_name = "ENTRY")]
     after: Option<u64>,
-    /// Maximum number of verdicts, up to 100 [default: 20]
+    /// Maximum number of verdicts, up to 1000 [default: 20]
     #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(VERDICTS_MAX))]
     limit: Option<usize>,
 }
@@ -67,6 +67,9 @@ impl RecallArgs {
             return print_json(out, &answer);
         }
         writeln!(out, "{}", describe(&answer))?;
+        for line in describe_omissions(&answer) {
+            writeln!(out, "{line}")?;
+        }
         for verdict in &answer.verdicts {
             writeln!(out, "\n{}", describe_verdict(verdict))?;
         }
@@ -91,17 +94,28 @@ pub(crate) async fn read_recall(
     Ok(options.call_control(Method::GET, &path, None).await?.json()?)
 }
 
-/// The number of verdicts, and what the answer does not include.
+/// The number of verdicts, and as of when.
 pub(crate) fn describe(answer: &RecallResponse) -> String {
-    let RecallResponse { oracle_id, source_version, up_to_entry, first_entry, total, off, unknown, .. } =
-        answer;
+    let RecallResponse { oracle_id, source_version, up_to_entry, total, .. } = answer;
     let version =
         source_version.as_deref().map(|version| format!(" as of version {version}")).unwrap_or_default();
     let relied = if *total == 1 { "relies" } else { "rely" };
     let count = format_count(*total, "delivered verdict", "delivered verdicts");
-    let mut lines = vec![format!(
+    format!(
         "{count} {relied} on statements of {oracle_id} that differ now{version}, up to entry {up_to_entry}"
-    )];
+    )
+}
+
+/// What the answer does not include, a line for each cause.
+pub(crate) fn describe_omissions(answer: &RecallResponse) -> Vec<String> {
+    let RecallResponse { up_to_entry, last_entry, first_entry, off, unknown, .. } = answer;
+    let mut lines = Vec::new();
+    if answer.is_behind() {
+        lines.push(format!(
+            "perhaps more: entries {} to {last_entry} of the log are not included yet; ask again",
+            up_to_entry + 1
+        ));
+    }
     if *off > 0 {
         let count = format_count(*off, "verdict", "verdicts");
         lines.push(format!("not listed: {count} of applications with `recall = \"off\"`"));
@@ -119,7 +133,7 @@ pub(crate) fn describe(answer: &RecallResponse) -> String {
         let count = format_count(count, "verdict", "verdicts");
         lines.push(format!("perhaps more: it is not known on what {count} relied: {cause}"));
     }
-    lines.join("\n")
+    lines
 }
 
 /// A verdict with its statements then and now.

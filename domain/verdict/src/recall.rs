@@ -183,6 +183,8 @@ impl UnknownCause {
 pub struct LoggedReferences {
     pub seq: u64,
     pub session_id: SessionId,
+    /// The digest of the evaluation; `None` if it is erased.
+    pub sha256: Option<Sha256Hex>,
     /// Whether the rules passed.
     pub is_passed: bool,
     /// The names in the index under which the entry is found.
@@ -202,8 +204,11 @@ impl LoggedReferences {
             session_id: Option<SessionId>,
             verdict: RuleVerdict,
             facts_from: Option<Box<RawValue>>,
+            #[serde(default, deserialize_with = "read_open")]
+            evaluation_sha256: Option<Sha256Hex>,
         }
-        let EvaluationMembers { seq, session_id, verdict, facts_from } = serde_json::from_str(line)?;
+        let EvaluationMembers { seq, session_id, verdict, facts_from, evaluation_sha256: sha256 } =
+            serde_json::from_str(line)?;
         let Some(session_id) = session_id else { return Ok(None) };
         let names = match facts_from {
             None => BTreeSet::new(),
@@ -213,7 +218,13 @@ impl LoggedReferences {
                 Err(_) => BTreeSet::from([UnknownCause::Erased.name(None)]),
             },
         };
-        Ok(Some(Self { seq, session_id, is_passed: verdict == RuleVerdict::Pass, names }))
+        Ok(Some(Self { seq, session_id, sha256, is_passed: verdict == RuleVerdict::Pass, names }))
+    }
+
+    /// Whether it may be the evaluation with this digest: not if both are known and differ.
+    #[must_use]
+    pub fn may_be(&self, sha256: Option<&Sha256Hex>) -> bool {
+        self.sha256.as_ref().zip(sha256).is_none_or(|(own, other)| own == other)
     }
 }
 

@@ -789,10 +789,10 @@ pub struct RecallParams {
     pub since: Option<Timestamp>,
     /// Only verdicts after this entry, the `next` of an earlier answer.
     pub after: Option<u64>,
-    /// The most verdicts in the answer: 1 to 100, by default 20.
+    /// The most verdicts in the answer: 1 to 1000, by default 20.
     #[param(inline)]
     #[serde(default)]
-    pub limit: PageLimit<20, 100>,
+    pub limit: PageLimit<20>,
 }
 
 /// The delivered verdicts that relied on statements of a source that differ now.
@@ -804,6 +804,8 @@ pub struct RecallResponse {
     pub source_version: Option<String>,
     /// The last entry of the log that is included.
     pub up_to_entry: u64,
+    /// The last entry of the log at the request. If it is after `up_to_entry`, later verdicts may be missing: ask again.
+    pub last_entry: u64,
     /// The first entry of the log. Verdicts that were evaluated before are not known.
     pub first_entry: u64,
     /// The number of verdicts on all pages.
@@ -816,6 +818,14 @@ pub struct RecallResponse {
     pub next: Option<String>,
     /// The delivered verdicts with facts of the source of which it is not known on which statements they relied.
     pub unknown: UnknownReliance,
+}
+
+impl RecallResponse {
+    /// Whether entries of the log are not included yet.
+    #[must_use]
+    pub const fn is_behind(&self) -> bool {
+        self.up_to_entry < self.last_entry
+    }
 }
 
 /// The query of `GET /v1/recall-notices`.

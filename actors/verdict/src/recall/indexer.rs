@@ -1,21 +1,22 @@
 //! Builds the index from statements to entries of evaluations from the log.
 
 use domain_audit::event::{ErasureStarted, SessionsExpired};
+use domain_base::digest::Sha256Hex;
 use domain_base::event::{Event, event_in, read_open};
 use domain_base::session_id::SessionId;
 use domain_rules::event::RulesEvaluated;
-use domain_verdict::event::{OrderReleased, SessionRemoved, VerdictCached};
+use domain_verdict::event::{SessionRemoved, VerdictCached};
 use domain_verdict::recall::{LoggedReferences, STATEMENTS};
 use oracled_store::{LogLine, LogQuery, PostingsChange, Store, StoreError};
-use serde::Deserialize;
-use std::collections::{BTreeSet, HashMap};
+use serde::{Deserialize, Deserializer};
+use std::collections::HashMap;
 
 /// The most entries, and the most additions to the index, that are applied at a time.
 const STEP_ENTRIES: u64 = 200_000;
 const STEP_ADDITIONS: usize = 50_000;
 /// The number of entries that are read at a time.
 const PAGE_ENTRIES: usize = 20_000;
-/// The number of entries after a start before which an evaluation can be that of a delivery after it.
+/// The number of entries after an evaluation after which it is looked up in the log.
 const RECORD_ENTRIES: u64 = 64;
 
 /// Builds the index from the log.
@@ -23,14 +24,24 @@ const RECORD_ENTRIES: u64 = 64;
 pub(super) struct StatementIndexer {
     /// Whether the index was compared with the log since the start.
     is_verified: bool,
-    /// The entry from which this process has applied entries.
-    since: u64,
     /// The last entry that it has applied.
     applied: u64,
-    /// The last evaluation of each session whose verdict is not delivered yet.
+    /// The last evaluation of each session whose verdict is not delivered yet. Others are in the log.
     pending: HashMap<SessionId, LoggedReferences>,
-    /// The sessions whose held verdict is released in the record that is read.
-    released: BTreeSet<SessionId>,
+}
+
+/// The members of an entry `verdict_cached` that name the evaluation that permitted the delivery.
+#[derive(Deserialize)]
+struct DeliveryMembers {
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
+    /// `None`: it was delivered without facts. `Some(None)`: erased.
+    #[serde(default, deserialize_with = "read_present")]
+    evaluation_sha256: Option<Option<Sha256Hex>>,
+}
+
+fn read_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Sha256Hex>>, D::Error> {
+    read_open(deserializer).map(Some)
 }
 
 impl StatementIndexer {
@@ -44,7 +55,7 @@ impl StatementIndexer {
         let applied = postings.applied()?;
         if applied != self.applied {
             // after a start, or with a database that was built again
-            *self = Self { is_verified: true, since: applied, applied, ..Self::default() };
+            *self = Self { is_verified: true, applied, ..Self::default() };
         }
         let last = store.last_seq().min(applied + STEP_ENTRIES);
         let mut change = PostingsChange { up_to: applied, ..PostingsChange::default() };
@@ -81,25 +92,20 @@ impl StatementIndexer {
                 }
                 Ok(0)
             }
-            Some(OrderReleased::NAME) => {
-                self.released.extend(session_of(store, line)?);
-                Ok(0)
-            }
             Some(VerdictCached::NAME) => {
-                let Some(session_id) = session_of(store, line)? else { return Ok(0) };
-                let is_released = self.released.remove(&session_id);
-                let evaluation = match self.pending.remove(&session_id) {
+                let DeliveryMembers { session_id: Some(session_id), evaluation_sha256: Some(sha256) } =
+                    store.parse_entry(line)?
+                else {
+                    return Ok(0);
+                };
+                // with several opinions, the delivered one is seldom the last
+                let pending =
+                    self.pending.remove(&session_id).filter(|pending| pending.may_be(sha256.as_ref()));
+                let evaluation = match pending {
                     Some(pending) => Some(pending),
-                    // an evaluation of the same record or of a held verdict, which was read before a start
-                    None if is_released || line.seq <= self.since + RECORD_ENTRIES => {
-                        last_evaluation(store, session_id, line.seq)?
-                    }
-                    None => None,
+                    None => find_evaluation(store, session_id, line.seq, sha256.as_ref())?,
                 };
-                let LoggedReferences { seq, names, .. } = match evaluation {
-                    Some(evaluation) if evaluation.is_passed => evaluation,
-                    _ => return Ok(0),
-                };
+                let Some(LoggedReferences { seq, names, .. }) = evaluation else { return Ok(0) };
                 let additions = names.len();
                 for name in names {
                     change.added.entry(name).or_default().insert(seq);
@@ -123,12 +129,9 @@ impl StatementIndexer {
 
     /// Notes an evaluation. If the verdict is delivered, that is most often the next entry.
     fn note_evaluation(&mut self, references: LoggedReferences) {
-        if references.is_passed && !references.names.is_empty() {
+        if references.is_passed {
             self.pending.insert(references.session_id.clone(), references);
-        } else {
-            self.pending.remove(&references.session_id);
         }
-        // the evaluations of held verdicts are found in the log when they are released
         if self.pending.len() > PAGE_ENTRIES {
             let newest = self.pending.values().map(|pending| pending.seq).max().unwrap_or_default();
             self.pending.retain(|_, pending| pending.seq + RECORD_ENTRIES > newest);
@@ -153,12 +156,16 @@ fn evaluations(
     earlier.filter_map(|line| read_references(store, line).transpose()).collect()
 }
 
-fn last_evaluation(
+/// The last evaluation of a session before the entry `before` that may have permitted a delivery with this digest.
+fn find_evaluation(
     store: &Store,
     session_id: SessionId,
     before: u64,
+    sha256: Option<&Sha256Hex>,
 ) -> Result<Option<LoggedReferences>, StoreError> {
-    Ok(evaluations(store, session_id, before)?.pop())
+    let mut evaluations = evaluations(store, session_id, before)?;
+    evaluations.retain(|evaluation| evaluation.is_passed && evaluation.may_be(sha256));
+    Ok(evaluations.pop())
 }
 
 /// The session of an entry; `None` if it is erased.
