@@ -291,6 +291,7 @@ impl RunningDaemon {
             cluster,
         );
         log_start_or_repair(&service).await?;
+        service.system.erasure.catch_up().await;
         let (start, bound) = (Arc::new(DaemonStart { flags, config, clients }), sockets.bound_sockets());
         let threads =
             Arc::new(ServingThreads::start().context("the threads for the routes cannot be started")?);

@@ -96,6 +96,7 @@ async fn host_that_was_away_erases_when_it_is_back_and_the_end_is_logged_then() 
     assert!(made.status.success(), "{made:?}");
     assert!(files_with(&backup, "ada-7421").is_empty());
     let b = worlds[1].serve().await;
+    assert!(files_with(&worlds[1].state(), "ada-7421").is_empty(), "it erases before it serves");
     eventually("the end is logged", async || !events(&a, "session_erased").await.is_empty()).await;
     assert_eq!(found(&worlds, "ada-7421"), Vec::<PathBuf>::new());
     stop_and_check(vec![a, b], &worlds).await;

@@ -96,6 +96,10 @@ fn old_groups_that_all_members_have_are_removed_but_none_at_which_one_ends() {
     applied(&mut other, 9);
     assert_eq!(trim(&mut one, Duration::ZERO), 2);
     assert_eq!((trim(&mut other, Duration::ZERO), log.tail()), (0, Ok(9)));
+    // the server has lost what all members have
+    applied(&mut one, 99);
+    applied(&mut other, 99);
+    assert_eq!((trim(&mut one, Duration::ZERO), log.tail()), (0, Ok(9)));
     assert_eq!(log.append(end(9), &group(9, 10)), Ok(SharedAppend::Appended));
     assert_refused(slowest.connect(end(7)), "join the cluster again");
     assert_eq!(slowest.connect(end(9)), Ok(SharedTail::Follows(10)));

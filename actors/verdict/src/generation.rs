@@ -432,7 +432,8 @@ impl GenerationRunner {
             generation: job.request.generation(),
         };
         let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
-        let (spent, attempt) = (Duration::ZERO, Some(regen_permit.clone()));
+        // the deadline counts from before the commit: after it, another host may call
+        let (spent, attempt) = (regen_permit.age(&self.clock), Some(regen_permit.clone()));
         let permits = ModelCallPermits { lease, slot, spent, regen_permit: attempt };
         let result = self.call_and_judge(model, job, permits).await.result;
         if let Some(failure) = self.regen_failure(&result) {

@@ -8,7 +8,7 @@ use crate::base::options::GlobalOptions;
 use crate::base::output::print_json;
 use crate::base::program::examples;
 use crate::platform::status::list_lost_rows;
-use domain_base::cluster::ClusterReport;
+use domain_base::cluster::{CLOCK_OFFSET_NOTED_MS, ClusterReport, ClusterStandbys};
 use domain_base::problem::NOT_IN_CLUSTER;
 use domain_base::text_form::visible_line;
 use domain_base::wording::format_count;
@@ -423,38 +423,54 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
     })
 }
 
-/// The result for a host of a cluster.
-async fn check_cluster(options: &GlobalOptions) -> Result<Option<CheckResult>, CtlError> {
-    let report: ClusterReport = match options.call_control(Method::GET, "/v1/cluster", None).await {
-        Ok(answer) => answer.json()?,
-        Err(CtlError::Problem { code, .. }) if code == NOT_IN_CLUSTER.name => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let away = report.hosts.iter().filter(|host| host.is_away(&report)).map(|host| host.host.as_str());
+/// The results for a host of a cluster.
+async fn check_cluster(options: &GlobalOptions) -> Result<Vec<CheckResult>, CtlError> {
+    match options.call_control(Method::GET, "/v1/cluster", None).await {
+        Ok(answer) => Ok(check_report(&answer.json()?)),
+        Err(CtlError::Problem { code, .. }) if code == NOT_IN_CLUSTER.name => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_report(report: &ClusterReport) -> Vec<CheckResult> {
+    let mut checks = Vec::new();
+    if let Some(failure) = &report.failure {
+        let remedy = "correct this cause, or start the server of the shared log; docs/cluster.md has a table of failures";
+        checks.push(CheckResult::fault("cluster", failure.as_str(), remedy));
+    }
+    let mut warn = |value: String, remedy: &str| checks.push(CheckResult::warning("cluster", value, remedy));
+    if let Some(failure) = &report.fetch_failure {
+        let value = format!("{} files of sources are not on this host yet: {failure}", report.missing_files);
+        warn(value, "check `cluster.objects`, its credentials and the connection");
+    }
+    let own = report.hosts.iter().find(|host| host.host == report.host);
+    if let Some(offset) =
+        own.map(|own| own.clock_offset_ms).filter(|ms| ms.unsigned_abs() > CLOCK_OFFSET_NOTED_MS)
+    {
+        let value =
+            format!("the clock of this host is {offset} ms ahead of that of the server of the shared log");
+        warn(value, "synchronize both by NTP: from 5 s, this host accepts no new work");
+    }
+    for difference in &report.config_differences {
+        warn(difference.to_string(), "give all hosts the same values there, and restart them");
+    }
+    if let Some(ClusterStandbys { synchronous_standby_names: names, connected: 0 }) = &report.standbys
+        && !names.is_empty()
+    {
+        let value = format!("the server waits for the standbys `{names}`, and none is connected to it");
+        warn(value, "start a standby: until then nothing can be committed");
+    }
+    let away = report.hosts.iter().filter(|host| host.is_away(report)).map(|host| host.host.as_str());
     let away = away.collect::<Vec<_>>().join(", ");
-    Ok(Some(match report.failure {
-        Some(failure) => {
-            let remedy = "correct this cause, or start the server of the shared log; docs/cluster.md has a table of failures";
-            CheckResult::fault("cluster", failure, remedy)
-        }
-        None if report.fetch_failure.is_some() => {
-            let remedy = "check `cluster.objects`, its credentials and the connection";
-            let failure = report.fetch_failure.unwrap_or_default();
-            CheckResult::warning(
-                "cluster",
-                format!("{} files of sources are not on this host yet: {failure}", report.missing_files),
-                remedy,
-            )
-        }
-        None if away.is_empty() => {
-            let hosts = format_count(report.hosts.len() as u64, "host", "hosts");
-            CheckResult::pass("cluster", format!("{} of a cluster of {hosts}", report.host))
-        }
-        None => {
-            let remedy = "start them, or remove them with `oraclectl cluster remove`";
-            CheckResult::warning("cluster", format!("these hosts are away: {away}"), remedy)
-        }
-    }))
+    if !away.is_empty() {
+        let remedy = "start them, or remove them with `oraclectl cluster remove`";
+        warn(format!("these hosts are away: {away}"), remedy);
+    }
+    if checks.is_empty() {
+        let hosts = format_count(report.hosts.len() as u64, "host", "hosts");
+        checks.push(CheckResult::pass("cluster", format!("{} of a cluster of {hosts}", report.host)));
+    }
+    checks
 }
 
 /// The result if the daemon does not answer. It may serve, if this user may not connect.

@@ -117,6 +117,8 @@ impl ClusterReport {
     }
 }
 
+/// A difference of the clocks of a host and of the server that is reported, in milliseconds.
+pub const CLOCK_OFFSET_NOTED_MS: u64 = 500;
 /// How long a live host may send nothing, in milliseconds.
 pub const SILENT_MAX_MS: u64 = 10_000;
 

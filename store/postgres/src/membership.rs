@@ -39,11 +39,12 @@ const RELEASE: &str = "
 DELETE FROM oracled_lease WHERE instance = $1
 AND name IN (SELECT name FROM oracled_lease WHERE instance = $1 ORDER BY name FOR UPDATE)";
 /// Removes groups that all members have and that are old enough, the first ones first, but never one at which a member ends: it compares its
-/// log there.
+/// log there. Nor the last one: members that end after it append theirs to it again.
 const TRIM: &str = "
 DELETE FROM oracled_group WHERE before IN (
     SELECT before FROM oracled_group
     WHERE after < (SELECT min(coalesce(applied, 0)) FROM oracled_host WHERE state = 'live')
+        AND after < (SELECT max(after) FROM oracled_group)
         AND appended < clock_timestamp() - $1 * interval '1 s'
         AND EXISTS (SELECT FROM oracled_host WHERE host = $2 AND instance = $3 AND state = 'live')
     ORDER BY before LIMIT 1000

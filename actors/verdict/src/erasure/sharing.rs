@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// The time between two looks at the removals that other hosts have started.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -26,6 +26,9 @@ const PAUSE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a request waits for them, in looks: ten minutes.
 const LOOKS: usize = 3000;
+
+/// How long a start waits for what the other hosts have removed.
+const READ_MAX: Duration = Duration::from_secs(5);
 
 /// An entry `session_erased`.
 #[derive(Deserialize)]
@@ -69,6 +72,25 @@ impl ErasureService {
                 }
                 _ => sleep(PAUSE).await,
             }
+        }
+    }
+
+    /// Removes from the files of this host what other hosts have removed while it was away. Before this, it must not serve: its log has the
+    /// values.
+    pub async fn catch_up(&self) {
+        let Some(hosts) = &self.0.hosts else { return };
+        let caught_up = async {
+            if self.due(hosts).await?.last_seq > hosts.own.borrow().up_to {
+                let mut members = hosts.members.clone();
+                // without an answer, it is tried again while this host serves
+                drop(timeout(READ_MAX, members.wait_for(|(read_at, _)| read_at.is_some())).await);
+                let _turn = self.0.turn.lock().await;
+                self.erase_on_this_host(hosts, false).await?;
+            }
+            Ok::<_, ErasureError>(())
+        };
+        if let Err(error) = caught_up.await {
+            tracing::error!(%error, "could not remove data from the files of this host before it serves; it is tried again");
         }
     }
 

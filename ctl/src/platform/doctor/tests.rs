@@ -1,8 +1,8 @@
 mod files;
 
-use super::CheckLevel::{Fault, Pass};
+use super::CheckLevel::{Fault, Pass, Warning};
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn clock_before_the_newest_entry_or_file_is_a_fault() {
@@ -34,4 +34,26 @@ fn secret_files_are_found_at_each_level_and_hidden_paths_are_not() {
         files,
         [("ingestion.credentials.wb.key_file", Some("/c.key")), ("model.api_key_file", Some("/k"))]
     );
+}
+
+#[test]
+fn cluster_is_warned_of_clocks_configurations_standbys_and_hosts() {
+    let host = |host: &str, offset: i64, seen: u64| {
+        json!({"host": host, "state": "live", "version": "1", "schema": 1, "applied": 1, "removed": 0, "clock_offset_ms": offset,
+            "seen_ms": seen, "leases": [], "config": {}})
+    };
+    let report = |offset: i64, connected: u64, seen: u64, differences: Value| {
+        let report = json!({"host": "a", "has_work": true, "contact_ms": 1, "failure": null, "config_differences": differences,
+            "missing_files": 0, "missing_bytes": 0, "fetch_failure": null, "keys": ["1"],
+            "standbys": {"synchronous_standby_names": "s", "connected": connected},
+            "hosts": [host("a", offset, 0), host("b", 0, seen)], "hosts_read_ms": 0});
+        let checks = check_report(&serde_json::from_value(report).expect("a report"));
+        checks.iter().map(|check| check.level).collect::<Vec<_>>()
+    };
+    let difference = json!([{"host": "b", "sections": ["gate"]}]);
+    assert_eq!(report(400, 1, 0, json!([])), [Pass]);
+    assert_eq!(report(-600, 1, 0, json!([])), [Warning]);
+    assert_eq!(report(0, 0, 0, json!([])), [Warning]);
+    assert_eq!(report(0, 1, 0, difference), [Warning]);
+    assert_eq!(report(0, 1, 11_000, json!([])), [Warning]);
 }

@@ -12,7 +12,7 @@ use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
 use actors_platform::work_turn::{LeaseCall, LeaseCalls, WorkTurn};
 use anyhow::{Context, bail};
 use domain_base::cluster::{
-    ClusterHostReport, ClusterStandbys, ConfigDifference, ConfigDigests, SILENT_MAX_MS,
+    CLOCK_OFFSET_NOTED_MS, ClusterHostReport, ClusterStandbys, ConfigDifference, ConfigDigests, SILENT_MAX_MS,
 };
 use domain_base::digest::Sha256Hex;
 use oracled_store::{
@@ -50,8 +50,6 @@ const CONTACT_MAX: Duration = Duration::from_secs(10);
 const WORK: &str = "work";
 /// The difference to the clock of the server from which a host has no turn.
 const OFFSET_MAX_MS: u64 = 5000;
-/// The difference from which it is logged.
-const OFFSET_NOTED_MS: u64 = 500;
 
 /// Enters the cluster, and applies what the store lacks of the shared log, on a thread of its own: a stop does not wait for it.
 ///
@@ -88,7 +86,11 @@ fn enter_now(
     let mut membership = ClusterMembership::new(settings.clone());
     let removed_up_to = removed_up_to(&marker, journal, store)?;
     let metrics = SharedLogMetrics::default();
-    let log = || MeasuredLog { log: PostgresLog::new(settings.clone()), metrics: metrics.clone() };
+    let log = || MeasuredLog {
+        log: PostgresLog::new(settings.clone()),
+        metrics: metrics.clone(),
+        lacks_groups: false,
+    };
     let began = monotonic();
     let mut last_error = String::new();
     while let Err(error) = catch_up(&mut membership, log, (&marker, &config), (journal, store.dir())) {
@@ -402,8 +404,8 @@ impl MembershipThread {
         let Renewal { leases, hosts, clock_offset_ms, is_live, synchronous_standby_names, standbys } =
             renewal;
         let offset = clock_offset_ms.unsigned_abs();
-        if (offset > OFFSET_NOTED_MS) != self.offset_noted {
-            self.offset_noted = offset > OFFSET_NOTED_MS;
+        if (offset > CLOCK_OFFSET_NOTED_MS) != self.offset_noted {
+            self.offset_noted = offset > CLOCK_OFFSET_NOTED_MS;
             tracing::warn!(
                 clock_offset_ms,
                 "the clock of this host and that of the server of the shared log differ, or agree again"

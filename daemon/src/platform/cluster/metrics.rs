@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 pub(crate) struct SharedLogMetrics {
     append_seconds: Histogram,
     appends_behind: Counter,
+    appended_again: Counter,
     failures: Counter,
     /// The waits of requests for the shared log.
     pub(crate) wait_seconds: Histogram,
@@ -24,6 +25,7 @@ impl Default for SharedLogMetrics {
         Self {
             append_seconds: seconds(),
             appends_behind: Counter::default(),
+            appended_again: Counter::default(),
             failures: Counter::default(),
             wait_seconds: seconds(),
         }
@@ -42,6 +44,11 @@ impl SharedLogMetrics {
             "cluster_appends_behind",
             "appends that came after one of another host, and were tried again",
             self.appends_behind.clone(),
+        );
+        registry.register(
+            "cluster_appended_again",
+            "groups that the shared log had lost, and that this host has appended again",
+            self.appended_again.clone(),
         );
         registry.register(
             "cluster_failures",
@@ -63,6 +70,8 @@ impl SharedLogMetrics {
 pub(super) struct MeasuredLog<L> {
     pub(super) log: L,
     pub(super) metrics: SharedLogMetrics,
+    /// Whether it lacks groups of this host.
+    pub(super) lacks_groups: bool,
 }
 
 #[cfg(feature = "cluster")]
@@ -79,10 +88,12 @@ impl<L> MeasuredLog<L> {
 impl<L: SharedLog> SharedLog for MeasuredLog<L> {
     fn connect(&mut self, own: GroupsEnd) -> Result<SharedTail, SharedLogError> {
         let connected = self.log.connect(own);
+        self.lacks_groups = matches!(connected, Ok(SharedTail::Lacks(_)));
         self.count(connected)
     }
 
     fn settle(&mut self) -> Result<(), SharedLogError> {
+        self.lacks_groups = false;
         let settled = self.log.settle();
         self.count(settled)
     }
@@ -98,6 +109,7 @@ impl<L: SharedLog> SharedLog for MeasuredLog<L> {
         match &appended {
             Ok(SharedAppend::Appended | SharedAppend::AppendedBefore) => {
                 self.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
+                self.metrics.appended_again.inc_by(self.lacks_groups.into());
             }
             Ok(SharedAppend::Behind) => {
                 self.metrics.appends_behind.inc();
