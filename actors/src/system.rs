@@ -48,11 +48,11 @@ use actors_verification::{VerificationConfig, VerificationMetrics, VerificationS
 use domain_base::document::Document;
 use domain_base::service::ActorReport;
 use domain_base::session_id::ApplicationName;
+use domain_ground::source::RecallMode;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::{CostBudgets, DailyBudget, day_of};
 use domain_verdict::crosscheck::UnexpectedFieldHandling;
 use domain_verdict::prompt::{PromptTemplate, TemplateName};
-use domain_verdict::recall::RecallMode;
 use oracled_store::{Journal, Store, StoreError};
 use prometheus_client::registry::Registry;
 use std::fmt::Debug;

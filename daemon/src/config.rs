@@ -21,9 +21,9 @@ use crate::verdict::config::{
 };
 use crate::verdict::retention::RetentionSection;
 use crate::verification::VerificationSection;
+use domain_ground::source::RecallMode;
 use domain_upstream::health::OracleHealthConfig;
 use domain_verdict::policy::DeliveryPolicies;
-use domain_verdict::recall::RecallMode;
 use oracled_api::directories::DefaultDirectories;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -516,6 +516,29 @@ async fn verdicts_are_counted_and_not_listed_if_recall_is_off() {
     assert!(daemon.stop().success());
 }
 
+#[tokio::test]
+async fn recall_of_a_source_counts_where_the_application_says_nothing() {
+    for (of_config, of_source, reported, off) in [("list", "notify", 1, 0), ("notify", "off", 0, 1)] {
+        let world = DaemonWorld::with_config(&format!("recall = \"{of_config}\"\n"));
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        let (ontology, mut source, pipeline) = office_documents(SOURCE);
+        source["recall"] = json!(of_source);
+        register_all(control, &ontology, &source, &pipeline).await;
+        ingest_release(control, 0, &Release::from([("Aruba", 101_001)])).await;
+        approve(control, SOURCE).await;
+        let claims = BTreeMap::from([("Aruba", 101_001)]);
+        assert_eq!(post(routes, "/v1/verdicts/cs_1", &submitted(&claims)).await.status, 201);
+        ingest_release(control, 1, &Release::from([("Aruba", 7)])).await;
+        let answer = recalled(control, "").await;
+        assert_eq!((&answer["total"], &answer["off"]), (&json!(1 - off), &json!(off)), "{of_source}");
+        if reported > 0 {
+            eventually("it is reported", async || log(control, "event=run_recalled").await.len() == 2).await;
+        }
+        assert_eq!(log(control, "event=verdict_recalled").await.len(), reported, "{of_source}");
+    }
+}
+
 const NOTICE: &str = "{% for s in statements %}{{ s.then }} -> {{ s.now }} ({{ s.result }}){% endfor %}";
 
 /// A world whose customers get mails at `mails`, with reports about recalled verdicts.

@@ -13,8 +13,9 @@ use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_ground::id::SourceId;
+use domain_ground::source::{RecallMode, SourceRegistryEntry};
 use domain_ground::source_state::CompletedRun;
-use domain_verdict::recall::{RecallMode, RecallProgress, RecalledVerdict, RunRecalled, VerdictRecalled};
+use domain_verdict::recall::{RecallProgress, RecalledVerdict, RunRecalled, VerdictRecalled};
 use domain_verdict::recall_notice::SourceRecall;
 use domain_verdict::session::{ReportedRecall, SessionRecord};
 use domain_verdict::wire::RecallResponse;
@@ -119,14 +120,16 @@ impl RecallService {
         }
     }
 
-    /// Whether any application gets reports.
-    #[must_use]
-    pub fn notifies(&self) -> bool {
-        self.modes.iter().any(|(_, mode)| *mode == RecallMode::Notify)
+    /// Whether any application gets reports about statements of `source`.
+    fn notifies(&self, source: &SourceRegistryEntry) -> bool {
+        let common = source.registration.recall.unwrap_or(self.modes.common);
+        [common].iter().chain(self.modes.own.values()).any(|mode| *mode == RecallMode::Notify)
     }
 
-    fn mode_of(&self, session_id: &SessionId) -> RecallMode {
-        *self.modes.of(&session_id.application())
+    /// What is done about a verdict: what its application says, else the source, else the configuration.
+    fn mode_of(&self, session_id: &SessionId, source: &SourceRegistryEntry) -> RecallMode {
+        let own = self.modes.own.get(&session_id.application()).copied();
+        own.or(source.registration.recall).unwrap_or(self.modes.common)
     }
 
     /// Applies the entries that the index lacks, for at most `max`. Returns the last applied entry.
@@ -156,7 +159,7 @@ impl RecallService {
         let view = view.ok_or_else(|| RecallError::SourceUnknown(oracle_id.clone()))?;
         let mut search = RecallSearch::new(&self.store, &view, self.clock.now());
         search.add_scope(scope)?;
-        let off = self.remove_off(&mut search)?;
+        let off = self.remove_off(&mut search, &view.state.entry)?;
         let mut verdicts = Vec::new();
         let mut next = None;
         for seq in search.entries.range(after + 1..).copied().collect::<Vec<_>>() {
@@ -185,14 +188,20 @@ impl RecallService {
 /// Reports to applications.
 impl RecallService {
     /// Removes the verdicts of applications with `recall = "off"` from the search, and returns their number.
-    fn remove_off(&self, search: &mut RecallSearch<'_>) -> Result<u64, StoreError> {
-        if self.modes.iter().all(|(_, mode)| *mode != RecallMode::Off) {
+    fn remove_off(
+        &self,
+        search: &mut RecallSearch<'_>,
+        source: &SourceRegistryEntry,
+    ) -> Result<u64, StoreError> {
+        if source.registration.recall.is_none() && self.modes.iter().all(|(_, mode)| *mode != RecallMode::Off)
+        {
             return Ok(0);
         }
         let mut off = BTreeSet::new();
         for seq in &search.entries {
             let Some(line) = read_entry(&self.store, *seq)? else { continue };
-            if session_of(&self.store, &line)?.is_some_and(|id| self.mode_of(&id) == RecallMode::Off) {
+            if session_of(&self.store, &line)?.is_some_and(|id| self.mode_of(&id, source) == RecallMode::Off)
+            {
                 off.insert(*seq);
             }
         }
@@ -222,7 +231,7 @@ impl RecallService {
         let store = self.store.clone();
         let sources = spawn_blocking(move || store.sources()).await.map_err(RecallError::task)??;
         let (now, mut notified) = (self.clock.now(), Ok(()));
-        for source in sources {
+        for source in sources.into_iter().filter(|source| self.notifies(&source.entry)) {
             // a verdict whose facts were collected before a run may be delivered a moment after it
             let is_settled = |run: &&CompletedRun| now.duration_since(run.release.ingested_at) >= SETTLING;
             for run in source.completed.iter().take_while(is_settled) {
@@ -279,23 +288,18 @@ impl RecallService {
         run: &CompletedRun,
         answer: RecallResponse,
     ) -> Result<Vec<JournalRecord>, StoreError> {
+        // without the source, there is nothing to report
+        let Some(view) = self.store.view(&answer.oracle_id)? else { return Ok(Vec::new()) };
         let mut by_session = BTreeMap::<SessionId, Vec<RecalledVerdict>>::new();
         for verdict in answer.verdicts {
-            if self.mode_of(&verdict.session_id) == RecallMode::Notify {
+            if self.mode_of(&verdict.session_id, &view.state.entry) == RecallMode::Notify {
                 by_session.entry(verdict.session_id.clone()).or_default().push(verdict);
             }
         }
-        let view = self.store.view(&answer.oracle_id)?.filter(|_| !by_session.is_empty());
-        let mut search = view.as_deref().map(|view| RecallSearch::new(&self.store, view, self.clock.now()));
+        let mut search = RecallSearch::new(&self.store, &view, self.clock.now());
         let mut reports = Vec::new();
         for (session_id, verdicts) in by_session {
-            reports.extend(self.build_report(
-                run,
-                &answer.oracle_id,
-                &session_id,
-                verdicts,
-                search.as_mut(),
-            )?);
+            reports.extend(self.build_report(run, &session_id, verdicts, &mut search)?);
         }
         Ok(reports)
     }
@@ -304,14 +308,14 @@ impl RecallService {
     fn build_report(
         &self,
         run: &CompletedRun,
-        oracle_id: &SourceId,
         session_id: &SessionId,
         verdicts: Vec<RecalledVerdict>,
-        mut search: Option<&mut RecallSearch<'_>>,
+        search: &mut RecallSearch<'_>,
     ) -> Result<Option<JournalRecord>, StoreError> {
         // it can be removed meanwhile
         let Some((mut session, revision)) = self.store.session(session_id)? else { return Ok(None) };
-        let reported = session.reported_recalls.get(oracle_id).copied().unwrap_or_default();
+        let oracle_id = search.oracle_id().clone();
+        let reported = session.reported_recalls.get(&oracle_id).copied().unwrap_or_default();
         let (mut record, mut draft, now) = (JournalRecord::default(), None, self.clock.now());
         for verdict in verdicts {
             let this = ReportedRecall { run: run.release.run, entry: verdict.entry };
@@ -322,7 +326,7 @@ impl RecallService {
             let (oracle_id, run_id) = (oracle_id.clone(), run.run_id.clone());
             let RecalledVerdict { entry: evaluation, result, .. } = verdict;
             let recall = SourceRecall { oracle_id: oracle_id.clone(), run_id: run_id.clone(), verdict };
-            let notice_drafted = self.draft_notice(&mut draft, search.as_deref_mut(), recall, now)?;
+            let notice_drafted = self.draft_notice(&mut draft, search, recall, now)?;
             let event = VerdictRecalled { oracle_id, run_id, evaluation, result, notice_drafted };
             record.events.push(AuditEvent::new(now, session_id.clone(), event));
         }

@@ -60,6 +60,25 @@ pub struct SourceRegistration {
     /// Whether each release is complete, so that records missing from a newer release are withdrawn; false by default.
     #[serde(default)]
     pub snapshot: bool,
+    /// What is done about delivered verdicts that relied on its statements that differ now, if their application does not say it; by default
+    /// what the configuration says.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub recall: Option<RecallMode>,
+}
+
+/// What is done about delivered verdicts that relied on statements that differ now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RecallMode {
+    /// Nothing: they are only counted.
+    Off,
+    /// They are listed on request.
+    #[default]
+    List,
+    /// They are listed, and each is reported to its application by the webhook `verdict.recalled`. A notice to the customer is drafted
+    /// if the mail template has one.
+    Notify,
 }
 
 /// How queries are answered: `store` from ingested records, `http` by a request to the live source.

@@ -35,20 +35,6 @@ const UNKNOWN: char = '?';
 /// The maximum length of a quoted claim, in characters.
 const CLAIM_MAX_CHARS: usize = 200;
 
-/// What is done about delivered verdicts that relied on statements that differ now.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RecallMode {
-    /// Nothing: they are only counted.
-    Off,
-    /// They are listed on request.
-    #[default]
-    List,
-    /// They are listed, and each is reported to its application by the webhook `verdict.recalled`. A notice to the customer is drafted
-    /// if the mail template has one.
-    Notify,
-}
-
 /// How far the verdicts that runs of a source touch were reported to applications.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecallProgress {

@@ -51,7 +51,7 @@ impl RecallService {
     pub(super) fn draft_notice(
         &self,
         draft: &mut Option<NoticeDraft>,
-        search: Option<&mut RecallSearch<'_>>,
+        search: &mut RecallSearch<'_>,
         recall: SourceRecall,
         now: Timestamp,
     ) -> Result<bool, StoreError> {
@@ -75,8 +75,7 @@ impl RecallService {
             },
         };
         // with the statements that earlier runs of its source have changed, too
-        let all = search.map(|search| search.verdict_with_all(recall.verdict.entry)).transpose()?.flatten();
-        let recall = match all {
+        let recall = match search.verdict_with_all(recall.verdict.entry)? {
             Some(verdict) => SourceRecall { verdict, ..recall },
             None => recall,
         };

@@ -64,7 +64,7 @@ impl<'s> RecallSearch<'s> {
         Self { now: at, known_at: Some(at), ..Self::new(store, view, at) }
     }
 
-    const fn oracle_id(&self) -> &'s SourceId {
+    pub(super) const fn oracle_id(&self) -> &'s SourceId {
         self.view.state.entry.oracle_id()
     }
 

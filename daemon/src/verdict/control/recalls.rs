@@ -123,8 +123,7 @@ async fn keep_up(service: Arc<DaemonService>) {
             sleep(BETWEEN_STEPS).await;
             continue;
         }
-        if recalls.notifies()
-            && service.require_turn("recalled verdicts are reported").is_ok()
+        if service.require_turn("recalled verdicts are reported").is_ok()
             && let Err(error) = recalls.notify().await
         {
             tracing::warn!(%error, "could not report recalled verdicts; retrying");
