@@ -183,6 +183,13 @@ async fn log_stop(service: &DaemonService) {
     }
 }
 
+/// Logs the start, and removes what other hosts have removed meanwhile.
+async fn prepare_store(service: &DaemonService) -> anyhow::Result<()> {
+    log_start_or_repair(service).await?;
+    service.system.erasure.catch_up().await;
+    Ok(())
+}
+
 /// Logs the start. If a read finds damage, the database is rebuilt first.
 async fn log_start_or_repair(service: &DaemonService) -> anyhow::Result<()> {
     let Err(error) = log_start(service).await else { return Ok(()) };
@@ -290,8 +297,7 @@ impl RunningDaemon {
             (log_signer, witnesses),
             cluster,
         );
-        log_start_or_repair(&service).await?;
-        service.system.erasure.catch_up().await;
+        prepare_store(&service).await?;
         let (start, bound) = (Arc::new(DaemonStart { flags, config, clients }), sockets.bound_sockets());
         let threads =
             Arc::new(ServingThreads::start().context("the threads for the routes cannot be started")?);
