@@ -208,6 +208,8 @@ struct Hosts<'w> {
     /// The way of each host to the server.
     networks: Vec<CuttableNetwork>,
     can_be_filled: bool,
+    /// Whether one fault in ten takes so long that the leases of the host expire.
+    has_long_faults: bool,
     /// How often each host was started again, by version: the program can be replaced meanwhile.
     starts: BTreeMap<String, usize>,
 }
@@ -279,19 +281,27 @@ impl Hosts<'_> {
         self.processes[host] = Some(process);
     }
 
+    /// How long a host is away: at most `most_ms`, or long.
+    fn time_away(&self, most_ms: u64, rng: &mut fastrand::Rng) -> Duration {
+        if self.has_long_faults && rng.u8(..10) == 0 {
+            return Duration::from_secs(rng.u64(15..=45));
+        }
+        some_time(most_ms, rng)
+    }
+
     /// Does one fault of a host, and ends it.
     async fn disturb(&mut self, rng: &mut fastrand::Rng) -> &'static str {
         let host = rng.usize(..HOSTS);
         match rng.u8(..10) {
             0..3 => {
                 self.processes[host].take().expect("it runs").kill();
-                sleep(some_time(1500, rng)).await;
+                sleep(self.time_away(1500, rng)).await;
                 self.start(host).await;
                 "a host was killed"
             }
             3..5 => {
                 self.process(host).signal("STOP");
-                sleep(some_time(4000, rng)).await;
+                sleep(self.time_away(4000, rng)).await;
                 self.process(host).signal("CONT");
                 "a host was stopped for a time"
             }
@@ -311,7 +321,7 @@ impl Hosts<'_> {
             _ => {
                 let cut = [(true, true), (true, false), (false, true)][rng.usize(..3)];
                 self.networks[host].cut(Cut { to_server: cut.0, to_client: cut.1 });
-                sleep(some_time(6000, rng)).await;
+                sleep(self.time_away(6000, rng)).await;
                 self.networks[host].cut(Cut::default());
                 if cut == (true, true) { "a host was cut off" } else { "a host was cut off in one direction" }
             }
@@ -419,7 +429,14 @@ async fn disturb_under_load(time: Duration) {
     for world in &worlds[1..] {
         processes.push(Some(cluster.join(world, &worlds[0]).await));
     }
-    let mut hosts = Hosts { worlds: &worlds, processes, networks, can_be_filled, starts: BTreeMap::new() };
+    let mut hosts = Hosts {
+        worlds: &worlds,
+        processes,
+        networks,
+        can_be_filled,
+        has_long_faults: time > LONG,
+        starts: BTreeMap::new(),
+    };
     let load = Arc::new(Load::on(&worlds));
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
