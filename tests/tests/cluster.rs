@@ -11,8 +11,11 @@ use oracled_tests::generation::{
     register_session, request_order, request_verdict, retry_after_s, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
-use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission,
+};
 use serde_json::{Value, json};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
@@ -38,6 +41,31 @@ pub(crate) fn assert_prefixes(worlds: &[&DaemonWorld]) {
     assert!(!longest.is_empty());
     for log in logs {
         assert!(longest.starts_with(&log), "{} and {} bytes", log.len(), longest.len());
+    }
+}
+
+/// Stops the hosts, and checks that each has a whole log, which continues the present one of the first host.
+pub(crate) async fn stop_and_check<'w>(
+    hosts: impl IntoIterator<Item = DaemonProcess<'w>>,
+    worlds: &[impl Borrow<DaemonWorld>],
+) {
+    let worlds: Vec<&DaemonWorld> = worlds.iter().map(Borrow::borrow).collect();
+    let read = async |verb| {
+        let output = worlds[0].ctl_in_thread(&["log", verb]).await;
+        String::from_utf8(output.stdout).expect("valid UTF-8")
+    };
+    let (key, checkpoint) = (read("key").await, read("checkpoint").await);
+    let since = worlds[0].path("checkpoint");
+    fs::write(&since, checkpoint).expect("it is written");
+    for host in hosts {
+        assert!(host.stop().success());
+    }
+    assert_prefixes(&worlds);
+    for world in worlds {
+        let mut verify = world.ctl_command(&["verify-log", "--key", key.trim(), "--since"]);
+        // a long log may take longer than other commands
+        let verified = verify.arg(&since).arg(world.state()).output().expect("the program starts");
+        assert!(verified.status.success(), "{verified:?}");
     }
 }
 

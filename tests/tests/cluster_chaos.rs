@@ -4,7 +4,7 @@
 //! Each session is written once. So its history is linearizable if all answers have one verdict, which was submitted before the first of
 //! them, and if no read says that there is none after an answer with it.
 
-use crate::cluster::{assert_prefixes, coherent_model, start_cluster};
+use crate::cluster::{coherent_model, start_cluster, stop_and_check};
 use crate::cluster_calls::{call_faults, calls_by_session, further_calls};
 use hyper::Method;
 use oracled_api::client::DaemonClient;
@@ -328,6 +328,24 @@ impl Hosts<'_> {
         }
     }
 
+    /// Does faults of hosts and of the server. Returns how often it has done each.
+    async fn disturb_until(
+        &mut self,
+        end: Instant,
+        cluster: &mut TestCluster,
+        rng: &mut fastrand::Rng,
+    ) -> BTreeMap<&'static str, usize> {
+        let mut faults: BTreeMap<_, usize> = BTreeMap::new();
+        while Instant::now() < end {
+            let of_server = rng.u8(..3) == 0;
+            let fault =
+                if of_server { self.disturb_server(cluster, rng).await } else { self.disturb(rng).await };
+            *faults.entry(fault).or_default() += 1;
+            sleep(Duration::from_millis(rng.u64(0..1000))).await;
+        }
+        faults
+    }
+
     /// Does one fault of the server, and ends it.
     async fn disturb_server(&self, cluster: &mut TestCluster, rng: &mut fastrand::Rng) -> &'static str {
         let has_standby = cluster.has_standby();
@@ -411,13 +429,13 @@ impl Drop for ClockMemory {
     }
 }
 
-async fn disturb_under_load(time: Duration) {
+async fn disturb_under_load(time: Duration, has_standby: bool) {
     let _memory = ClockMemory;
     let seed = fastrand::u64(..);
-    println!("seed {seed}");
+    println!("{} s with seed {seed} and {} standby", time.as_secs(), if has_standby { "a" } else { "no" });
     let mut rng = fastrand::Rng::with_seed(seed);
     let Some(mut cluster) = start_cluster() else { return };
-    if rng.bool() {
+    if has_standby {
         cluster = TestCluster::start_with_standby().expect("PostgreSQL is there");
     }
     let model = coherent_model(Duration::ZERO).await;
@@ -444,16 +462,7 @@ async fn disturb_under_load(time: Duration) {
     }
     let orders = tokio::spawn(place_orders(Arc::clone(&load), rng.fork()));
     let losses = tokio::spawn(lose_verdicts(Arc::clone(&load), rng.fork()));
-    let mut faults: BTreeMap<_, usize> = BTreeMap::new();
-    while load.began.elapsed() < time {
-        let fault = if rng.u8(..3) == 0 {
-            hosts.disturb_server(&mut cluster, &mut rng).await
-        } else {
-            hosts.disturb(&mut rng).await
-        };
-        *faults.entry(fault).or_default() += 1;
-        sleep(Duration::from_millis(rng.u64(0..1000))).await;
-    }
+    let faults = hosts.disturb_until(load.began + time, &mut cluster, &mut rng).await;
     load.is_over.store(true, Ordering::Relaxed);
     let ended = timeout(PATIENCE, clients.join_all()).await;
     assert!(ended.is_ok(), "the clients end");
@@ -474,10 +483,7 @@ async fn disturb_under_load(time: Duration) {
         model.request_count()
     );
     assert!(acknowledged > 50 && lost.len() > 5, "{acknowledged}, {}", lost.len());
-    for process in hosts.processes.into_iter().flatten() {
-        assert!(process.stop().success());
-    }
-    assert_prefixes(&worlds.iter().collect::<Vec<_>>());
+    stop_and_check(hosts.processes.into_iter().flatten(), &worlds).await;
     let log = worlds.iter().map(DaemonWorld::mirror).max_by_key(String::len).expect("a host");
     let log = lines(log.as_bytes());
     check_calls(&log, &model, &ordered);
@@ -687,12 +693,14 @@ fn history_with_a_miss_after_an_answer_or_with_two_verdicts_is_reported() {
 
 #[tokio::test]
 async fn cluster_keeps_its_promises_under_faults() {
-    disturb_under_load(Duration::from_secs(25)).await;
+    disturb_under_load(Duration::from_secs(25), fastrand::bool()).await;
 }
 
 #[tokio::test]
 #[ignore = "an hour; `just torture`"]
 async fn cluster_keeps_its_promises_under_faults_for_an_hour() {
     let seconds = std::env::var("ORACLED_CHAOS_S").ok().and_then(|text| text.parse().ok());
-    disturb_under_load(Duration::from_secs(seconds.unwrap_or(3600))).await;
+    for has_standby in [false, true] {
+        disturb_under_load(Duration::from_secs(seconds.unwrap_or(3600)) / 2, has_standby).await;
+    }
 }

@@ -1,6 +1,6 @@
 //! Erasures in a cluster: afterwards no file of any host has the data.
 
-use crate::cluster::{assert_prefixes, coherent_model, start_cluster};
+use crate::cluster::{coherent_model, start_cluster, stop_and_check};
 use crate::erasure::{deliver, files_with};
 use oracled_tests::generation::{request_order, world_with_model};
 use oracled_tests::model::{ModelServer, ScriptedReply};
@@ -25,21 +25,6 @@ fn found(worlds: &[DaemonWorld], text: &str) -> Vec<PathBuf> {
 /// The entries of an event in the log of a host.
 async fn events(host: &DaemonProcess<'_>, event: &str) -> Vec<Value> {
     log(&mut host.control().await, &format!("event={event}&after=0")).await
-}
-
-/// Checks that the logs are whole, and that a store that is built from the segments has the same content.
-async fn stop_and_check(hosts: Vec<DaemonProcess<'_>>, worlds: &[DaemonWorld]) {
-    let key = worlds[0].ctl_in_thread(&["log", "key"]).await;
-    let key = String::from_utf8(key.stdout).expect("valid UTF-8");
-    for host in hosts {
-        assert!(host.stop().success());
-    }
-    assert_prefixes(&worlds.iter().collect::<Vec<_>>());
-    for world in worlds {
-        let state = world.state();
-        let verified = world.ctl(&["verify-log", state.to_str().expect("valid UTF-8"), "--key", key.trim()]);
-        assert!(verified.status.success(), "{verified:?}");
-    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Hosts of a cluster whose PostgreSQL server was replaced by its standby, or by an older copy, and hosts that were away for long.
 
-use crate::cluster::{assert_prefixes, start_cluster};
+use crate::cluster::{self, start_cluster};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, submission};
 use postgres::{Client, NoTls};
@@ -32,10 +32,7 @@ async fn stop_and_check(hosts: [(DaemonProcess<'_>, &DaemonWorld); 2], sessions:
         }
     }
     let worlds = hosts.each_ref().map(|(_, world)| *world);
-    for (host, _) in hosts {
-        assert!(host.stop().success());
-    }
-    assert_prefixes(&worlds);
+    cluster::stop_and_check(hosts.map(|(host, _)| host), &worlds).await;
 }
 
 #[tokio::test]
