@@ -111,10 +111,9 @@ impl TestCluster {
         )
     }
 
-    /// The folder of the server.
-    #[must_use]
-    pub fn server_dir(&self) -> &Path {
-        &self.server_dir
+    /// The folders of the server and of its standby.
+    pub fn server_dirs(&self) -> impl Iterator<Item = &Path> {
+        self.server.iter().chain(&self.standby).map(PostgresServer::dir)
     }
 
     /// Whether the server has a standby.
