@@ -16,6 +16,7 @@ pub struct TestCluster {
     /// `None` while it is stopped.
     pub server: Option<PostgresServer>,
     standby: Option<PostgresServer>,
+    durability: &'static str,
     dir: TempDir,
     /// The folder of the server.
     server_dir: PathBuf,
@@ -54,6 +55,18 @@ impl TestCluster {
         })
     }
 
+    /// As [`start`](Self::start), with a standby for which no commit waits.
+    ///
+    /// # Panics
+    /// Panics if a server does not start.
+    #[must_use]
+    pub fn start_with_asynchronous_standby() -> Option<Self> {
+        let cluster = Self::start_with_standby()?;
+        let server = cluster.server.as_ref().expect("it was started");
+        server.set("synchronous_standby_names", "").expect("the server runs");
+        Some(Self { durability: "asynchronous", ..cluster })
+    }
+
     /// Starts a cluster with the server that `start` starts in this folder, and its standby.
     fn start_in(
         start: impl FnOnce(&Path) -> Option<(PostgresServer, Option<PostgresServer>)>,
@@ -67,7 +80,8 @@ impl TestCluster {
         let key = BASE64_STANDARD.encode([7; 32]);
         fs::write(dir.path().join("keys"), format!("2026-11 {key}\n")).expect("the write succeeds");
         let standbys = usize::from(standby.is_some());
-        Some(Self { server: Some(server), standby, dir, server_dir, standbys })
+        let durability = if standby.is_some() { "synchronous_standby" } else { "asynchronous" };
+        Some(Self { server: Some(server), standby, durability, dir, server_dir, standbys })
     }
 
     /// The configuration of a host.
@@ -89,8 +103,7 @@ impl TestCluster {
     }
 
     fn config_with(&self, host: &str, url: &Path) -> String {
-        let keys = self.dir.path().join("keys");
-        let durability = if self.standby.is_some() { "synchronous_standby" } else { "asynchronous" };
+        let (keys, durability) = (self.dir.path().join("keys"), self.durability);
         format!(
             "[cluster]\nhost = \"{host}\"\nurl_file = \"{}\"\nkeys_file = \"{}\"\ndurability = \"{durability}\"\n",
             url.display(),
@@ -98,16 +111,23 @@ impl TestCluster {
         )
     }
 
-    /// The folder of the server.
-    #[must_use]
-    pub fn server_dir(&self) -> &Path {
-        &self.server_dir
+    /// The folders of the server and of its standby.
+    pub fn server_dirs(&self) -> impl Iterator<Item = &Path> {
+        self.server.iter().chain(&self.standby).map(PostgresServer::dir)
     }
 
     /// Whether the server has a standby.
     #[must_use]
     pub const fn has_standby(&self) -> bool {
         self.standby.is_some()
+    }
+
+    /// Lets the standby receive nothing more.
+    ///
+    /// # Panics
+    /// Panics if there is none, or if it still receives.
+    pub fn stop_replication(&self) {
+        self.standby.as_ref().expect("a standby").stop_receiving().expect("it runs");
     }
 
     /// Ends the standby at once.

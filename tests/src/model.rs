@@ -203,6 +203,7 @@ struct ModelServerState {
     script: VecDeque<ScriptedReply>,
     otherwise: ScriptedReply,
     probed: ScriptedReply,
+    delay: fn(&ReceivedRequest) -> Duration,
     requests: Vec<ReceivedRequest>,
     probes: Vec<ReceivedRequest>,
     in_flight: usize,
@@ -229,6 +230,7 @@ impl ModelServer {
             script: VecDeque::new(),
             otherwise: ScriptedReply::with_text(crate::GOOD),
             probed: ScriptedReply::json(200, &json!({"name": "models/made-up"})),
+            delay: |_| Duration::ZERO,
             requests: Vec::new(),
             probes: Vec::new(),
             in_flight: 0,
@@ -258,6 +260,11 @@ impl ModelServer {
     /// Sets the answer for requests after the end of the script.
     pub fn set_default(&self, reply: ScriptedReply) {
         self.state().otherwise = reply;
+    }
+
+    /// Delays each answer by the time that `delay` returns for its request.
+    pub fn set_delay(&self, delay: fn(&ReceivedRequest) -> Duration) {
+        self.state().delay = delay;
     }
 
     /// Sets the answer to `GET` requests, which are probes for the models themselves.
@@ -344,8 +351,10 @@ fn record_request(state: &Mutex<ModelServerState>, seen: ReceivedRequest) -> Scr
         state.probes.push(seen);
         return state.probed.clone();
     }
+    let delay = (state.delay)(&seen);
     state.requests.push(seen);
-    state.script.pop_front().unwrap_or_else(|| state.otherwise.clone())
+    let reply = state.script.pop_front().unwrap_or_else(|| state.otherwise.clone());
+    ScriptedReply { delay: reply.delay + delay, ..reply }
 }
 
 /// Answers the requests on one connection until one side closes it.

@@ -137,17 +137,40 @@ impl PostgresServer {
     ///
     /// # Errors
     /// The server does not run, or has no such setting.
-    ///
-    /// # Panics
-    /// Never.
     pub fn set(&self, name: &str, value: &str) -> Result<(), ::postgres::Error> {
-        // the client has a runtime of its own, which cannot be in another one
-        let set = || {
-            let mut client = Client::connect(&self.url(), NoTls)?;
+        self.call(|client| {
             client.execute(&format!("ALTER SYSTEM SET {name} = '{value}'"), &[])?;
             client.execute("SELECT pg_reload_conf()", &[]).map(drop)
-        };
-        scope(|threads| threads.spawn(set).join()).expect("no panic")
+        })
+    }
+
+    /// Runs these statements.
+    ///
+    /// # Errors
+    /// The server does not run, or refuses a statement.
+    ///
+    /// # Panics
+    /// Panics if `run` does.
+    pub fn call<T: Send>(
+        &self,
+        run: impl FnOnce(&mut Client) -> Result<T, ::postgres::Error> + Send,
+    ) -> Result<T, ::postgres::Error> {
+        // the client has a runtime of its own, which cannot be in another one
+        let call = || run(&mut Client::connect(&self.url(), NoTls)?);
+        scope(|threads| threads.spawn(call).join()).expect("no panic")
+    }
+
+    /// Lets a standby receive nothing more.
+    ///
+    /// # Errors
+    /// It does not run, or still receives.
+    pub fn stop_receiving(&self) -> Result<(), ::postgres::Error> {
+        self.set("primary_conninfo", "")?;
+        let receives = "SELECT FROM pg_stat_wal_receiver";
+        while self.call(|client| client.query_opt(receives, &[]))?.is_some() {
+            sleep(Duration::from_millis(5));
+        }
+        Ok(())
     }
 
     /// Promotes a standby. It accepts writes when this returns.

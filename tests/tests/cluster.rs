@@ -7,12 +7,16 @@ use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::disk;
 use oracled_tests::generation::{
-    coherent_answer, generation_request, purge_verdict, read_metric, read_order, read_verdict,
-    register_session, request_order, request_verdict, retry_after_s, x_cache,
+    coherent_answer, generation_request, place_order, purge_verdict, read_metric, read_order, read_verdict,
+    register_session, request_order, request_verdict, retry_after_s, world_with_model, x_cache,
 };
 use oracled_tests::model::{ModelServer, ScriptedReply, gemini_answer};
-use oracled_tests::{DaemonWorld, GOOD, document, eventually, get, log, post, problem, submission};
+use oracled_tests::partition::{Cut, CuttableNetwork};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, post, problem, submission,
+};
 use serde_json::{Value, json};
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
@@ -38,6 +42,31 @@ pub(crate) fn assert_prefixes(worlds: &[&DaemonWorld]) {
     assert!(!longest.is_empty());
     for log in logs {
         assert!(longest.starts_with(&log), "{} and {} bytes", log.len(), longest.len());
+    }
+}
+
+/// Stops the hosts, and checks that each has a whole log, which continues the present one of the first host.
+pub(crate) async fn stop_and_check<'w>(
+    hosts: impl IntoIterator<Item = DaemonProcess<'w>>,
+    worlds: &[impl Borrow<DaemonWorld>],
+) {
+    let worlds: Vec<&DaemonWorld> = worlds.iter().map(Borrow::borrow).collect();
+    let read = async |verb| {
+        let output = worlds[0].ctl_in_thread(&["log", verb]).await;
+        String::from_utf8(output.stdout).expect("valid UTF-8")
+    };
+    let (key, checkpoint) = (read("key").await, read("checkpoint").await);
+    let since = worlds[0].path("checkpoint");
+    fs::write(&since, checkpoint).expect("it is written");
+    for host in hosts {
+        assert!(host.stop().success());
+    }
+    assert_prefixes(&worlds);
+    for world in worlds {
+        let mut verify = world.ctl_command(&["verify-log", "--key", key.trim(), "--since"]);
+        // a long log may take longer than other commands
+        let verified = verify.arg(&since).arg(world.state()).output().expect("the program starts");
+        assert!(verified.status.success(), "{verified:?}");
     }
 }
 
@@ -360,6 +389,38 @@ async fn host_without_the_server_serves_hits_and_refuses_all_else_until_it_is_ba
     eventually("the host is ready again", async || get(&mut routes, "/readyz").await.status == 200).await;
     assert_eq!(post(&mut routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
     assert!(first.stop().success());
+}
+
+#[tokio::test]
+async fn host_that_is_cut_off_does_not_answer_that_something_is_missing() {
+    let Some(cluster) = start_cluster() else { return };
+    let model = coherent_model(Duration::ZERO).await;
+    let network = CuttableNetwork::to(&cluster.server.as_ref().expect("it runs").socket());
+    let config = cluster.config_behind("b", &network) + "deadline_ms = 1000\n";
+    let (a, b) = (cluster.world("a", &model.url(), ""), world_with_model(&model.url(), &config));
+    let first = cluster.init(&a).await;
+    let second = cluster.join(&b, &a).await;
+    let (mut one, mut other) = (first.routes().await, second.routes().await);
+    assert_eq!(post(&mut one, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    assert_eq!(get(&mut other, "/cache/cs_1").await.status, 200);
+    assert_eq!(at(&get(&mut other, "/v1/orders").await, "/items"), json!([]));
+    network.cut(Cut { to_server: true, to_client: true });
+    assert_eq!(post(&mut one, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
+    place_order(&a, "cs_3").await;
+    for _ in 0..2 {
+        problem(&get(&mut other, "/cache/cs_2").await, 503, "storage_unavailable");
+        problem(&get(&mut other, "/v1/orders").await, 503, "storage_unavailable");
+        assert_eq!(get(&mut other, "/cache/cs_1").await.status, 200);
+    }
+    network.cut(Cut::default());
+    eventually("the host has contact again", async || {
+        let read = get(&mut other, "/cache/cs_2").await;
+        assert!(matches!(read.status.as_u16(), 200 | 503), "{}", document(&read));
+        read.status == 200
+    })
+    .await;
+    assert_eq!(at(&get(&mut other, "/v1/orders").await, "/items/0/session_id"), "cs_3");
+    stop_and_check([first, second], &[a, b]).await;
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! Hosts of a cluster whose PostgreSQL server was replaced by its standby, or by an older copy, and hosts that were away for long.
 
-use crate::cluster::{assert_prefixes, start_cluster};
+use crate::cluster::{self, start_cluster};
 use oracled_tests::cluster::TestCluster;
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, document, eventually, get, post, submission};
-use postgres::{Client, NoTls};
+use std::fs;
 use std::time::Duration;
-use std::{fs, thread};
 use tokio::time::sleep;
 
 async fn submit(host: &DaemonProcess<'_>, session: &str) -> u16 {
@@ -32,10 +31,7 @@ async fn stop_and_check(hosts: [(DaemonProcess<'_>, &DaemonWorld); 2], sessions:
         }
     }
     let worlds = hosts.each_ref().map(|(_, world)| *world);
-    for (host, _) in hosts {
-        assert!(host.stop().success());
-    }
-    assert_prefixes(&worlds);
+    cluster::stop_and_check(hosts.map(|(host, _)| host), &worlds).await;
 }
 
 #[tokio::test]
@@ -132,16 +128,65 @@ async fn host_with_entries_that_the_others_have_replaced_ends_with_a_code_of_its
     stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &["cs_1", "cs_2", "cs_4"]).await;
 }
 
+/// Two hosts of a cluster whose standby lacks the session `cs_2`, as does the second host, which is stopped.
+async fn write_without_replication<'w>(
+    cluster: &TestCluster,
+    worlds: &'w [DaemonWorld; 2],
+) -> (DaemonProcess<'w>, DaemonProcess<'w>) {
+    let (a, b) = (cluster.init(&worlds[0]).await, cluster.join(&worlds[1], &worlds[0]).await);
+    assert_eq!(submit(&a, "cs_1").await, 201);
+    cluster.stop_replication();
+    stop_reading(&b).await;
+    assert_eq!(submit(&a, "cs_2").await, 201);
+    (a, b)
+}
+
+#[tokio::test]
+async fn entries_that_an_asynchronous_standby_lacks_are_appended_again_by_a_host_that_is_there() {
+    if start_cluster().is_none() {
+        return;
+    }
+    let mut cluster = TestCluster::start_with_asynchronous_standby().expect("PostgreSQL is there");
+    let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
+    let (a, b) = write_without_replication(&cluster, &worlds).await;
+    cluster.fail_over();
+    b.signal("CONT");
+    eventually_submit(&b, "cs_3").await;
+    eventually_submit(&a, "cs_4").await;
+    stop_and_check([(a, &worlds[0]), (b, &worlds[1])], &["cs_1", "cs_2", "cs_3", "cs_4"]).await;
+}
+
+#[tokio::test]
+async fn host_that_was_away_when_an_asynchronous_standby_was_promoted_finds_the_fork() {
+    if start_cluster().is_none() {
+        return;
+    }
+    let mut cluster = TestCluster::start_with_asynchronous_standby().expect("PostgreSQL is there");
+    let worlds = ["a", "b"].map(|host| DaemonWorld::with_config(&cluster.config(host)));
+    let (a, b) = write_without_replication(&cluster, &worlds).await;
+    a.kill();
+    cluster.fail_over();
+    // the other host would wait for 10 s for a host that was seen just before
+    let was_away = "UPDATE oracled_host SET seen = seen - interval '1 min' WHERE host = 'a'";
+    let server = cluster.server.as_ref().expect("it runs");
+    assert_eq!(server.call(|client| client.execute(was_away, &[])).expect("the server runs"), 1);
+    b.signal("CONT");
+    eventually_submit(&b, "cs_3").await;
+    let ended = worlds[0].run_until_exit();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
+    let mut routes = b.routes().await;
+    assert_eq!(get(&mut routes, "/cache/cs_2").await.status, 404, "it is in the log of the other host");
+    assert_eq!(get(&mut routes, "/cache/cs_3").await.status, 200);
+    assert!(b.stop().success());
+}
+
 /// Lets a day pass for all groups of the server. Returns the number of its groups.
 fn age_groups(cluster: &TestCluster) -> i64 {
-    let url = cluster.server.as_ref().expect("it runs").url();
-    // the client has a runtime of its own
-    let aged = thread::spawn(move || {
-        let mut client = Client::connect(&url, NoTls)?;
+    let aged = cluster.server.as_ref().expect("it runs").call(|client| {
         client.execute("UPDATE oracled_group SET appended = appended - interval '25 h'", &[])?;
         client.query_one("SELECT count(*) FROM oracled_group", &[])?.try_get(0)
     });
-    aged.join().expect("it does not panic").expect("the server has the table")
+    aged.expect("the server has the table")
 }
 
 #[tokio::test]

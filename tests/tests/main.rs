@@ -15,6 +15,7 @@ mod card;
 mod changed_files;
 mod circuit;
 mod cluster;
+mod cluster_calls;
 mod cluster_chaos;
 mod cluster_erasure;
 mod cluster_failover;

@@ -308,6 +308,30 @@ fn group_under_another_key_of_the_same_id_is_not_appended() {
 }
 
 #[test]
+fn copy_of_a_removed_group_is_not_opened_after_its_key_is_destroyed() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let keys = ClusterKeys::parse(KEY).expect("a key");
+    drop(log_of(&server, 1));
+    let mut log = PostgresLog::new(PostgresSettings { keys: keys.clone(), ..settings(&server, 1) });
+    log.connect(OWN).expect("it answers");
+    assert_eq!(log.append(end(5), &group(5, 7)), Ok(SharedAppend::Appended));
+    let new = KEY.replace("2026-11 AQEB", "2026-12 AgEB");
+    keys.exchange_with(&ClusterKeys::parse(&(new.clone() + KEY)).expect("keys"));
+    assert_eq!(log.append(end(7), &group(7, 9)), Ok(SharedAppend::Appended));
+    assert_eq!(log.read(5, usize::MAX), Ok(vec![group(5, 7), group(7, 9)]));
+    keys.exchange_with(&ClusterKeys::parse(&new).expect("a key"));
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    // as a replica or an archive keeps it
+    client.batch_execute("CREATE TABLE kept AS SELECT * FROM oracled_group").expect("the table exists");
+    let old = "DELETE FROM oracled_group WHERE key_id = '2026-11'";
+    assert_eq!(client.execute(old, &[]).expect("the table exists"), 1);
+    assert_eq!(log.read(7, usize::MAX), Ok(vec![group(7, 9)]));
+    let kept = "INSERT INTO oracled_group SELECT * FROM kept WHERE key_id = '2026-11'";
+    assert_eq!(client.execute(kept, &[]).expect("the table exists"), 1);
+    assert_refused(log.read(5, usize::MAX), "lacks the key 2026-11");
+}
+
+#[test]
 fn server_that_is_gone_is_an_error_at_once() {
     let Some((dir, server)) = cluster(OWN) else { return };
     let mut log = log_of(&server, 1);
