@@ -349,7 +349,7 @@ pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u
             html! {
                 "verified now: the tree of "
                 @if let Some(checkpoint) = &checkpoint { (format_count(checkpoint.size, "entry", "entries")) }
-                " has this entry; " (proved.proof.hashes.len()) " hashes"
+                " has this entry; " (format_count(proved.proof.hashes.len(), "hash", "hashes"))
             },
         ),
         (

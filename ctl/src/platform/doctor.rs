@@ -440,11 +440,8 @@ async fn check_cluster(options: &GlobalOptions) -> Result<Option<CheckResult>, C
         None if report.fetch_failure.is_some() => {
             let remedy = "check `cluster.objects`, its credentials and the connection";
             let failure = report.fetch_failure.unwrap_or_default();
-            CheckResult::warning(
-                "cluster",
-                format!("{} files of sources are not on this host yet: {failure}", report.missing_files),
-                remedy,
-            )
+            let files = format_count(report.missing_files, "file of sources is", "files of sources are");
+            CheckResult::warning("cluster", format!("{files} not on this host yet: {failure}"), remedy)
         }
         None if away.is_empty() => {
             let hosts = format_count(report.hosts.len() as u64, "host", "hosts");
