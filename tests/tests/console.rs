@@ -514,6 +514,9 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
     );
     assert!(!console.get("/reviews").await.text.contains(&dismissed));
     assert_shows(&console.get("/reviews?all=true").await, &[&dismissed, "dismissed at"]);
+    let decided = console.get("/inbox?decided=all").await;
+    assert_shows(&decided, &["Population, Aruba, 1961", "Population, Aruba, 1964", "dismissed"]);
+    assert!(!decided.text.contains("ABW"), "{}", decided.text);
     assert_eq!(console.get("/reviews/none").await.status, 404);
 }
 
