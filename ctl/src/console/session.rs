@@ -8,7 +8,8 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::log::event_list;
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
-    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card, user,
+    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
+    user, words,
 };
 use super::several_orders;
 use super::timeline::{self, TimelineRow};
@@ -240,11 +241,10 @@ fn order_rows(order: &Order) -> Vec<TimelineRow> {
         }
         let until = attempt.ended_at.unwrap_or(now);
         free_since = until;
-        let outcome = attempt.outcome.map_or("in progress", |outcome| outcome.into_str());
         let is_good = attempt.cause.is_none();
         rows.push(TimelineRow {
             name: format!("Attempt {}", attempt.attempt),
-            note: outcome.replace('_', " "),
+            note: outcome_words(attempt),
             tone: if is_good { Tone::Ok } else { Tone::Refused },
             is_wait: false,
             spans: vec![(attempt.started_at, until)],
@@ -427,7 +427,10 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
     }
     if let Some(cause) = order.stop_cause {
         let causes = join_causes(&order.policy_causes);
-        rows.push(("stopped by", html! { (cause.into_str()) @if !causes.is_empty() { ": " (causes) } }));
+        rows.push((
+            "stopped by",
+            html! { (words(cause.into_str())) @if !causes.is_empty() { ": " (causes) } },
+        ));
     }
     if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
         let by = user(&uid.to_string(), user_name.as_deref());
@@ -445,12 +448,16 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
     card("Order", &order_badge(order.state), &body)
 }
 
+fn outcome_words(attempt: &OrderAttempt) -> String {
+    attempt.outcome.map_or_else(|| "in progress".to_owned(), |outcome| words(outcome.into_str()))
+}
+
 fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
         html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
         moment(attempt.started_at),
         html! { (attempt.generation.model) },
-        html! { (attempt.outcome.map_or("in progress", |outcome| outcome.into_str())) },
+        html! { (outcome_words(attempt)) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
         html! { (attempt.cause.as_deref().unwrap_or("none")) },
     ]
@@ -470,5 +477,26 @@ fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors, draft:
             (card("Held verdict", &badge(Tone::Held, "held by the policy"), &body))
         }
         (decision_form(session_id, order, neighbors, draft))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain_verdict::order::OrderStopCause;
+    use serde_json::json;
+
+    #[test]
+    fn order_shows_the_cause_of_its_stop_and_the_outcomes_of_attempts_in_words() {
+        let at = "2026-11-20T10:00:00Z";
+        let attempt = serde_json::from_value(json!({
+            "attempt": 1, "started_at": at, "ended_at": at, "outcome": "refused_by_rules",
+            "generation": {"model": "m", "candidate_count": 1},
+        }));
+        let at = at.parse().expect("a time");
+        let mut order = Order::placed(at).stopped(OrderStopCause::GenerationsUsedUp, false, at);
+        order.last_attempts.push(attempt.expect("a valid attempt"));
+        let shown = render_order(&order, None).into_string();
+        assert!(shown.contains("generations used up") && shown.contains("refused by rules"), "{shown}");
     }
 }
