@@ -4,7 +4,7 @@ use super::catalog::read_sources;
 use super::done;
 use super::forms::{Draft, Fields, after_action, reason_form};
 use super::items::{Neighbors, held_path};
-use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::log::event_list;
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
@@ -344,11 +344,8 @@ const LIMIT: usize = 50;
 
 pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let filter = order_filter(fields.filled("state"), fields.filled("application"));
-    let after =
-        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
-    let path = format!("/v1/orders?limit={LIMIT}{filter}{after}");
-    let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
-    let ListPage::<OrderReport> { items, next } = answer.json()?;
+    let (listed, fault) = PageError::beside_form(read_orders(&console, &filter, &fields).await)?;
+    let (items, next) = listed.map(|page| (page.items, page.next)).unwrap_or_default();
     let rows: Vec<_> = items.iter().map(row).collect();
     let heading = ["session", "state", "tier", "placed", "#attempts", "next attempt", "reason"];
     let path = format!("/orders?{}", filter.trim_start_matches('&'));
@@ -356,13 +353,24 @@ pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Field
         html! { (table("Orders, the latest first", &heading, &rows)) (next_link(&path, next.as_deref())) };
     let body = html! {
         (done::note(&console, &fields).await)
-        @if !console.has_only_reviews { (filter_chips(&fields)) }
-        (card("Orders, the latest first", &html! {}, &parts))
+        @if !console.has_only_reviews { (filter_chips(&fields, fault.is_some())) }
+        @match &fault { Some(error) => (error.render()), None => (card("Orders, the latest first", &html! {}, &parts)) }
     };
     let title = if console.has_only_reviews { "Held orders" } else { "Orders and sessions" };
     let several = html! { a.btn.slim href=(several_orders::PATH) { "Decide several orders" } };
     let head = PageHead { actions: Some(several), ..PageHead::titled(title) };
-    Ok(render_page(&console, Section::Orders, head, &body).await)
+    Ok(with_fault(render_page(&console, Section::Orders, head, &body).await, fault.as_ref()))
+}
+
+async fn read_orders(
+    console: &Console,
+    filter: &str,
+    fields: &Fields,
+) -> Result<Option<ListPage<OrderReport>>, PageError> {
+    let after =
+        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
+    let path = format!("/v1/orders?limit={LIMIT}{filter}{after}");
+    Ok(Some(console.options.call_for_reviewer(Method::GET, &path, None).await?.json()?))
 }
 
 /// The filter of the daemon's route and of the page; it begins with `&`, if it is not empty.
@@ -371,7 +379,7 @@ fn order_filter(state: Option<&str>, application: Option<&str>) -> String {
     params.filter_map(|(name, value)| Some(format!("&{name}={}", encode_segment(value?)))).collect()
 }
 
-fn filter_chips(fields: &Fields) -> Markup {
+fn filter_chips(fields: &Fields, has_fault: bool) -> Markup {
     let application = fields.filled("application");
     let chip = |state: Option<&str>| {
         let path = format!("/orders?{}", order_filter(state, application).trim_start_matches('&'));
@@ -388,7 +396,7 @@ fn filter_chips(fields: &Fields) -> Markup {
                 }
             }
         }
-        details.more {
+        details.more open[has_fault] {
             summary { "+ filter" }
             form.fields method="get" action="/orders" {
                 label.f { "Application" input type="text" name="application" value=(fields.text("application")) autocomplete="off"; }
