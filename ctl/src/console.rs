@@ -521,6 +521,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn refused_filter_of_the_log_is_shown_in_its_form() {
+        let console = console(false);
+        let cookie = log_in(&console).await;
+        let page = get(&console, "/log?session=cs_1&event=order_placed&since=soon", &cookie).await;
+        assert_eq!(page.status(), StatusCode::BAD_REQUEST);
+        let page = text(page).await;
+        for part in [
+            "<code>Since</code>",
+            "Filter the entries",
+            "value=\"cs_1\"",
+            "value=\"soon\"",
+            "value=\"order_placed\" selected",
+        ] {
+            assert!(page.contains(part), "{part} is not in {page}");
+        }
+    }
+
+    #[tokio::test]
     async fn pages_and_events_show_foreign_text_as_escapes() {
         let hostile = "\u{202e}\u{200b}\u{9b}\u{2066}\u{e0041}";
         let socket = Some(PathBuf::from(format!("/nonexistent/{hostile}")));

@@ -129,7 +129,7 @@ async fn release_of_one_host_is_answered_by_the_other_and_both_can_ingest() {
 }
 
 #[tokio::test]
-async fn query_gets_facts_not_here_until_a_missing_or_damaged_object_is_whole() {
+async fn query_gets_facts_not_here_until_a_check_uploads_a_lost_object() {
     let Some(cluster) = start_cluster() else { return };
     let (a, b) = (world(&cluster, "a"), world(&cluster, "b"));
     let (first, second) = two_hosts(&cluster, &a, &b).await;
@@ -163,7 +163,12 @@ async fn query_gets_facts_not_here_until_a_missing_or_damaged_object_is_whole() 
             "{report}"
         );
         assert_eq!(get(&mut routes, "/readyz").await.status, 200, "verdicts do not need the source");
-        fs::write(&object, &whole).expect("it is written");
+        if damage.is_some() {
+            fs::remove_file(&object).expect("it is removed");
+        }
+        let checked = post(&mut one, &format!("/v1/sources/{SOURCE}/verify"), &json!({})).await;
+        assert_eq!(checked.status, 200, "{}", document(&checked));
+        assert!(fs::read(&object).expect("it is uploaded again") == whole);
         eventually_within(Duration::from_secs(60), "the file is fetched", async || {
             query(&mut routes).await.status == 200
         })

@@ -514,6 +514,9 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
     );
     assert!(!console.get("/reviews").await.text.contains(&dismissed));
     assert_shows(&console.get("/reviews?all=true").await, &[&dismissed, "dismissed at"]);
+    let decided = console.get("/inbox?decided=all").await;
+    assert_shows(&decided, &["Population, Aruba, 1961", "Population, Aruba, 1964", "dismissed"]);
+    assert!(!decided.text.contains("ABW"), "{}", decided.text);
     assert_eq!(console.get("/reviews/none").await.status, 404);
 }
 
@@ -673,8 +676,20 @@ async fn log_page_filters_and_proves_entries() {
     let verified = world.ctl(&["verify-log", &file.display().to_string(), "--key", key.trim()]);
     assert!(verified.status.success(), "{verified:?}");
     assert_shows(&console.get("/log?after=0").await, &["service_started"]);
-    assert_eq!(console.get("/log?since=soon").await.status, 400);
-    assert_eq!(console.get("/log?after=many").await.status, 400);
+    // each form stays, with what was entered and why it is refused
+    for (path, value, button) in [
+        ("/log?since=soon", "soon", "Filter the entries"),
+        ("/log?after=many", "many", "Filter the entries"),
+        ("/log?session=%20x%2F", "x/", "Filter the entries"),
+        ("/orders?application=shop", "shop", "Filter the orders"),
+        ("/reviews?workflow=A%20b", "A b", "Filter the reviews"),
+    ] {
+        let refused = console.get(path).await;
+        assert_eq!(refused.status, 400, "{path}: {}", refused.text);
+        for text in [&format!("value=\"{value}\""), button, "<strong>Error: </strong>"] {
+            assert!(refused.text.contains(text), "{path}: {text} is not in {}", refused.text);
+        }
+    }
     assert_eq!(console.get("/log/99999").await.status, 404);
 }
 

@@ -64,7 +64,7 @@ async fn status_and_actors_show_the_daemon() {
     let daemon = world.serve().await;
     deliver(&daemon, "cs_1").await;
     let status = printed(&world.ctl(&["status"]), 0);
-    for shown in [&format!("pid {}", daemon.pid()), "3 entries", "1 verdicts, 1 sessions", "ready", "yes"] {
+    for shown in [&format!("pid {}", daemon.pid()), "3 entries", "1 verdict, 1 session", "ready", "yes"] {
         assert!(status.contains(shown), "{shown}: {status}");
     }
     let status = json_of(&world.ctl(&["status", "--json"]), 0);

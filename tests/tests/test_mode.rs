@@ -6,6 +6,7 @@ use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, at, document, error_line, eventually, get, log, post};
 use serde_json::json;
 use std::fs;
+use std::time::{Duration, Instant};
 
 const CANNED: &str = "[model]\nprovider = \"canned\"\ncalls_per_minute = 1000000\n";
 
@@ -65,7 +66,7 @@ async fn failures_of_one_query_leave_other_queries_unchanged() {
     let order = |query: &str| json!({"tier": "quick", "query": query});
     let retry = json!({"action": "retry", "reason": "a test"});
     for (session, word, outcome) in
-        [("cs_1", "test:down", "model_unavailable"), ("cs_2", "test:rejct", "request_refused")]
+        [("cs_1", "test:down", "model_unavailable"), ("cs_2", "test:400", "request_refused")]
     {
         let placed = request_order(&world.socket(), session, &order(word)).await;
         assert_eq!(placed.status, 202, "{}", document(&placed));
@@ -78,13 +79,24 @@ async fn failures_of_one_query_leave_other_queries_unchanged() {
             post(&mut control, &format!("/v1/orders/{session}"), &retry).await;
         }
     }
-    let read = get(&mut routes, "/v1/orders/cs_2").await;
-    let cause = at(&read, "/last_attempts/0/cause").to_string();
-    assert!(cause.contains("`test:rejct`") && cause.contains("test:reject,"), "{cause}");
     let oracles = get(&mut control, "/v1/health/oracles").await;
     assert_eq!(at(&oracles, "/0/consecutive_failures"), json!(0), "{}", document(&oracles));
     let delivered = post(&mut routes, "/v1/verdicts/cs_3", &order("Sell honey?")).await;
     assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn mistyped_word_of_the_test_mode_fails_its_order_at_once() {
+    let world = test_world();
+    let daemon = world.serve().await;
+    let order = json!({"tier": "quick", "query": "Sell honey? test:rejct"});
+    let began = Instant::now();
+    let failed = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &order).await;
+    assert!(began.elapsed() < Duration::from_secs(4), "before the first pause of 5 s ends");
+    assert_eq!((failed.status.as_u16(), at(&failed, "/code")), (422, json!("order_failed")));
+    let detail = at(&failed, "/detail").to_string();
+    assert!(detail.contains("`test:rejct`") && detail.contains("test:reject,"), "{detail}");
     assert!(daemon.stop().success());
 }
 

@@ -12,7 +12,7 @@ use crate::calibrate::report::{
 use comfy_table::{Cell, Color, ContentArrangement, Table};
 use domain_base::payload::VerdictPayload;
 use domain_base::text_form::visible_line;
-use domain_base::wording::ParseTextError;
+use domain_base::wording::{ParseTextError, format_count};
 use domain_verdict::label::ProductTier;
 use oracled_ctl::base::error::CtlError;
 use oracled_ctl::base::input::{self, InputLineReader, LineTooLong, json_error_text};
@@ -252,7 +252,8 @@ const BLOCKS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█
 pub(crate) fn write(out: &mut dyn Write, report: &CalibrationReport, look: OutputStyle) -> io::Result<()> {
     let all = &report.approval.all;
     let name = visible_line(&report.corpus);
-    writeln!(out, "{name}: {} verdicts, {} approved, {} rejected", all.verdicts, all.approved, all.refused)?;
+    let verdicts = format_count(all.verdicts, "verdict", "verdicts");
+    writeln!(out, "{name}: {verdicts}, {} approved, {} rejected", all.approved, all.refused)?;
     write_section(out, "Approval by tier", &approval_table(&report.approval, look))?;
     let title = format!("Coherence C (bins are narrower above Ω = {:.5})", report.threshold);
     write_section(out, &title, &histogram_table(report, look))?;

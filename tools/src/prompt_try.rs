@@ -2,7 +2,7 @@
 
 use domain_base::document::Document;
 use domain_base::text_form::is_blank;
-use domain_base::wording::reword_serde_error;
+use domain_base::wording::{format_count, reword_serde_error};
 use domain_verdict::cost::ModelCost;
 use domain_verdict::generation::ModelTokenUsage;
 use domain_verdict::label::ProductTier;
@@ -70,7 +70,9 @@ async fn try_template(
         report.template.as_ref().map_or_else(|| what.to_owned(), |template| format!("{what}: {template}"))
     };
     let (candidate, current) = (name(&report.candidate, "candidate"), name(&report.current, "current"));
-    let heading = [format!("{} queries, {} runs", report.queries, report.runs), candidate, current];
+    let (queries, runs) =
+        (format_count(report.queries, "query", "queries"), format_count(report.runs, "run", "runs"));
+    let heading = [format!("{queries}, {runs}"), candidate, current];
     let [queries, candidate, current] = &heading;
     writeln!(out, "{}", format_table([queries, candidate, current], report.rows()))?;
     let flips = report.flip_rows();

@@ -87,15 +87,17 @@ fn chosen_failure(status: u16) -> RequestFailure {
     RequestFailure { spares_health: true, ..RequestFailure::new(RequestFailureKind::Status(status), detail) }
 }
 
-/// The failure of a query with an unknown marker, so that a test with a mistyped marker fails.
-fn unknown_marker(word: &str) -> RequestFailure {
+/// The refusal of a query with an unknown marker, so that a test with a mistyped marker fails. It is no failed request: no later
+/// attempt could mend it.
+fn unknown_marker(word: &str) -> ModelRefusal {
     let known = MARKERS.map(|Marker { name, effect }| match effect {
         MarkerEffect::Delay => format!("{PREFIX}{name}=3s"),
         MarkerEffect::Answer(_) | MarkerEffect::Failure(_) => format!("{PREFIX}{name}"),
     });
-    let detail =
-        format!("`{word}` in the query is not a marker of the test mode (allowed: {})", known.join(", "));
-    RequestFailure { detail, ..chosen_failure(400) }
+    let known = known.join(", ");
+    ModelRefusal::Declined(format!(
+        "`{word}` in the query is not a marker of the test mode (allowed: {known})"
+    ))
 }
 
 /// A model without a server.
@@ -138,10 +140,16 @@ impl CannedModel {
                 None => unknown = unknown.or_else(|| Some(unknown_marker(word))),
             }
         }
+        if let Some(refusal) = unknown {
+            return CannedAnswer {
+                delay: Duration::ZERO,
+                version: CANNED_MODEL,
+                outcome: Err(refusal.into()),
+            };
+        }
         let answer = answer.unwrap_or(|request| Ok(request.verdict(VerdictLabel::Green)));
-        let outcome = unknown
-            .or(failure)
-            .map_or_else(|| answer(&request), |failure| Err(ModelTextError::Failed(failure)));
+        let outcome =
+            failure.map_or_else(|| answer(&request), |failure| Err(ModelTextError::Failed(failure)));
         CannedAnswer { delay, version: CANNED_MODEL, outcome }
     }
 }
@@ -420,18 +428,26 @@ mod tests {
         assert_eq!((began.elapsed().as_secs(), late.error_code().as_str()), (13, "timeout"));
     }
 
-    #[tokio::test]
-    async fn query_with_an_unknown_marker_is_rejected() {
-        let model = CannedModel::default();
-        for query in
-            ["test:rejct", "test:slow", "test:down=0", "test:red=1", "TEST:REJECT", "test:red Test:amber"]
-        {
-            let failure = failure_of(&model, query).await;
-            assert_eq!(failure.kind, RequestFailureKind::Status(400), "{query}");
+    #[tokio::test(start_paused = true)]
+    async fn query_with_an_unknown_marker_is_declined_at_once() {
+        let (model, began) = (CannedModel::default(), tokio::time::Instant::now());
+        for query in [
+            "test:rejct",
+            "test:slow",
+            "test:down=0",
+            "test:red=1",
+            "TEST:REJECT",
+            "test:red Test:amber",
+            "test:slow=3s test:down test:rejct",
+        ] {
+            let refused = ask(&model, ProductTier::Quick, query).await;
+            let Err(ModelTextError::Refused(ModelRefusal::Declined(detail))) = refused else {
+                panic!("{query}: {refused:?}");
+            };
             let word = query.split(' ').next_back().expect("a word");
-            let detail = failure.detail;
             assert!(detail.contains(&format!("`{word}`")) && detail.contains("test:slow=3s"), "{detail}");
         }
+        assert!(began.elapsed() < Duration::from_secs(1));
         for query in ["latest:reject", "unit test: honey"] {
             assert!(ask(&model, ProductTier::Quick, query).await.is_ok(), "{query}");
         }
@@ -445,7 +461,6 @@ mod tests {
             ("test:429", false),
             ("test:down", false),
             ("test:slow=60s", false),
-            ("test:rejct", false),
             ("test:outage", true),
         ] {
             let failure = failure_of(&model, query).await;

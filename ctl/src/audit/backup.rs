@@ -65,7 +65,8 @@ impl BackupArgs {
         }
         let files = format_count(files.len() as u64, "file", "files");
         let (dir, bytes) = (self.dir.display(), manifest.bytes());
-        Ok(writeln!(out, "backed up {entries} log entries: {files} with {bytes} bytes in {dir}")?)
+        let entries = format_count(entries, "log entry", "log entries");
+        Ok(writeln!(out, "backed up {entries}: {files} with {bytes} bytes in {dir}")?)
     }
 }
 

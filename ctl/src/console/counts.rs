@@ -4,6 +4,7 @@ use super::Console;
 use super::parts::cut;
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
+use crate::verification::review::read_evidence;
 use domain_base::inbox::InboxResponse;
 use domain_ground::wire::{FreshnessReport, SourceSummary};
 use domain_verdict::wire::SessionPage;
@@ -41,7 +42,32 @@ pub(super) struct FrameState {
     /// The number of stale sources, and when they were counted.
     stale: Mutex<Option<(Instant, u64)>>,
     /// The beginnings of the queries of sessions.
-    queries: Mutex<HashMap<String, String>>,
+    queries: KnownTexts,
+    /// The titles of reviews.
+    titles: KnownTexts,
+}
+
+/// Texts by the ids of their items. Each is read once, since the log has an entry of each read.
+#[derive(Debug, Default)]
+struct KnownTexts(Mutex<HashMap<String, String>>);
+
+impl KnownTexts {
+    /// The text of an item; `None` if it is empty, or cannot be read.
+    async fn get(&self, id: &str, read: impl Future<Output = Result<String, CtlError>>) -> Option<String> {
+        let mut known = self.0.lock().await;
+        let text = match known.get(id).cloned() {
+            Some(text) => text,
+            None => {
+                let text = read.await.ok()?;
+                if known.len() >= TEXTS_MAX {
+                    known.clear();
+                }
+                known.insert(id.to_owned(), text.clone());
+                text
+            }
+        };
+        Some(text).filter(|text| !text.is_empty())
+    }
 }
 
 impl FrameState {
@@ -50,33 +76,30 @@ impl FrameState {
         self.is_test.load(Ordering::Relaxed)
     }
 
-    /// The beginning of the query of a session, as its page has it. It is read once, since the log has an entry of each read. `None` for
-    /// reviewers: who reads a query on their socket is in the log.
+    /// The beginning of the query of a session, as its page has it. `None` for reviewers: who reads a query on their socket is in the log.
     pub(super) async fn read_query(&self, console: &Console, session_id: &str) -> Option<String> {
         if console.has_only_reviews {
             return None;
         }
-        let is_shown = |query: &String| !query.is_empty();
-        let mut known = self.queries.lock().await;
-        if let Some(query) = known.get(session_id) {
-            return Some(query.clone()).filter(is_shown);
-        }
         let path = format!("/v1/sessions/{}", encode_segment(session_id));
-        let page: SessionPage =
-            console.options.call_control(Method::GET, &path, None).await.ok()?.json().ok()?;
-        let query = cut(&page.session.query, QUERY_CHARS);
-        if known.len() >= QUERIES_MAX {
-            known.clear();
-        }
-        known.insert(session_id.to_owned(), query.clone());
-        Some(query).filter(is_shown)
+        let read = async {
+            let page: SessionPage = console.options.call_control(Method::GET, &path, None).await?.json()?;
+            Ok::<_, CtlError>(cut(&page.session.query, QUERY_CHARS))
+        };
+        self.queries.get(session_id, read).await
+    }
+
+    /// The title of a review in words, as its page has it.
+    pub(super) async fn read_title(&self, console: &Console, review_id: &str) -> Option<String> {
+        let read = async { Ok::<_, CtlError>(read_evidence(&console.options, review_id).await?.title) };
+        self.titles.get(review_id, read).await
     }
 }
 
 /// Maximum length of the beginning of a query, in characters.
 const QUERY_CHARS: usize = 80;
-/// Maximum number of queries that are remembered.
-const QUERIES_MAX: usize = 1_000;
+/// Maximum number of texts of a kind that are remembered.
+const TEXTS_MAX: usize = 1_000;
 
 /// The numbers of the navigation. A page without them is better than none.
 pub(super) async fn read_counts(console: &Console) -> NavCounts {
@@ -110,4 +133,20 @@ async fn read_stale(console: &Console) -> Result<u64, CtlError> {
     }
     *known = Some((Instant::now(), stale));
     Ok(stale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn text_of_an_item_is_read_once() {
+        let texts = KnownTexts::default();
+        let failure = || CtlError::Usage("no daemon".to_owned());
+        assert_eq!(texts.get("v-1", async { Err(failure()) }).await, None);
+        for text in ["Population, Aruba, 1961", "another text"] {
+            let read = texts.get("v-1", async { Ok(text.to_owned()) }).await;
+            assert_eq!(read.as_deref(), Some("Population, Aruba, 1961"));
+        }
+    }
 }

@@ -1,14 +1,12 @@
 //! What people have decided, from the entries of the log: by whom, when, why, and the way back to the item.
 
 use super::Console;
-use super::catalog::read_ontology;
 use super::forms::Fields;
 use super::items::value_text;
 use super::layout::PageError;
 use super::log::read_entries;
 use super::parts::{Tone, badge, card, cut, table, user, words};
 use crate::base::options::encode_segment;
-use crate::verification::review::read_review;
 use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
 use domain_verdict::webhook::WebhookId;
@@ -17,7 +15,6 @@ use jiff::tz::TimeZone;
 use maud::{Markup, html};
 use nix::unistd::geteuid;
 use serde_json::Value as Json;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of decisions that are shown.
 const SHOWN: usize = 50;
@@ -87,27 +84,13 @@ pub(super) async fn render(console: &Console, fields: &Fields) -> Result<Markup,
     Ok(render_table(&decisions, shown))
 }
 
-/// Names the reviews by their axes and subjects, in the order of the inbox. A review that cannot be read keeps its name.
+/// Names the reviews as their pages do. A review that cannot be read keeps its name.
 async fn name_reviews(console: &Console, decisions: &mut [Decision]) {
-    let mut reviews = BTreeMap::new();
-    let ids: BTreeSet<_> = decisions.iter().filter_map(|decision| decision.review_id.clone()).collect();
-    for review_id in ids {
-        if let Ok(state) = read_review(&console.options, &review_id).await {
-            reviews.insert(review_id, state.review);
-        }
-    }
-    let references: BTreeMap<_, _> =
-        reviews.values().map(|review| (review.ontology.to_string(), review.ontology.clone())).collect();
-    let mut ontologies = BTreeMap::new();
-    for (name, reference) in references {
-        if let Ok(ontology) = read_ontology(console, &reference).await {
-            ontologies.insert(name, ontology);
-        }
-    }
     for decision in decisions {
-        let Some(review) = decision.review_id.as_ref().and_then(|id| reviews.get(id)) else { continue };
-        let ontology = ontologies.get(&review.ontology.to_string());
-        decision.item.1 = review.title(ontology, &BTreeMap::new());
+        let Some(review_id) = &decision.review_id else { continue };
+        if let Some(title) = console.frame.read_title(console, review_id).await {
+            decision.item.1 = title;
+        }
     }
 }
 
@@ -209,11 +192,11 @@ fn resolved_values(entry: EntryMembers<'_>) -> String {
 /// The page and the name of a message: its kind, and its session or its receiver.
 fn name_message(entry: EntryMembers<'_>) -> (String, String) {
     let text = |path: &str| entry.text(path);
-    let (kind, session, application) = (words(&text("kind")), text("session_id"), text("application"));
+    let (kind, session, application) = (text("kind"), text("session_id"), text("application"));
     let what = if text("message_id").starts_with(WebhookId::PREFIX) {
         format!("webhook {kind}")
     } else {
-        format!("mail with the {kind}")
+        format!("mail with the {}", words(&kind))
     };
     if !session.is_empty() {
         return (format!("/sessions/{}", encode_segment(&session)), format!("{what} of {session}"));
@@ -275,9 +258,9 @@ mod tests {
                 "webhook order.failed of shop/cs_1",
             ),
             (
-                json!({"message_id": "msg_1", "kind": "run.held", "seq": 7}),
+                json!({"message_id": "msg_1", "kind": "mail.dead_letter", "seq": 7}),
                 "/log/7",
-                "webhook run.held to operators",
+                "webhook mail.dead_letter to operators",
             ),
         ] {
             assert_eq!(name_message(EntryMembers(&members)), (path.to_owned(), name.to_owned()));

@@ -4,6 +4,7 @@ use super::Console;
 use super::parts::{Tone, cut, group_digits, unit_of};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
+use crate::ground::new_source::read_number;
 use domain_base::decimal::Decimal;
 use domain_base::inbox::{InboxImportance, InboxResponse, WaitingItem};
 use domain_base::page::{ListPage, PageLimit};
@@ -246,9 +247,12 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// `None` if one of the texts is not a number, or both are the same number.
+    /// `None` if one of the texts is not a number, or both are the same number. Texts of an axis that is not one of numbers, such as
+    /// `1.234,5`, are compared unless one of them can be read as several numbers.
     pub(crate) fn of(first: &str, second: &str) -> Option<Self> {
-        let (first, second): (Decimal, Decimal) = (first.parse().ok()?, second.parse().ok()?);
+        let plain = |text: &str| text.parse::<Decimal>().ok();
+        let of_texts = || read_number(first).zip(read_number(second));
+        let (first, second) = plain(first).zip(plain(second)).or_else(of_texts)?;
         let (low, high) = if first < second { (first, second) } else { (second, first) };
         let size = high.checked_sub(&low).ok().filter(|size| *size != Decimal::from(0))?;
         let percent = percent_between(&low, &high).ok();
@@ -388,6 +392,21 @@ mod tests {
             assert_eq!((difference.size.as_str(), difference.percent().as_str()), (size, percent));
         }
         for (first, second) in [("north", "1"), ("1", "1"), ("1.0", "1")] {
+            assert_eq!(Difference::of(first, second), None, "{first} {second}");
+        }
+    }
+
+    #[test]
+    fn difference_of_texts_is_shown_only_if_each_is_one_number() {
+        for (first, second, size, percent) in [
+            ("1.234,5", "1.234,7", "0.2", "0.016 %"),
+            ("1,5", "2", "0.5", "25 %"),
+            ("1 234 500", "1.234.567", "67", "0.0054 %"),
+        ] {
+            let difference = Difference::of(first, second).expect("two numbers");
+            assert_eq!((difference.size.as_str(), difference.percent().as_str()), (size, percent));
+        }
+        for (first, second) in [("1.234,5", "1.236"), ("1,234", "1,236"), ("1.234,5", "1.234,50")] {
             assert_eq!(Difference::of(first, second), None, "{first} {second}");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::access::LoginEnd;
 use super::forms::Fields;
-use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{Tone, badge, card, icon, live, pairs, session_link};
 use super::timeline::format_duration;
 use super::{Console, ConsoleState};
@@ -77,13 +77,15 @@ fn clock(at: Option<Timestamp>) -> String {
 }
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
-    let query = filter_query(&fields)?;
-    let parts = render_entries(&query, &read_entries(&console, &query, LIMIT).await?);
+    let (selected, fault) = PageError::beside_form(select_entries(&console, &fields).await)?;
     let is_following = fields.filled("since").is_none() && fields.filled("after").is_none();
     let body = html! {
-        (filter_chips(&fields))
-        // with a start, the page shows the first entries from there, which do not change
-        @if is_following { (live(&format!("/events/log?{query}"), &parts)) } @else { (parts) }
+        (filter_chips(&fields, fault.is_some()))
+        @if let Some(error) = &fault { (error.render()) }
+        @if let Some((query, parts)) = &selected {
+            // with a start, the page shows the first entries from there, which do not change
+            @if is_following { (live(&format!("/events/log?{query}"), parts)) } @else { (parts) }
+        }
         p.keys {
             span { kbd { "j" } kbd { "k" } "move" }
             span { kbd { "Enter" } "open or close" }
@@ -92,13 +94,21 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
         }
     };
     let sub = html! {
-        @if is_following { (badge(Tone::Ok, "newest entries, updated")) } @else { (badge(Tone::Neutral, "from a start")) }
+        @if !is_following { (badge(Tone::Neutral, "from a start")) }
+        @else if fault.is_none() { (badge(Tone::Ok, "newest entries, updated")) }
         span { "Newest first, UTC" }
     };
     let actions =
         html! { @if !is_following { a.btn.slim data-key="f" href="/log" { "Follow " kbd { "f" } } } };
     let head = PageHead { sub: Some(sub), actions: Some(actions), ..PageHead::titled("Log") };
-    Ok(render_page(&console, Section::Log, head, &body).await)
+    Ok(with_fault(render_page(&console, Section::Log, head, &body).await, fault.as_ref()))
+}
+
+/// The query that the fields select, and its entries.
+async fn select_entries(console: &Console, fields: &Fields) -> Result<Option<(String, Markup)>, PageError> {
+    let query = filter_query(fields)?;
+    let parts = render_entries(&query, &read_entries(console, &query, LIMIT).await?);
+    Ok(Some((query, parts)))
 }
 
 pub(super) async fn events(
@@ -188,8 +198,8 @@ const FILTERS: [(&str, &str); 6] = [
     ("after", "after number"),
 ];
 
-/// The filters as chips, and the form behind "+ filter".
-fn filter_chips(fields: &Fields) -> Markup {
+/// The filters as chips, and the form behind "+ filter", which is open after a fault in its fields.
+fn filter_chips(fields: &Fields, has_fault: bool) -> Markup {
     let without = |name: &str| {
         let others = FILTERS.iter().filter(|(other, _)| *other != name);
         let params =
@@ -210,7 +220,7 @@ fn filter_chips(fields: &Fields) -> Markup {
                 @if fields.filled("since").is_none() { a.chip href=(format!("{}&since={span}", without("since"))) { "last " (span) } }
             }
         }
-        details.more {
+        details.more open[has_fault] {
             summary { "+ filter" }
             form.fields method="get" action="/log" {
                 (field("session", "Session", ""))
@@ -349,7 +359,7 @@ pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u
             html! {
                 "verified now: the tree of "
                 @if let Some(checkpoint) = &checkpoint { (format_count(checkpoint.size, "entry", "entries")) }
-                " has this entry; " (proved.proof.hashes.len()) " hashes"
+                " has this entry; " (format_count(proved.proof.hashes.len(), "hash", "hashes"))
             },
         ),
         (

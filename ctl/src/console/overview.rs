@@ -418,7 +418,7 @@ fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
     );
     let body = html! {
         div.stats.two {
-            div.stat { span.k { "Verdicts" } span.v { (group_digits(&status.verdicts.to_string())) } span.d { (group_digits(&status.sessions.to_string())) " sessions" } }
+            div.stat { span.k { "Verdicts" } span.v { (group_digits(&status.verdicts.to_string())) } span.d { (format_count(group_digits(&status.sessions.to_string()), "session", "sessions")) } }
             div.stat {
                 span.k { "Disk" }
                 span.v { (format_number(metrics.sum("oracled_storage_bytes").unwrap_or_default() / 1e9)) " " small { "GB" } }

@@ -6,7 +6,7 @@ use super::done;
 use super::forms::{Draft, Fields, action_button, after_action, reason_field, same_page};
 use super::history::{history_path, read_line};
 use super::items::{Difference, Neighbors, value_with_unit};
-use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::other_years;
 use super::parts::{
     Tone, age, badge, capitalized, card, cut, day, decided, freshness_badge, group_digits, group_in_text,
@@ -514,12 +514,13 @@ const LIMIT: usize = 50;
 
 pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let query = filter_query(&fields);
-    let parts = render_queue(&console, &query).await?;
+    let (parts, fault) = PageError::beside_form(render_queue(&console, &query).await)?;
     let body = html! {
-        (filter_form(&fields))
-        (live(&format!("/events/reviews?{query}"), &parts))
+        (filter_form(&fields, fault.is_some()))
+        @match &fault { Some(error) => (error.render()), None => (live(&format!("/events/reviews?{query}"), &parts)) }
     };
-    Ok(render_page(&console, Section::Inbox, PageHead::below("/inbox", "Inbox", "Reviews"), &body).await)
+    let head = PageHead::below("/inbox", "Inbox", "Reviews");
+    Ok(with_fault(render_page(&console, Section::Inbox, head, &body).await, fault.as_ref()))
 }
 
 pub(super) async fn list_events(
@@ -548,7 +549,7 @@ fn filter_query(fields: &Fields) -> String {
     query
 }
 
-fn filter_form(fields: &Fields) -> Markup {
+fn filter_form(fields: &Fields, has_fault: bool) -> Markup {
     let has_all = fields.filled("all").is_some();
     let workflow = fields.filled("workflow");
     let path = |all: bool, workflow: Option<&str>| {
@@ -562,7 +563,7 @@ fn filter_form(fields: &Fields) -> Markup {
             a.chip href=(path(true, workflow)) aria-current=[has_all.then_some("true")] { "All" }
             @if let Some(id) = workflow { a.chip.on href=(path(has_all, None)) { "workflow " (id) span.x aria-hidden="true" { "×" } span.sr { "remove the filter" } } }
         }
-        details.more {
+        details.more open[has_fault] {
             summary { "Filter by workflow" }
             form.fields method="get" action="/reviews" {
                 label.f { "Workflow" input type="text" name="workflow" value=(fields.text("workflow")) autocomplete="off"; }

@@ -11,6 +11,7 @@ use crate::rules::check::format_target;
 use axum::extract::State;
 use domain_base::document::Document;
 use domain_base::text_form::is_blank;
+use domain_base::wording::format_count;
 use domain_ground::wire::SourceSummary;
 use domain_rules::wordlist::Wordlist;
 use domain_rules::{
@@ -178,8 +179,8 @@ fn render_result(evaluation: &RulesEvaluation) -> Markup {
     let metrics = &evaluation.metrics;
     html! {
         (badge(tone, evaluation.verdict.into_str()))
-        span { (metrics.rules) " rules" } span { (metrics.facts) " facts" }
-        span { (metrics.claims) " claims, " (metrics.unsupported_claims) " unsupported" }
+        span { (format_count(metrics.rules, "rule", "rules")) } span { (format_count(metrics.facts, "fact", "facts")) }
+        span { (format_count(metrics.claims, "claim", "claims")) ", " (metrics.unsupported_claims) " unsupported" }
         @if !evaluation.language.is_default() { span { "language " (<&str>::from(evaluation.language)) } }
         @if let Some(wordlist) = &evaluation.wordlist { span { "word list " (wordlist) } }
         @if evaluation.derive { span { "with calculations" } }

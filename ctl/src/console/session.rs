@@ -4,11 +4,12 @@ use super::catalog::read_sources;
 use super::done;
 use super::forms::{Draft, Fields, after_action, reason_form};
 use super::items::{Neighbors, held_path};
-use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
+use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::log::event_list;
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
-    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card, user,
+    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
+    user, words,
 };
 use super::several_orders;
 use super::timeline::{self, TimelineRow};
@@ -240,11 +241,10 @@ fn order_rows(order: &Order) -> Vec<TimelineRow> {
         }
         let until = attempt.ended_at.unwrap_or(now);
         free_since = until;
-        let outcome = attempt.outcome.map_or("in progress", |outcome| outcome.into_str());
         let is_good = attempt.cause.is_none();
         rows.push(TimelineRow {
             name: format!("Attempt {}", attempt.attempt),
-            note: outcome.replace('_', " "),
+            note: outcome_words(attempt),
             tone: if is_good { Tone::Ok } else { Tone::Refused },
             is_wait: false,
             spans: vec![(attempt.started_at, until)],
@@ -344,11 +344,8 @@ const LIMIT: usize = 50;
 
 pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let filter = order_filter(fields.filled("state"), fields.filled("application"));
-    let after =
-        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
-    let path = format!("/v1/orders?limit={LIMIT}{filter}{after}");
-    let answer = console.options.call_for_reviewer(Method::GET, &path, None).await?;
-    let ListPage::<OrderReport> { items, next } = answer.json()?;
+    let (listed, fault) = PageError::beside_form(read_orders(&console, &filter, &fields).await)?;
+    let (items, next) = listed.map(|page| (page.items, page.next)).unwrap_or_default();
     let rows: Vec<_> = items.iter().map(row).collect();
     let heading = ["session", "state", "tier", "placed", "#attempts", "next attempt", "reason"];
     let path = format!("/orders?{}", filter.trim_start_matches('&'));
@@ -356,13 +353,24 @@ pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Field
         html! { (table("Orders, the latest first", &heading, &rows)) (next_link(&path, next.as_deref())) };
     let body = html! {
         (done::note(&console, &fields).await)
-        @if !console.has_only_reviews { (filter_chips(&fields)) }
-        (card("Orders, the latest first", &html! {}, &parts))
+        @if !console.has_only_reviews { (filter_chips(&fields, fault.is_some())) }
+        @match &fault { Some(error) => (error.render()), None => (card("Orders, the latest first", &html! {}, &parts)) }
     };
     let title = if console.has_only_reviews { "Held orders" } else { "Orders and sessions" };
     let several = html! { a.btn.slim href=(several_orders::PATH) { "Decide several orders" } };
     let head = PageHead { actions: Some(several), ..PageHead::titled(title) };
-    Ok(render_page(&console, Section::Orders, head, &body).await)
+    Ok(with_fault(render_page(&console, Section::Orders, head, &body).await, fault.as_ref()))
+}
+
+async fn read_orders(
+    console: &Console,
+    filter: &str,
+    fields: &Fields,
+) -> Result<Option<ListPage<OrderReport>>, PageError> {
+    let after =
+        fields.filled("after").map(|after| format!("&after={}", encode_segment(after))).unwrap_or_default();
+    let path = format!("/v1/orders?limit={LIMIT}{filter}{after}");
+    Ok(Some(console.options.call_for_reviewer(Method::GET, &path, None).await?.json()?))
 }
 
 /// The filter of the daemon's route and of the page; it begins with `&`, if it is not empty.
@@ -371,7 +379,7 @@ fn order_filter(state: Option<&str>, application: Option<&str>) -> String {
     params.filter_map(|(name, value)| Some(format!("&{name}={}", encode_segment(value?)))).collect()
 }
 
-fn filter_chips(fields: &Fields) -> Markup {
+fn filter_chips(fields: &Fields, has_fault: bool) -> Markup {
     let application = fields.filled("application");
     let chip = |state: Option<&str>| {
         let path = format!("/orders?{}", order_filter(state, application).trim_start_matches('&'));
@@ -388,7 +396,7 @@ fn filter_chips(fields: &Fields) -> Markup {
                 }
             }
         }
-        details.more {
+        details.more open[has_fault] {
             summary { "+ filter" }
             form.fields method="get" action="/orders" {
                 label.f { "Application" input type="text" name="application" value=(fields.text("application")) autocomplete="off"; }
@@ -427,7 +435,10 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
     }
     if let Some(cause) = order.stop_cause {
         let causes = join_causes(&order.policy_causes);
-        rows.push(("stopped by", html! { (cause.into_str()) @if !causes.is_empty() { ": " (causes) } }));
+        rows.push((
+            "stopped by",
+            html! { (words(cause.into_str())) @if !causes.is_empty() { ": " (causes) } },
+        ));
     }
     if let Some(OperatorAction { action, at, uid, user_name, reason }) = &order.operator_action {
         let by = user(&uid.to_string(), user_name.as_deref());
@@ -445,12 +456,16 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
     card("Order", &order_badge(order.state), &body)
 }
 
+fn outcome_words(attempt: &OrderAttempt) -> String {
+    attempt.outcome.map_or_else(|| "in progress".to_owned(), |outcome| words(outcome.into_str()))
+}
+
 fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
         html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
         moment(attempt.started_at),
         html! { (attempt.generation.model) },
-        html! { (attempt.outcome.map_or("in progress", |outcome| outcome.into_str())) },
+        html! { (outcome_words(attempt)) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
         html! { (attempt.cause.as_deref().unwrap_or("none")) },
     ]
@@ -470,5 +485,26 @@ fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors, draft:
             (card("Held verdict", &badge(Tone::Held, "held by the policy"), &body))
         }
         (decision_form(session_id, order, neighbors, draft))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain_verdict::order::OrderStopCause;
+    use serde_json::json;
+
+    #[test]
+    fn order_shows_the_cause_of_its_stop_and_the_outcomes_of_attempts_in_words() {
+        let at = "2026-11-20T10:00:00Z";
+        let attempt = serde_json::from_value(json!({
+            "attempt": 1, "started_at": at, "ended_at": at, "outcome": "refused_by_rules",
+            "generation": {"model": "m", "candidate_count": 1},
+        }));
+        let at = at.parse().expect("a time");
+        let mut order = Order::placed(at).stopped(OrderStopCause::GenerationsUsedUp, false, at);
+        order.last_attempts.push(attempt.expect("a valid attempt"));
+        let shown = render_order(&order, None).into_string();
+        assert!(shown.contains("generations used up") && shown.contains("refused by rules"), "{shown}");
     }
 }

@@ -118,7 +118,7 @@ fn render_registration(source: &SourceSummary) -> Markup {
         ("registered", html! { (moment(entry.registered_at)) " by " (user(&entry.registered_by, None)) }),
         (
             "stored",
-            html! { (group_digits(&source.statements.to_string())) " statements, " (group_digits(&source.size_bytes.to_string())) " bytes" },
+            html! { (format_count(group_digits(&source.statements.to_string()), "statement", "statements")) ", " (group_digits(&source.size_bytes.to_string())) " bytes" },
         ),
     ])
 }

@@ -16,6 +16,7 @@ use crate::base::program::examples;
 use crate::ground::new_source::columns::{FoundColumns, find_columns};
 use domain_ground::id::SourceId;
 use domain_ground::ontology::AXES_MAX;
+pub(crate) use notation::read_number;
 use remark::shown_list;
 use sample::Sample;
 use serde::Serialize;

@@ -344,8 +344,10 @@ fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlErro
     match &verified.file_fault {
         None => writeln!(
             out,
-            "{} rows in the files of {} are intact (a row is a version of a record, a change or a reject)",
-            verified.rows, verified.oracle_id
+            "{} in the files of {} {} intact (a row is a version of a record, a change or a reject)",
+            format_count(verified.rows, "row", "rows"),
+            verified.oracle_id,
+            if verified.rows == 1 { "is" } else { "are" }
         )?,
         Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, visible_line(fault))?,
     }
@@ -363,7 +365,8 @@ fn show(out: &mut dyn Write, verified: &SourceCheckReport) -> Result<(), CtlErro
             0 => "no faults".to_owned(),
             number => format_count(*number, "fault", "faults"),
         };
-        writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {summary}")?;
+        let records = format_count(records, "raw record", "raw records");
+        writeln!(out, "{version}: {records} in {payload_bytes} bytes, {summary}")?;
         for fault in faults {
             writeln!(out, "  {}", visible_line(fault))?;
         }

@@ -7,6 +7,7 @@ use crate::base::output::{Output, format_table, print_json};
 use crate::base::program::{block_on, examples};
 use domain_base::cluster::{ClusterHostRemoved, ClusterLeaveRequest, ClusterReport};
 use domain_base::text_form::visible_line;
+use domain_base::wording::format_count;
 use hyper::Method;
 use oracled_store::ClusterMarker;
 use serde_json::json;
@@ -190,10 +191,12 @@ fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlEr
     }
     if report.missing_files > 0 {
         let ClusterReport { missing_files, missing_bytes, .. } = report;
+        let files = format_count(missing_files, "file of sources", "files of sources");
+        let are = if *missing_files == 1 { "is" } else { "are" };
         let failure = report.fetch_failure.as_deref().unwrap_or("they are being fetched");
         writeln!(
             out,
-            "{missing_files} files of sources ({missing_bytes} bytes) are not on this host yet: {}",
+            "{files} ({missing_bytes} bytes) {are} not on this host yet: {}",
             visible_line(failure)
         )?;
     }

@@ -440,8 +440,11 @@ fn check_report(report: &ClusterReport) -> Vec<CheckResult> {
     }
     let mut warn = |value: String, remedy: &str| checks.push(CheckResult::warning("cluster", value, remedy));
     if let Some(failure) = &report.fetch_failure {
-        let value = format!("{} files of sources are not on this host yet: {failure}", report.missing_files);
-        warn(value, "check `cluster.objects`, its credentials and the connection");
+        let files = format_count(report.missing_files, "file of sources is", "files of sources are");
+        warn(
+            format!("{files} not on this host yet: {failure}"),
+            "check `cluster.objects`, its credentials and the connection",
+        );
     }
     let own = report.hosts.iter().find(|host| host.host == report.host);
     if let Some(offset) =

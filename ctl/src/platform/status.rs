@@ -22,6 +22,8 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
     if options.json {
         return print_json(out, &status);
     }
+    let verdicts = format_count(status.verdicts, "verdict", "verdicts");
+    let sessions = format_count(status.sessions, "session", "sessions");
     let mut shown = vec![
         ("oracled", format!("{} (pid {})", status.version, status.pid)),
         ("serves since", format!("{} ({} s)", status.started_at, status.uptime_s)),
@@ -30,7 +32,7 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
         ("state", status.state_dir),
         ("log", format_count(status.entries, "entry", "entries")),
         ("witnesses", format_witnesses(&status.witnesses)),
-        ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
+        ("store", format!("{verdicts}, {sessions}")),
         ("model", status.model),
         ("prompt", status.prompt),
         (

@@ -196,7 +196,8 @@ impl SourcedEvaluation {
             }
         }
         if let Some(more @ 1..) = claims.len().checked_sub(SHOWN_MAX) {
-            writeln!(out, "\n{more} more claims are not shown; --json has all that are listed")?;
+            let more = format_count(more, "more claim is", "more claims are");
+            writeln!(out, "\n{more} not shown; --json has all that are listed")?;
         }
         Ok(())
     }
@@ -382,7 +383,8 @@ impl EvaluationSummary {
 impl AppliedRule {
     fn violations(&self) -> impl Iterator<Item = RuleMessage<'_>> {
         let omitted = self.violations_omitted;
-        let rest = (omitted > 0).then(|| RuleMessage::new(self.rule, format!("{omitted} more violations")));
+        let rest = (omitted > 0).then(|| format_count(omitted, "more violation", "more violations"));
+        let rest = rest.map(|rest| RuleMessage::new(self.rule, rest));
         let message = |violation| RuleMessage {
             violation: Some(violation),
             ..RuleMessage::new(self.rule, &violation.message)

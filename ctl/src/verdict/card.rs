@@ -11,6 +11,7 @@ use crate::base::output::{Output, format_pairs, print_json};
 use crate::base::program::examples;
 use domain_audit::checkpoint::Checkpoint;
 use domain_base::event::{Event, event_in, read_open};
+use domain_base::wording::format_count;
 use domain_verdict::card::VerdictCard;
 use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
 use hyper::StatusCode;
@@ -176,7 +177,7 @@ impl CardReport {
     fn print(&self, out: &mut dyn Write) -> Result<(), CtlError> {
         let session = self.session_id.clone().unwrap_or_else(|| "erased".to_owned());
         let mut rows = vec![("session", session), ("log key", self.log_key.clone())];
-        rows.push(("log", format!("{} entries", self.size)));
+        rows.push(("log", format_count(self.size, "entry", "entries")));
         if self.is_internal {
             rows.push(("internal", "it shows callers or operators; do not hand it out".to_owned()));
         }

@@ -216,17 +216,12 @@ impl RetentionArgs {
                 let versions: u64 = outcomes().map(|outcome| outcome.versions).sum();
                 let payloads: usize = outcomes().map(|outcome| outcome.payloads.len()).sum();
                 let bytes: u64 = outcomes().map(|outcome| outcome.freed_bytes).sum();
-                writeln!(
-                    out,
-                    "{name}: {versions} versions and {payloads} payloads {state}, {bytes} bytes, older than {days} days"
-                )?;
+                let removed = format_removed(versions, payloads);
+                writeln!(out, "{name}: {removed} {state}, {bytes} bytes, older than {days} days")?;
                 for SourcePruning { oracle_id, outcome } in sources {
                     let PruneOutcome { before, versions, payloads, freed_bytes } = outcome;
-                    let payloads = payloads.len();
-                    writeln!(
-                        out,
-                        "  {oracle_id}: {versions} versions and {payloads} payloads, {freed_bytes} bytes (before {before})"
-                    )?;
+                    let removed = format_removed(*versions, payloads.len());
+                    writeln!(out, "  {oracle_id}: {removed}, {freed_bytes} bytes (before {before})")?;
                 }
                 for UnprunedSource { oracle_id, cause } in unpruned {
                     let cause = visible_text(cause);
@@ -244,4 +239,9 @@ impl RetentionArgs {
         }
         Ok(())
     }
+}
+
+fn format_removed(versions: u64, payloads: usize) -> String {
+    let payloads = format_count(payloads, "payload", "payloads");
+    format!("{} and {payloads}", format_count(versions, "version", "versions"))
 }

@@ -13,6 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::text_form::{is_blank, visible_json};
+use domain_base::wording::format_count;
 use domain_verdict::opinion::{OpinionShare, OpinionTally};
 use domain_verdict::order::{
     OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderStopCause, OrderWait,
@@ -194,23 +195,26 @@ impl ChangeArgs {
         matching.retain(|report| report.order.allows(action));
         let left_out = selected - matching.len();
         if left_out > 0 {
-            let action = action.into_str();
-            print_note(&format!(
-                "oraclectl: orders whose state does not allow `{action}`: {left_out}; they are left out"
-            ));
+            print_note(&format!("oraclectl: {}", describe_left_out(action, left_out)));
         }
         if self.dry_run && options.json {
             return print_json(out, &matching);
         }
         if self.dry_run {
-            let matched = matching.len();
-            return Ok(writeln!(
-                out,
-                "{}\n{matched} orders match; none was changed",
-                format_orders(&matching)
-            )?);
+            let matched = format_count(matching.len(), "order matches", "orders match");
+            return Ok(writeln!(out, "{}\n{matched}; none was changed", format_orders(&matching))?);
         }
         change_all(options, &matching, (action, reason), out).await
+    }
+}
+
+/// The selected orders that `action` cannot change, with the reason.
+fn describe_left_out(action: OrderAction, count: usize) -> String {
+    let orders = format_count(count, "order", "orders");
+    let are = if count == 1 { "is" } else { "are" };
+    match action {
+        OrderAction::Release => format!("{orders} without a verdict that the policy holds {are} left out"),
+        _ => format!("{orders} whose state does not allow `{}` {are} left out", action.into_str()),
     }
 }
 
@@ -279,8 +283,8 @@ async fn change_all(
     if options.json {
         print_json(out, &done)?;
     } else {
-        let ChangedOrders { matched, changed, .. } = &done;
-        writeln!(out, "{}: {} of {matched} orders", action.into_str(), changed.len())?;
+        let matched = format_count(done.matched, "order", "orders");
+        writeln!(out, "{}: {} of {matched}", action.into_str(), done.changed.len())?;
     }
     first.map_or(Ok(()), |error| Err(CtlError::Printed(Box::new(error))))
 }
@@ -447,4 +451,20 @@ fn attempt_row(attempt: &OrderAttempt) -> [String; 7] {
         attempt.cost.as_ref().map_or_else(|| "unknown".into(), ToString::to_string),
         attempt.cause.clone().unwrap_or_else(|| "none".into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_that_an_action_leaves_out_are_counted_with_the_reason() {
+        for (action, count, expected) in [
+            (OrderAction::Release, 2, "2 orders without a verdict that the policy holds are left out"),
+            (OrderAction::Release, 1, "1 order without a verdict that the policy holds is left out"),
+            (OrderAction::Fail, 1, "1 order whose state does not allow `fail` is left out"),
+        ] {
+            assert_eq!(describe_left_out(action, count), expected);
+        }
+    }
 }

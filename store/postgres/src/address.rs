@@ -21,13 +21,15 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// The value of `sslrootcert` that names the certificates of the system.
 const SYSTEM: &str = "system";
+/// The port of a server whose port the URL does not name.
+const PORT: u16 = 5432;
 /// The name of the protocol in a handshake of TLS.
 const ALPN: &[u8] = b"postgresql";
 
-/// A server, and whether a connection to it uses TLS.
+/// The servers of a URL, and whether a connection to them uses TLS.
 #[derive(Debug)]
 pub(crate) struct ServerAddress {
-    pub(crate) config: Config,
+    config: Config,
     /// Whether all of its hosts are this one.
     is_local: bool,
     uses_tls: bool,
@@ -60,6 +62,19 @@ impl ServerAddress {
         if hosts.is_empty() && addresses.is_empty() {
             return Err("its URL names no host".to_owned());
         }
+        let (hosts_count, addresses_count, ports_count) =
+            (hosts.len(), addresses.len(), config.get_ports().len());
+        if hosts_count > 0 && addresses_count > 0 && hosts_count != addresses_count {
+            return Err(format!(
+                "its URL has `hostaddr` for {addresses_count} of {hosts_count} servers; give one for each, or none"
+            ));
+        }
+        let servers = hosts_count.max(addresses_count);
+        if ports_count > 1 && ports_count != servers {
+            return Err(format!(
+                "its URL has {ports_count} ports for {servers} servers; give one for each, or one for all"
+            ));
+        }
         // an address is used instead of the name
         let is_local =
             if addresses.is_empty() { hosts.iter().all(is_local) } else { addresses.iter().all(is_loopback) };
@@ -77,6 +92,54 @@ impl ServerAddress {
         config.ssl_mode(if uses_tls { SslMode::Require } else { SslMode::Disable });
         let roots = options.roots.filter(|file| file != SYSTEM).map(PathBuf::from);
         Ok(Self { config, is_local, uses_tls, roots })
+    }
+
+    /// Each server with its name, in the order of the URL.
+    pub(crate) fn servers(&self) -> Vec<(String, Config)> {
+        let (hosts, addresses, ports) =
+            (self.config.get_hosts(), self.config.get_hostaddrs(), self.config.get_ports());
+        let server = |place: usize| {
+            let port = ports.get(place).or(ports.first()).copied().unwrap_or(PORT);
+            let mut config = self.without_servers();
+            config.port(port);
+            if let Some(address) = addresses.get(place) {
+                config.hostaddr(*address);
+            }
+            let name = match hosts.get(place) {
+                Some(Host::Tcp(name)) => {
+                    config.host(name);
+                    format!("{name}:{port}")
+                }
+                Some(Host::Unix(folder)) => {
+                    config.host_path(folder);
+                    folder.display().to_string()
+                }
+                None => addresses.get(place).map(|address| format!("{address}:{port}")).unwrap_or_default(),
+            };
+            (name, config)
+        };
+        (0..hosts.len().max(addresses.len())).map(server).collect()
+    }
+
+    /// The options of the URL that do not name its servers. Those that each connection sets are missing.
+    fn without_servers(&self) -> Config {
+        let mut config = Config::new();
+        if let Some(user) = self.config.get_user() {
+            config.user(user);
+        }
+        if let Some(password) = self.config.get_password() {
+            config.password(password);
+        }
+        if let Some(name) = self.config.get_dbname() {
+            config.dbname(name);
+        }
+        if let Some(options) = self.config.get_options() {
+            config.options(options);
+        }
+        config.ssl_mode(self.config.get_ssl_mode()).ssl_negotiation(self.config.get_ssl_negotiation());
+        config.channel_binding(self.config.get_channel_binding()).keepalives(self.config.get_keepalives());
+        config.load_balance_hosts(self.config.get_load_balance_hosts());
+        config
     }
 
     /// How TLS begins; `None` if the connection uses none.
@@ -279,12 +342,33 @@ mod tests {
     }
 
     #[test]
+    fn each_server_has_its_name_and_the_options_of_the_url() {
+        let names = |url: &str| {
+            let servers = ServerAddress::parse(url).expect(url).servers();
+            for (name, config) in &servers {
+                assert_eq!((config.get_user(), config.get_dbname()), (Some("me"), Some("db")), "{name}");
+                assert_eq!(config.get_password(), Some(&b"secret"[..]), "{name}");
+                assert_eq!(config.get_hosts().len().max(config.get_hostaddrs().len()), 1, "{name}");
+            }
+            servers.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("postgres://me:secret@db-1,db-2:6432/db"), ["db-1:5432", "db-2:6432"]);
+        let text = "user=me password=secret dbname=db";
+        assert_eq!(names(&format!("{text} host=db-1,db-2 port=6432")), ["db-1:6432", "db-2:6432"]);
+        assert_eq!(names(&format!("{text} host=db-1 hostaddr=10.0.0.1")), ["db-1:5432"]);
+        assert_eq!(names(&format!("{text} hostaddr=10.0.0.1,10.0.0.2")), ["10.0.0.1:5432", "10.0.0.2:5432"]);
+        assert_eq!(names(&format!("{text} host=/run/postgresql")), ["/run/postgresql"]);
+    }
+
+    #[test]
     fn invalid_address_is_refused_without_being_quoted() {
         for url in [
             "",
             "user=me",
             "secret",
             "host=db.example sslmode=allow",
+            "host=db-1,db-2 hostaddr=10.0.0.1",
+            "host=db-1,db-2,db-3 port=1,2",
             "host=db.example secret=secret",
             "host=db.example password='secret",
             "host=db.example password=se secret=",

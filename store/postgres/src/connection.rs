@@ -8,13 +8,14 @@ use crate::cluster::NO_CLUSTER;
 use crate::{PostgresSettings, SharedLogDurability, failed, refused};
 use postgres::config::TargetSessionAttrs;
 use postgres::error::SqlState;
-use postgres::{Client, Error, NoTls};
+use postgres::{Client, Config, Error, NoTls};
 use std::error::Error as _;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use store_log::SharedLogError;
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long a silent server is waited for before it is asked, and between two questions.
 const KEEPALIVE: Duration = Duration::from_secs(1);
@@ -119,31 +120,28 @@ fn error_of(error: &Error) -> SharedLogError {
     }
 }
 
-/// The error of the last one of several servers, which were all tried.
-fn of_last_server(error: SharedLogError, servers: usize) -> SharedLogError {
-    let name = |text: String| match servers {
-        0 | 1 => text,
-        servers => format!("none of the {servers} servers in its URL can be used; the last one: {text}"),
-    };
-    match error {
-        SharedLogError::Unanswered(text) => SharedLogError::Unanswered(name(text)),
-        SharedLogError::Refused(text) => SharedLogError::Refused(name(text)),
+/// The error of servers that were tried in this order.
+fn of_servers(mut errors: Vec<(String, SharedLogError)>) -> SharedLogError {
+    if errors.len() == 1 {
+        return errors.remove(0).1;
     }
+    // one that did not answer may accept this host
+    let is_refused = errors.iter().all(|(_, error)| matches!(error, SharedLogError::Refused(_)));
+    let causes = errors.iter().map(|(name, error)| match error {
+        SharedLogError::Unanswered(text) | SharedLogError::Refused(text) => format!("{name}: {text}"),
+    });
+    let causes = causes.collect::<Vec<_>>().join("; ");
+    let text = format!("none of the {} servers in its URL can be used: {causes}", errors.len());
+    if is_refused { refused(text) } else { failed(text) }
 }
 
-/// Connects to a server that accepts writes, and checks its durability.
-pub(crate) fn connect(
-    settings: &PostgresSettings,
-    threads: &ConnectionThreads,
+/// Connects to a server within `within`, if it accepts writes.
+fn open_server(
+    (mut config, tls): (Config, Option<MakeRustlsConnect>),
+    (within, answer_within): (Duration, Duration),
+    thread: Arc<()>,
 ) -> Result<Connection, SharedLogError> {
-    let thread = threads.add()?;
-    let PostgresSettings { url, durability, answer_within, .. } = settings;
-    let address = ServerAddress::parse(url).map_err(failed)?;
-    let (tls, mut config, answer_within) = (address.tls()?, address.config, *answer_within);
-    // each server of the URL is tried within the wait
-    let servers = config.get_hosts().len().max(config.get_hostaddrs().len());
-    let within = answer_within / u32::try_from(servers + 1).unwrap_or(u32::MAX);
-    config.target_session_attrs(TargetSessionAttrs::ReadWrite).connect_timeout(within);
+    config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     config.tcp_user_timeout(answer_within).application_name("oracled");
     config.keepalives_idle(KEEPALIVE).keepalives_interval(KEEPALIVE).keepalives_retries(3);
     let warning = Arc::<Mutex<Option<String>>>::default();
@@ -174,12 +172,41 @@ pub(crate) fn connect(
         }
     };
     thread::Builder::new().name("shared-log".to_owned()).spawn(run).map_err(failed)?;
-    match is_open.recv_timeout(answer_within) {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(of_last_server(error_of(&error), servers)),
-        Err(_) => return Err(failed(format_args!("no connection within {} ms", answer_within.as_millis()))),
+    match is_open.recv_timeout(within) {
+        Ok(Ok(())) => Ok(Connection { jobs, answer_within, warning }),
+        Ok(Err(error)) => Err(error_of(&error)),
+        Err(_) => Err(failed(format_args!("no connection within {} ms", within.as_millis()))),
     }
-    let connection = Connection { jobs, answer_within, warning };
+}
+
+/// Connects to the first server of the URL that accepts writes. All are tried within the wait for an answer.
+fn open(settings: &PostgresSettings, threads: &ConnectionThreads) -> Result<Connection, SharedLogError> {
+    let PostgresSettings { url, answer_within, .. } = settings;
+    let address = ServerAddress::parse(url).map_err(failed)?;
+    let (tls, servers) = (address.tls()?, address.servers());
+    let share = |parts: usize| *answer_within / u32::try_from(parts).unwrap_or(u32::MAX);
+    // a network connection takes a part of the time, so that its error comes in time
+    let (network_within, within) = (share(servers.len() + 1), share(servers.len()));
+    let mut errors = Vec::new();
+    for (name, mut config) in servers {
+        config.connect_timeout(network_within);
+        let opened = threads
+            .add()
+            .and_then(|thread| open_server((config, tls.clone()), (within, *answer_within), thread));
+        match opened {
+            Ok(connection) => return Ok(connection),
+            Err(error) => errors.push((name, error)),
+        }
+    }
+    Err(of_servers(errors))
+}
+
+/// Connects to a server that accepts writes, and checks its durability.
+pub(crate) fn connect(
+    settings: &PostgresSettings,
+    threads: &ConnectionThreads,
+) -> Result<Connection, SharedLogError> {
+    let (connection, durability) = (open(settings, threads)?, &settings.durability);
     let (standbys, connected) = connection.call(|client| {
         client.batch_execute(SESSION)?;
         let row = client.query_typed_one(
@@ -201,4 +228,70 @@ pub(crate) fn connect(
         ));
     }
     Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClusterIdentity, ClusterKeys};
+    use std::net::TcpListener;
+
+    /// An address of this host at which nothing listens.
+    fn closed_port() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.local_addr().expect("an address").to_string()
+    }
+
+    fn settings(servers: &[String]) -> PostgresSettings {
+        PostgresSettings {
+            url: format!("postgres://me:secret@{}/db", servers.join(",")),
+            host: "app-1".to_owned(),
+            instance: [0; 16],
+            store_id: 7,
+            schema: 1,
+            identity: ClusterIdentity { log_key: String::new(), held_key: String::new() },
+            keys: ClusterKeys::parse("a AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=").expect("a key"),
+            durability: SharedLogDurability::Storage,
+            answer_within: Duration::from_secs(5),
+        }
+    }
+
+    #[test]
+    fn failed_connection_names_each_server_with_its_cause() {
+        let servers = [closed_port(), closed_port()];
+        let Err(SharedLogError::Unanswered(text)) = open(&settings(&servers), &ConnectionThreads::default())
+        else {
+            panic!("no server listens");
+        };
+        let [first, second] = servers.map(|server| text.find(&format!("{server}: ")).expect(&text));
+        assert!(first < second && text.contains("refused") && !text.contains("secret"), "{text}");
+    }
+
+    #[test]
+    fn servers_refuse_this_host_only_if_each_one_does() {
+        let servers = |errors: [SharedLogError; 2]| {
+            ["db-1:5432", "db-2:5432"].map(str::to_owned).into_iter().zip(errors)
+        };
+        let text = "none of the 2 servers in its URL can be used: db-1:5432: a; db-2:5432: b";
+        for (errors, expected) in
+            [([refused("a"), refused("b")], refused(text)), ([failed("a"), refused("b")], failed(text))]
+        {
+            assert_eq!(of_servers(servers(errors).collect()), expected);
+        }
+        assert_eq!(of_servers(vec![("db-1:5432".to_owned(), refused("a"))]), refused("a"));
+    }
+
+    #[test]
+    fn server_that_does_not_answer_leaves_time_for_the_next_one() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let silent = (silent.local_addr().expect("an address").to_string(), silent);
+        let servers = [silent.0.clone(), closed_port()];
+        let settings = PostgresSettings { answer_within: Duration::from_millis(400), ..settings(&servers) };
+        let Err(SharedLogError::Unanswered(text)) = open(&settings, &ConnectionThreads::default()) else {
+            panic!("no server answers");
+        };
+        let [first, second] = servers.map(|server| text.find(&format!("{server}: ")).expect(&text));
+        assert!(first < second && text.contains("no connection within 200 ms"), "{text}");
+        assert!(text[second..].contains("refused"), "{text}");
+    }
 }

@@ -9,6 +9,7 @@ use domain_base::digest::{Sha256Hex, Sha256Stream};
 use domain_ground::event::PruneEntry;
 use domain_ground::id::SourceId;
 use domain_ground::run::{IngestionRun, RunState, SortedFileRef};
+use domain_ground::source_state::SourceState;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -119,6 +120,11 @@ impl Prunings<'_> {
         let of_source = self.known.get(&run.oracle_id);
         Ok(of_source.is_some_and(|prunings| is_pruned(prunings, &run.input.raw_sha256)))
     }
+
+    /// Whether a run needs its payload, which was not pruned.
+    fn is_payload_needed_by(&mut self, run: &IngestionRun) -> Result<bool, StoreError> {
+        Ok(run.state.needs_payload(self.store.keeps_payload(run)?) && !self.has(run)?)
+    }
 }
 
 impl Store {
@@ -162,7 +168,7 @@ impl Store {
             if self.files().has_archived(sha256) || seen.contains(sha256) {
                 continue;
             }
-            if run.state.needs_payload(self.keeps_payload(run)?) && !prunings.has(run)? {
+            if prunings.is_payload_needed_by(run)? {
                 seen.insert(sha256.clone());
                 missing.push(MissingFile::payload(run));
             }
@@ -295,6 +301,27 @@ impl Store {
         let payload: ArchivedPayload = self.files().archive(oracle_id, sha256)?;
         let content = zstd::stream::read::Encoder::new(payload.reader(), LEVEL);
         objects.put(&name, &mut content.map_err(failed)?).map_err(failed)
+    }
+
+    /// Uploads again what was lost of the objects of a source, if this host has the files.
+    ///
+    /// # Errors
+    /// As [`Self::upload_sorted`] and [`Self::upload_payload`]; or the rows or the log cannot be read.
+    pub fn upload_lost(&self, objects: &dyn SharedObjects, oracle_id: &SourceId) -> Result<(), StoreError> {
+        let (source, runs) = (self.source(oracle_id)?.map(|(source, _)| source), self.runs()?);
+        let runs: Vec<_> = runs.into_iter().filter(|run| run.oracle_id == *oracle_id).collect();
+        let rejects = runs.iter().filter(|run| run.state != RunState::Completed);
+        let rejects = rejects.filter_map(|run| run.rows.as_ref());
+        let files = source.iter().flat_map(SourceState::sorted_files).chain(rejects);
+        self.upload_sorted(objects, oracle_id, files.filter(|file| self.files().has_sorted(file)), false)?;
+        let mut prunings = Prunings { store: self, known: HashMap::new() };
+        for run in &runs {
+            let sha256 = &run.input.raw_sha256;
+            if self.files().has_archived(sha256) && prunings.is_payload_needed_by(run)? {
+                self.upload_payload(objects, oracle_id, sha256)?;
+            }
+        }
+        Ok(())
     }
 
     /// The sorted files that no row names, of runs that the store knows. Other hosts have replaced them, or a run of this host that is

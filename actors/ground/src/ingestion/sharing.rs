@@ -187,6 +187,15 @@ impl IngestContext {
         }
     }
 
+    /// Uploads again what was lost of the objects of a source. This host has just compared its files with their digests.
+    pub(super) async fn upload_lost_objects(&self, oracle_id: &SourceId) {
+        let Some(objects) = self.shared.objects.clone() else { return };
+        let (store, lost) = (self.store.clone(), oracle_id.clone());
+        if let Err(error) = run_on_thread(move || store.upload_lost(&*objects, &lost)).await {
+            tracing::warn!(%oracle_id, %error, "could not upload lost objects of a source; its next check tries again");
+        }
+    }
+
     /// Fetches the payload of a run that another host has begun, if this host lacks it.
     pub(super) async fn fetch_payload(&self, run: &IngestionRun) -> Result<(), IngestionError> {
         let missing = self.store.missing_payload(run);

@@ -146,7 +146,7 @@ pub(super) async fn run_while_archiving_waits<T: Send + 'static>(
 }
 
 /// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a
-/// check of the whole source.
+/// check of the whole source, and uploads again what was lost of its objects.
 pub(super) async fn verify(
     context: Arc<IngestContext>,
     check: VerifySourceFiles,
@@ -155,6 +155,9 @@ pub(super) async fn verify(
     let verified = verify_until_settled(&context, &oracle_id, run_id.as_ref(), proceed).await?;
     if run_id.is_none() {
         let found = SourceCheck { checked_at: context.clock.now(), fault_count: verified.fault_count() };
+        if found.fault_count == 0 {
+            context.upload_lost_objects(&oracle_id).await;
+        }
         let stored = spawn_blocking(move || context.store.put_source_check(&oracle_id, found)).await;
         let stored = stored.map_err(|error| IngestionError::Inside(error.to_string()))?;
         if let Err(error) = stored {

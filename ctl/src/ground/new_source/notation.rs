@@ -486,6 +486,13 @@ fn find_readings(texts: &[&str], affix: Option<&CellAffix>) -> Vec<NumberReading
     readings.collect()
 }
 
+/// The number in a text, if all notations in which it is a number give the same one.
+pub(crate) fn read_number(text: &str) -> Option<Decimal> {
+    let mut readings = find_readings(&[text], None).into_iter().flat_map(|(_, numbers)| numbers);
+    let first = readings.next()?;
+    readings.all(|number| number == first).then_some(first)
+}
+
 fn parse_all(
     texts: &[&str],
     (mark, separator): NumberMarks,

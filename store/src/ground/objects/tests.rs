@@ -129,3 +129,27 @@ fn object_of_another_payload_is_refused() {
     let fetched = world.store().fetch_file(&objects, &payloads[0]);
     assert!(matches!(fetched, Err(StoreError::ObjectDamaged { .. })), "{fetched:?}");
 }
+
+#[test]
+fn lost_object_is_uploaded_again_if_its_file_is_here() {
+    let (world, objects) = shared();
+    let lost = std::mem::take(&mut *objects.0.lock().unwrap());
+    // one is not lost but cut off
+    let cut = world.view().state.sorted_files().next().expect("a file").sha256.clone();
+    objects.0.lock().unwrap().insert(ObjectName::Sorted(cut).to_string(), b"short".to_vec());
+    world.store().upload_lost(&objects, &oracle_id()).expect("the files are here");
+    let uploaded = objects.0.lock().unwrap().clone();
+    assert!(uploaded.iter().all(|(name, object)| lost.get(name) == Some(object)));
+    remove_all(&world);
+    let absent = missing(world.store());
+    assert_eq!(absent.len(), uploaded.len());
+    for file in absent {
+        let fetched = world.store().fetch_file(&objects, &file).expect("the object is whole");
+        fetched.put_in_place().expect("the write succeeds");
+    }
+    // without its files, a host uploads nothing
+    remove_all(&world);
+    objects.0.lock().unwrap().clear();
+    world.store().upload_lost(&objects, &oracle_id()).expect("the rows are read");
+    assert!(objects.0.lock().unwrap().is_empty());
+}
