@@ -240,11 +240,10 @@ fn order_rows(order: &Order) -> Vec<TimelineRow> {
         }
         let until = attempt.ended_at.unwrap_or(now);
         free_since = until;
-        let outcome = attempt.outcome.map_or("in progress", |outcome| outcome.into_str());
         let is_good = attempt.cause.is_none();
         rows.push(TimelineRow {
             name: format!("Attempt {}", attempt.attempt),
-            note: outcome.replace('_', " "),
+            note: order.outcome_of(attempt).replace('_', " "),
             tone: if is_good { Tone::Ok } else { Tone::Refused },
             is_wait: false,
             spans: vec![(attempt.started_at, until)],
@@ -433,7 +432,7 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         let by = user(&uid.to_string(), user_name.as_deref());
         rows.push(("operator", html! { (action.into_str()) " by " (by) ", " (moment(*at)) ": " (reason) }));
     }
-    let attempts: Vec<_> = order.last_attempts.iter().map(attempt_row).collect();
+    let attempts: Vec<_> = order.last_attempts.iter().map(|attempt| attempt_row(order, attempt)).collect();
     rows.extend(opinions_row(order));
     let body = html! {
         div.body { (pairs(rows)) }
@@ -445,12 +444,12 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
     card("Order", &order_badge(order.state), &body)
 }
 
-fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
+fn attempt_row(order: &Order, attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
         html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
         moment(attempt.started_at),
         html! { (attempt.generation.model) },
-        html! { (attempt.outcome.map_or("in progress", |outcome| outcome.into_str())) },
+        html! { (order.outcome_of(attempt)) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
         html! { (attempt.cause.as_deref().unwrap_or("none")) },
     ]
