@@ -32,7 +32,7 @@ use std::sync::Arc;
 use strum::IntoStaticStr;
 
 /// The most examples of each transition in a report.
-const EXAMPLES_MAX: usize = 5;
+pub const EXAMPLES_MAX: usize = 1000;
 /// The most claims that an example quotes.
 const QUOTED_CLAIMS_MAX: usize = 3;
 /// The maximum length of a quoted claim, in characters.
@@ -641,7 +641,7 @@ pub struct WhatIfTransition {
     pub percent: f64,
     /// The causes of the result now, or of the result then if the verdict is approved now; empty if the result is the same.
     pub causes: Vec<WhatIfCause>,
-    /// The first decisions; empty if the result is the same.
+    /// The first decisions, at most 1000; empty if the result is the same.
     pub examples: Vec<WhatIfExample>,
 }
 
