@@ -148,6 +148,12 @@ pub(crate) fn describe(report: &WhatIfReport) -> Vec<String> {
         format!("not possible: {decisions}: {}", explain(count.cause))
     });
     lines.extend(not);
+    if report.unreadable_entries > 0 {
+        let entries = format_count(report.unreadable_entries, "entry", "entries");
+        lines.push(format!(
+            "not included: {entries} of the log that cannot be read; see `oraclectl doctor` and `oraclectl verify-log`"
+        ));
+    }
     if *first_entry > 1 {
         lines.push(format!(
             "not included: decisions before entry {first_entry}, which were dropped from the log"
@@ -167,7 +173,9 @@ const fn explain(cause: NotCalculatedCause) -> &'static str {
         NotCalculatedCause::CutMembers => "rules would check members that were cut from the text",
         NotCalculatedCause::NoRelease => "a source had no release on that day",
         NotCalculatedCause::CheckRefused => "a request with these rules or this word list would be refused",
-        NotCalculatedCause::Damaged => "the stored verdict or session is damaged; see `oraclectl doctor`",
+        NotCalculatedCause::Damaged => {
+            "an entry, the stored verdict, its session or a source cannot be read; see `oraclectl doctor`"
+        }
         NotCalculatedCause::InternalError => "the calculation failed; report this as a bug",
     }
 }

@@ -1719,6 +1719,43 @@ fn log_pages_of_long_entries_are_complete_for_every_query() {
     assert_eq!(whole_log(&store).len(), 12);
 }
 
+/// Changes bytes of the row of the log that begins with the entry `first`.
+fn change_log_row(db: &sled::Db, first: u64, from: &[u8], to: &[u8]) {
+    let prefix = [b"log/", &first.to_be_bytes()[..]].concat();
+    let (key, value) = db.scan_prefix(prefix).next().expect("the row exists").expect("sled reads");
+    let at = value.windows(from.len()).position(|part| part == from).expect("the row has the bytes");
+    let mut value = value.to_vec();
+    value[at..at + to.len()].copy_from_slice(to);
+    db.insert(key, value).expect("the write succeeds");
+}
+
+#[test]
+fn unreadable_entries_are_skipped_and_numbered_only_on_request() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // a row of two entries each
+    for n in 0..3 {
+        fill(&mut open(dir.path()).0, n..n + 1);
+    }
+    let db = raw(dir.path());
+    change_log_row(&db, 1, b"\"event\"", b"\"other\"");
+    change_log_row(&db, 3, b"\"event\"", b"\xff");
+    drop(db);
+    let (mut journal, store) = open(dir.path());
+    let all = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+    assert!(matches!(store.log(&all), Err(StoreError::Corrupt { .. })));
+    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    let mut next = Some(LogQuery { skips_unreadable: true, ..all });
+    while let Some(query) = next {
+        let page = store.log_page(&query).expect("the other entries are read");
+        read.extend(page.lines.iter().map(|line| line.seq));
+        unreadable.extend(page.unreadable);
+        next = page.next;
+    }
+    assert_eq!((read, unreadable), (vec![2, 5, 6], vec![1, 3, 4]));
+    journal.sync_pending_work();
+    assert!(journal.failure().is_some(), "the damage that was skipped is repaired, too");
+}
+
 /// The path of sled's snapshot in the store in `dir`.
 fn snapshot(dir: &Path) -> PathBuf {
     let found = crate::base::watermark::snapshots(&dir.join("store")).expect("the read succeeds").pop();
