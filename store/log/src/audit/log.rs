@@ -82,6 +82,15 @@ pub struct LogPage {
     pub next: Option<LogQuery>,
 }
 
+impl LogPage {
+    /// The page without the numbers after its last line, which the next page has.
+    fn cut(mut self) -> Self {
+        let last = self.lines.last().map_or(0, |line| line.seq);
+        self.unreadable.retain(|seq| *seq < last);
+        self
+    }
+}
+
 impl TableReader {
     /// All entries that match `query`. Use this only for results that are known to be small.
     ///
@@ -322,12 +331,12 @@ impl LogReader<'_> {
             };
             for line in matching {
                 if page.lines.len() >= query.limit {
-                    return Ok(page);
+                    return Ok(page.cut());
                 }
                 bytes += line.json.len();
                 if let Some(last) = page.lines.last().filter(|_| bytes > PAGE_BYTES) {
                     page.next = Some(query.after(last.seq, page.lines.len()));
-                    return Ok(page);
+                    return Ok(page.cut());
                 }
                 page.lines.push(line);
             }

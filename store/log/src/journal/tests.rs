@@ -1732,26 +1732,29 @@ fn change_log_row(db: &sled::Db, first: u64, from: &[u8], to: &[u8]) {
 #[test]
 fn unreadable_entries_are_skipped_and_numbered_only_on_request() {
     let dir = tempfile::tempdir().expect("a directory");
-    // a row of two entries each
-    for n in 0..3 {
-        fill(&mut open(dir.path()).0, n..n + 1);
+    // a row of four entries, and two of two
+    for sessions in [0..2, 2..3, 3..4] {
+        fill(&mut open(dir.path()).0, sessions);
     }
     let db = raw(dir.path());
-    change_log_row(&db, 1, b"\"event\"", b"\"other\"");
-    change_log_row(&db, 3, b"\"event\"", b"\xff");
+    change_log_row(&db, 1, b"\"seq\":3,\"event\"", b"\"seq\":3,\"other\"");
+    change_log_row(&db, 5, b"\"event\"", b"\xff");
     drop(db);
     let (mut journal, store) = open(dir.path());
     let all = LogQuery { limit: usize::MAX, ..LogQuery::default() };
     assert!(matches!(store.log(&all), Err(StoreError::Corrupt { .. })));
-    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
-    let mut next = Some(LogQuery { skips_unreadable: true, ..all });
+    let skipping = LogQuery { skips_unreadable: true, ..all };
+    let numbers = |lines: &[LogLine]| lines.iter().map(|line| line.seq).collect::<Vec<_>>();
+    let cut = store.log_page(&LogQuery { limit: 2, ..skipping.clone() }).expect("two entries are read");
+    assert_eq!((numbers(&cut.lines), cut.unreadable), (vec![1, 2], vec![]));
+    let (mut read, mut unreadable, mut next) = (Vec::new(), Vec::new(), Some(skipping));
     while let Some(query) = next {
         let page = store.log_page(&query).expect("the other entries are read");
-        read.extend(page.lines.iter().map(|line| line.seq));
+        read.extend(numbers(&page.lines));
         unreadable.extend(page.unreadable);
         next = page.next;
     }
-    assert_eq!((read, unreadable), (vec![2, 5, 6], vec![1, 3, 4]));
+    assert_eq!((read, unreadable), (vec![1, 2, 4, 7, 8], vec![3, 5, 6]));
     journal.sync_pending_work();
     assert!(journal.failure().is_some(), "the damage that was skipped is repaired, too");
 }
