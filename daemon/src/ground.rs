@@ -96,7 +96,9 @@ impl From<IngestionError> for Problem {
             IngestionError::NotRunning(_) => RUN_NOT_RUNNING,
             IngestionError::NotHeld { .. } => RUN_NOT_HELD,
             IngestionError::ContentPruned { .. } => CONTENT_PRUNED,
-            IngestionError::NotCompleted(_) | IngestionError::Undone { .. } => RUN_NOT_IN_FORCE,
+            IngestionError::NotCompleted { .. }
+            | IngestionError::NotCounting { .. }
+            | IngestionError::Undone { .. } => RUN_NOT_IN_FORCE,
             IngestionError::Version(_) | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
                 INVALID_REQUEST
             }

@@ -91,7 +91,10 @@ async fn card_shows_the_facts_down_to_the_raw_record_and_nothing_of_operators() 
     ] {
         assert!(shows(&page, label, text), "{label}: {text}\n{page}");
     }
+    let reads = async || log(&mut daemon.control().await, "event=operator_read&after=0").await.len();
+    let before = reads().await;
     let internal = world.ctl_in_thread(&["card", "facts", "--internal"]).await;
+    assert_eq!(reads().await, before + 3, "the verdict, its entries of the log, and the read before");
     let internal = String::from_utf8(internal.stdout).expect("valid UTF-8");
     for (card, is_internal) in [(&page, false), (&internal, true)] {
         assert!(!card.contains("ada@example.org"));

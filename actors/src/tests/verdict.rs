@@ -7,3 +7,4 @@ mod notifier;
 mod orders;
 mod rate_limiter;
 mod regen;
+mod unreadable;

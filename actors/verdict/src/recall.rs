@@ -18,7 +18,7 @@ use domain_ground::source_state::CompletedRun;
 use domain_verdict::recall::{RecallProgress, RecalledVerdict, RunRecalled, VerdictRecalled};
 use domain_verdict::recall_notice::SourceRecall;
 use domain_verdict::session::{ReportedRecall, SessionRecord};
-use domain_verdict::wire::RecallResponse;
+use domain_verdict::wire::{RecallResponse, UnknownReliance};
 use indexer::{StatementIndexer, session_of};
 use jiff::{SignedDuration, Timestamp};
 use notices::NoticeDraft;
@@ -161,14 +161,21 @@ impl RecallService {
         search.add_scope(scope)?;
         let off = self.remove_off(&mut search, &view.state.entry)?;
         let mut verdicts = Vec::new();
-        let mut next = None;
+        let (mut next, mut damaged) = (None, 0);
         for seq in search.entries.range(after + 1..).copied().collect::<Vec<_>>() {
             if verdicts.len() == *limit {
                 next = verdicts.last().map(|last: &RecalledVerdict| last.entry.to_string());
                 break;
             }
-            verdicts.extend(search.verdict(seq)?);
+            match search.verdict(seq) {
+                Err(error) if error.is_of_one_row() => {
+                    tracing::error!(entry = seq, %error, "a recall leaves out a verdict that cannot be read");
+                    damaged += 1;
+                }
+                verdict => verdicts.extend(verdict?),
+            }
         }
+        let unknown = search.unknown()?;
         let latest = view.known.latest().and_then(|run| view.state.run(run));
         Ok(RecallResponse {
             oracle_id: oracle_id.clone(),
@@ -180,7 +187,7 @@ impl RecallService {
             off,
             verdicts,
             next,
-            unknown: search.unknown()?,
+            unknown: UnknownReliance { damaged: unknown.damaged + damaged, ..unknown },
         })
     }
 }
@@ -199,9 +206,14 @@ impl RecallService {
         }
         let mut off = BTreeSet::new();
         for seq in &search.entries {
-            let Some(line) = read_entry(&self.store, *seq)? else { continue };
-            if session_of(&self.store, &line)?.is_some_and(|id| self.mode_of(&id, source) == RecallMode::Off)
-            {
+            let session = read_entry(&self.store, *seq)
+                .and_then(|line| line.map(|line| session_of(&self.store, &line)).transpose());
+            let session = match session {
+                // it is counted when its verdict is read
+                Err(error) if error.is_of_one_row() => None,
+                session => session?.flatten(),
+            };
+            if session.is_some_and(|id| self.mode_of(&id, source) == RecallMode::Off) {
                 off.insert(*seq);
             }
         }
@@ -299,7 +311,13 @@ impl RecallService {
         let mut search = RecallSearch::new(&self.store, &view, self.clock.now());
         let mut reports = Vec::new();
         for (session_id, verdicts) in by_session {
-            reports.extend(self.build_report(run, &session_id, verdicts, &mut search)?);
+            let report = self.build_report(run, &session_id, verdicts, &mut search);
+            match report {
+                Err(error) if error.is_of_one_row() => {
+                    tracing::error!(%session_id, %error, "a recalled verdict is not reported, since it cannot be read");
+                }
+                report => reports.extend(report?),
+            }
         }
         Ok(reports)
     }

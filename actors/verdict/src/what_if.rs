@@ -65,7 +65,7 @@ impl WhatIfService {
     /// false to end the calculation, which then has no counts.
     ///
     /// # Errors
-    /// The log or a source cannot be read.
+    /// The log or the sources cannot be read. Single entries and rows that are damaged only count as such.
     pub fn run(
         &self,
         _turn: &WhatIfTurn,
@@ -84,16 +84,25 @@ impl WhatIfService {
         let views = self.views(query.facts_as_of)?;
         let calculation = WhatIfCalculation { store: &self.store, gate, views, as_of: query.facts_as_of };
         let (mut counts, mut reader) = (WhatIfCounts::default(), GateDecisionReader::default());
-        let mut next = Some(LogQuery { since: query.since, limit: usize::MAX, ..LogQuery::default() });
+        let all = LogQuery { limit: usize::MAX, skips_unreadable: true, ..LogQuery::default() };
+        let mut next = Some(LogQuery { since: query.since, ..all });
         let (mut first_entry, mut entry) = (None, 0);
         while let Some(query_of_page) = next {
             let page = self.store.log_page(&query_of_page)?;
             next = page.next.filter(|next| next.after < up_to);
             let mut decisions = Vec::new();
-            for line in page.lines.iter().filter(|line| line.seq <= up_to) {
-                decisions.extend(self.store.read_entry(line, |json| reader.read(json))?);
-                first_entry.get_or_insert(line.seq);
-                entry = line.seq;
+            let lines = page.lines.iter().map(|line| (line.seq, Some(line.json.as_str())));
+            let unreadable = page.unreadable.iter().map(|seq| (*seq, None));
+            let entries: BTreeMap<_, _> = lines.chain(unreadable).filter(|(seq, _)| *seq <= up_to).collect();
+            for (seq, line) in entries {
+                if let Some(Ok(decision)) = line.map(|line| reader.read(line)) {
+                    decisions.extend(decision);
+                } else {
+                    decisions.extend(reader.skip(line));
+                    counts.unreadable_entries += 1;
+                }
+                first_entry.get_or_insert(seq);
+                entry = seq;
             }
             if next.is_none() {
                 decisions.extend(std::mem::take(&mut reader).finish());
@@ -106,19 +115,27 @@ impl WhatIfService {
                 return Ok(None);
             }
         }
+        if counts.unreadable_entries > 0 {
+            let entries = counts.unreadable_entries;
+            tracing::error!(entries, "a backtest has left out entries of the log that cannot be read");
+        }
         Ok(Some(counts))
     }
 
-    /// The sources, if their facts of another day are asked for.
+    /// The sources, if their facts of another day are asked for; `None` for those that cannot be read.
     fn views(
         &self,
         facts_as_of: Option<Timestamp>,
-    ) -> Result<BTreeMap<SourceId, Arc<SourceView>>, StoreError> {
+    ) -> Result<BTreeMap<SourceId, Option<Arc<SourceView>>>, StoreError> {
         let sources = if facts_as_of.is_some() { self.store.sources()? } else { Vec::new() };
         let mut views = BTreeMap::new();
         for source in sources {
             let oracle_id = source.entry.oracle_id().clone();
-            views.extend(self.store.view(&oracle_id)?.map(|view| (oracle_id, view)));
+            let view = match self.store.view(&oracle_id) {
+                Err(error) if error.is_of_one_row() => Some(None),
+                view => view?.map(Some),
+            };
+            views.extend(view.map(|view| (oracle_id, view)));
         }
         Ok(views)
     }
@@ -128,7 +145,8 @@ impl WhatIfService {
 struct WhatIfCalculation<'c> {
     store: &'c Store,
     gate: WhatIfGate<'c>,
-    views: BTreeMap<SourceId, Arc<SourceView>>,
+    /// `None` for sources that cannot be read.
+    views: BTreeMap<SourceId, Option<Arc<SourceView>>>,
     as_of: Option<Timestamp>,
 }
 
@@ -155,9 +173,7 @@ impl WhatIfCalculation<'_> {
         for logged in decisions {
             let calculated = catch_unwind(AssertUnwindSafe(|| self.calculate(logged, &mut sources)));
             let calculated = match calculated {
-                Ok(Err(StoreError::Corrupt { .. } | StoreError::RowLost { .. })) => {
-                    Err(NotCalculatedCause::Damaged)
-                }
+                Ok(Err(error)) if error.is_of_one_row() => Err(NotCalculatedCause::Damaged),
                 Ok(calculated) => calculated?,
                 Err(_) => Err(NotCalculatedCause::InternalError),
             };
@@ -209,6 +225,7 @@ impl WhatIfCalculation<'_> {
             let Some((oracle_id, view)) = self.views.get_key_value(oracle_id) else {
                 return Ok(Err(NotCalculatedCause::FactsNotStored));
             };
+            let Some(view) = view else { return Ok(Err(NotCalculatedCause::Damaged)) };
             // a request on that day would have been refused
             if view.state.completed.iter().all(|run| run.release.ingested_at > as_of) {
                 return Ok(Err(NotCalculatedCause::NoRelease));

@@ -260,13 +260,12 @@ pub(crate) async fn prove_erasures(
     sessions: &[ErasedSession],
 ) -> Result<LogBundle, CtlError> {
     let mut lines = Vec::new();
-    for event in [ErasureStarted::NAME, SessionErased::NAME] {
-        for line in read_all_lines(daemon, &format!("event={event}"), after).await? {
-            let SessionOfEntry { session_id } = serde_json::from_str(&line).map_err(unreadable)?;
-            let is_one = |id: &SessionId| sessions.iter().any(|erased| erased.session_id == *id);
-            if session_id.as_ref().is_none_or(is_one) {
-                lines.push(line);
-            }
+    let events = [ErasureStarted::NAME, SessionErased::NAME].join(",");
+    for line in read_all_lines(daemon, &format!("event={events}"), after).await? {
+        let SessionOfEntry { session_id } = serde_json::from_str(&line).map_err(unreadable)?;
+        let is_one = |id: &SessionId| sessions.iter().any(|erased| erased.session_id == *id);
+        if session_id.as_ref().is_none_or(is_one) {
+            lines.push(line);
         }
     }
     prove_lines(daemon, lines, None).await
@@ -365,7 +364,7 @@ impl ProvedEntries {
     }
 }
 
-pub(crate) async fn read_lines(daemon: &mut DaemonClient, query: &str) -> Result<Vec<String>, CtlError> {
+async fn read_lines(daemon: &mut DaemonClient, query: &str) -> Result<Vec<String>, CtlError> {
     let response = daemon.open(Method::GET, &format!("/v1/log?{query}"), None).await?;
     let mut response = response_lines(response).await?;
     let mut lines = Vec::new();

@@ -49,6 +49,8 @@ pub(super) enum VerifiedDocument {
 pub(super) struct ProvedVerdict {
     session_id: SessionId,
     verdict: Box<RawValue>,
+    #[serde(default)]
+    evaluation_sha256: Option<Sha256Hex>,
     proof: LogBundle,
     #[serde(skip)]
     not_verified: Vec<String>,
@@ -111,15 +113,17 @@ impl VerifiedDocument {
     fn delivered_verdict(&self) -> Option<StoredVerdict> {
         match self {
             Self::Bundle(_) => None,
-            Self::Verdict(delivered) => {
-                Some(StoredVerdict { verdict: delivered.verdict.clone(), session: None })
-            }
+            Self::Verdict(ProvedVerdict { verdict, evaluation_sha256, .. }) => Some(StoredVerdict {
+                verdict: verdict.clone(),
+                evaluation_sha256: evaluation_sha256.clone(),
+                session: None,
+            }),
         }
     }
 
     /// Checks that a verdict is the one of its entries, which were verified. `None` for a bundle.
     pub(super) fn check_verdict(&self) -> Result<Option<VerdictReport>, CtlError> {
-        let Self::Verdict(ProvedVerdict { session_id, verdict, proof, not_verified }) = self else {
+        let Self::Verdict(ProvedVerdict { session_id, verdict, proof, not_verified, .. }) = self else {
             return Ok(None);
         };
         let sha256 = Sha256Hex::of(verdict.get().as_bytes());

@@ -441,9 +441,12 @@ fn render_decision(
             (action("plain", "Approve the run", "a", "approve"))
             p.note { "Its changes are visible at once. It can be undone." }
         },
-        RunState::Completed if undone_by.is_none() && run.undoes.is_none() => html! {
+        RunState::Completed if undone_by.is_none() => html! {
             (action("danger", "Undo the run", "z", "undo"))
-            p.note { "The release before it is in force again." }
+            p.note {
+                @if run.undoes.is_some() { "The run that it undid has effect again." }
+                @else { "The release before it is in force again." }
+            }
         },
         RunState::Running => {
             return html! { form method="post" action=(path("cancel")) { button.btn.danger type="submit" { "Cancel the run" } } };

@@ -244,7 +244,7 @@ fn order_rows(order: &Order) -> Vec<TimelineRow> {
         let is_good = attempt.cause.is_none();
         rows.push(TimelineRow {
             name: format!("Attempt {}", attempt.attempt),
-            note: outcome_words(attempt),
+            note: words(order.outcome_of(attempt)),
             tone: if is_good { Tone::Ok } else { Tone::Refused },
             is_wait: false,
             spans: vec![(attempt.started_at, until)],
@@ -444,7 +444,7 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
         let by = user(&uid.to_string(), user_name.as_deref());
         rows.push(("operator", html! { (action.into_str()) " by " (by) ", " (moment(*at)) ": " (reason) }));
     }
-    let attempts: Vec<_> = order.last_attempts.iter().map(attempt_row).collect();
+    let attempts: Vec<_> = order.last_attempts.iter().map(|attempt| attempt_row(order, attempt)).collect();
     rows.extend(opinions_row(order));
     let body = html! {
         div.body { (pairs(rows)) }
@@ -456,16 +456,12 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
     card("Order", &order_badge(order.state), &body)
 }
 
-fn outcome_words(attempt: &OrderAttempt) -> String {
-    attempt.outcome.map_or_else(|| "in progress".to_owned(), |outcome| words(outcome.into_str()))
-}
-
-fn attempt_row(attempt: &OrderAttempt) -> Vec<Markup> {
+fn attempt_row(order: &Order, attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
         html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
         moment(attempt.started_at),
         html! { (attempt.generation.model) },
-        html! { (outcome_words(attempt)) },
+        html! { (words(order.outcome_of(attempt))) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
         html! { (attempt.cause.as_deref().unwrap_or("none")) },
     ]

@@ -3,10 +3,12 @@
 use super::chart::{BarRow, bars};
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, badge, card, group_digits, group_in_text, message, session_link, table, words};
+use super::parts::{
+    Tone, badge, card, group_digits, group_in_text, message, session_link, table, with_code, words,
+};
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
-use crate::verdict::what_if::{calculate as send, describe};
+use crate::verdict::what_if::{EXAMPLES_SHOWN, calculate as send, describe, describe_further};
 use axum::extract::State;
 use domain_base::wording::format_count;
 use domain_rules::RuleId;
@@ -109,7 +111,10 @@ fn render_report(report: &WhatIfReport) -> Markup {
             }
         }))
         @if report.changed > 0 {
-            (card("Examples of decisions that change", &html! {}, &table("Decisions that change", &heading, &table_rows)))
+            (card("Examples of decisions that change", &html! {}, &html! {
+                (table("Decisions that change", &heading, &table_rows))
+                @for further in changed().filter_map(describe_further) { p.note { (with_code(&further)) } }
+            }))
         }
     }
 }
@@ -155,7 +160,7 @@ fn describe_cause(WhatIfCause { cause, decisions, claims }: &WhatIfCause) -> Str
 
 fn example_rows(transition: &WhatIfTransition) -> Vec<Vec<Markup>> {
     let outcome = |outcome: GateOutcome| badge(tone(outcome), outcome.into_str());
-    let rows = transition.examples.iter().map(|example| {
+    let rows = transition.examples.iter().take(EXAMPLES_SHOWN).map(|example| {
         vec![
             outcome(transition.then),
             outcome(transition.now),

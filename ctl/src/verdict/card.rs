@@ -1,7 +1,7 @@
 //! `oraclectl card`.
 
 use super::submit::show_delivered;
-use crate::audit::log::{prove_at, read_all_lines, read_lines};
+use crate::audit::log::{prove_at, read_all_lines};
 use crate::audit::verification::{
     CosigningWitness, EntryNumber, LogKeys, WitnessKeys, read_signed, refused, verify,
 };
@@ -10,6 +10,7 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser};
 use crate::base::output::{Output, format_pairs, print_json};
 use crate::base::program::examples;
 use domain_audit::checkpoint::Checkpoint;
+use domain_audit::wire::LogBundle;
 use domain_base::event::{Event, event_in, read_open};
 use domain_base::wording::format_count;
 use domain_verdict::card::VerdictCard;
@@ -17,6 +18,7 @@ use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
 use hyper::StatusCode;
 use oracled_api::client::DaemonClient;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -107,26 +109,36 @@ async fn add_internal(
     let Checkpoint { size, .. } =
         Checkpoint::read_unverified(&bundle.checkpoint).map_err(|error| refused(error.to_string()))?;
     let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
-    let mut lines = Vec::new();
-    for entry in &bundle.entries {
-        let after = number_of(&entry.line)?.saturating_sub(1);
-        lines.extend(read_lines(&mut daemon, &format!("after={after}&limit=1")).await?);
-    }
-    let mut of_order = Vec::new();
-    for event in [OrderStopped::NAME, OrderReleased::NAME] {
-        let query = format!("session={session_id}&event={event}");
-        of_order.extend(read_all_lines(&mut daemon, &query, 0).await?);
-    }
+    // one request for all entries, since the log names the reader of each
+    let events: BTreeSet<_> = bundle.entries.iter().filter_map(|entry| event_in(&entry.line)).collect();
+    let events = events.into_iter().chain(OF_ORDER).collect::<Vec<_>>().join(",");
+    let lines = read_all_lines(&mut daemon, &format!("session={session_id}&event={events}"), 0).await?;
+    let lines = internal_lines(bundle, lines, size)?;
+    Ok(card.with_entries(prove_at(&mut daemon, lines, size).await?))
+}
+
+/// The events of operators that stopped or released an order.
+const OF_ORDER: [&str; 2] = [OrderStopped::NAME, OrderReleased::NAME];
+
+/// The lines of the entries of `bundle`, and those of operators about its order, from `lines` of its session in a log of `size` entries.
+fn internal_lines(bundle: &LogBundle, lines: Vec<String>, size: u64) -> Result<Vec<String>, CtlError> {
+    let numbers = bundle.entries.iter().map(|entry| number_of(&entry.line));
+    let numbers = numbers.collect::<Result<BTreeSet<_>, _>>()?;
     // an earlier verdict of the session can have been released, too
     let delivered = bundle.entries.iter().find(|entry| event_in(&entry.line) == Some(VerdictCached::NAME));
     let delivered = delivered.and_then(|entry| text_of(&entry.line));
-    of_order.retain(|line| text_of(line).is_none_or(|sha256| Some(sha256) == delivered));
-    for line in of_order {
-        if number_of(&line)? <= size {
-            lines.push(line);
+    let (mut of_card, mut of_order) = (Vec::new(), Vec::new());
+    for line in lines {
+        let number = number_of(&line)?;
+        let is_of_order = || event_in(&line).is_some_and(|event| OF_ORDER.contains(&event));
+        let is_of_verdict = || text_of(&line).is_none_or(|sha256| Some(sha256) == delivered);
+        if numbers.contains(&number) {
+            of_card.push(line);
+        } else if number <= size && is_of_order() && is_of_verdict() {
+            of_order.push(line);
         }
     }
-    Ok(card.with_entries(prove_at(&mut daemon, lines, size).await?))
+    Ok([of_card, of_order].concat())
 }
 
 /// The SHA-256 of the verdict that an entry is about.

@@ -408,7 +408,7 @@ pub(super) fn format_order(
     }
     let mut text = format_pairs(&pairs);
     if !order.last_attempts.is_empty() {
-        let rows = order.last_attempts.iter().map(attempt_row).collect();
+        let rows = order.last_attempts.iter().map(|attempt| attempt_row(order, attempt)).collect();
         text.push('\n');
         text.push_str(&format_table(
             ["attempt", "started at", "model", "outcome", "tokens", "cost", "error"],
@@ -440,13 +440,13 @@ pub(crate) fn share_row(share: &OpinionShare) -> [String; 4] {
     ]
 }
 
-fn attempt_row(attempt: &OrderAttempt) -> [String; 7] {
+fn attempt_row(order: &Order, attempt: &OrderAttempt) -> [String; 7] {
     let tokens = attempt.usage.and_then(|usage| usage.total_tokens);
     [
         format!("{}{}", attempt.attempt, if attempt.is_last { " (last)" } else { "" }),
         attempt.started_at.to_string(),
         attempt.generation.model.clone(),
-        attempt.outcome.map_or("in progress", |outcome| outcome.into_str()).to_owned(),
+        order.outcome_of(attempt).to_owned(),
         tokens.map_or_else(|| "unknown".into(), |tokens| tokens.to_string()),
         attempt.cost.as_ref().map_or_else(|| "unknown".into(), ToString::to_string),
         attempt.cause.clone().unwrap_or_else(|| "none".into()),

@@ -123,7 +123,7 @@ pub(crate) fn describe_omissions(answer: &RecallResponse) -> Vec<String> {
     if *first_entry > 1 {
         lines.push(format!("not included: verdicts that were evaluated before entry {first_entry}, which were dropped from the log"));
     }
-    let UnknownReliance { not_recorded, not_listed, erased } = *unknown;
+    let UnknownReliance { not_recorded, not_listed, erased, damaged } = *unknown;
     let causes = [
         (not_recorded, "their entries have no references, because an earlier version wrote them"),
         (not_listed, "they relied on more statements than their entries list"),
@@ -132,6 +132,12 @@ pub(crate) fn describe_omissions(answer: &RecallResponse) -> Vec<String> {
     for (count, cause) in causes.into_iter().filter(|(count, _)| *count > 0) {
         let count = format_count(count, "verdict", "verdicts");
         lines.push(format!("perhaps more: it is not known on what {count} relied: {cause}"));
+    }
+    if damaged > 0 {
+        let count = format_count(damaged, "entry or verdict", "entries or verdicts");
+        lines.push(format!(
+            "perhaps more: {count} cannot be read; see `oraclectl doctor` and `oraclectl verify-log`"
+        ));
     }
     lines
 }

@@ -12,8 +12,8 @@ use domain_ground::version_name::WordlistName;
 use domain_rules::RuleId;
 use domain_verdict::label::ProductTier;
 use domain_verdict::what_if::{
-    NotCalculatedCause, WhatIfExample, WhatIfLine, WhatIfProgress, WhatIfReport, WhatIfRequest, WhatIfTerms,
-    WhatIfTransition,
+    EXAMPLES_MAX, NotCalculatedCause, WhatIfExample, WhatIfLine, WhatIfProgress, WhatIfReport, WhatIfRequest,
+    WhatIfTerms, WhatIfTransition,
 };
 use hyper::Method;
 use indicatif::ProgressBar;
@@ -21,6 +21,8 @@ use oracled_api::client::{ClientError, DaemonClient};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+/// The most decisions that are shown of each transition.
+pub(crate) const EXAMPLES_SHOWN: usize = 5;
 /// The maximum length of a claim, in characters.
 const CLAIM_MAX_CHARS: usize = 120;
 
@@ -75,8 +77,11 @@ impl WhatIfArgs {
         let heading = ["then", "now", "decisions", "percent", "causes"];
         writeln!(out, "\n{}", format_table(heading, report.transitions.iter().map(row).collect()))?;
         for transition in &report.transitions {
-            for example in &transition.examples {
+            for example in transition.examples.iter().take(EXAMPLES_SHOWN) {
                 writeln!(out, "{}", describe_example(transition, example))?;
+            }
+            if let Some(further) = describe_further(transition) {
+                writeln!(out, "{further}")?;
             }
         }
         Ok(())
@@ -143,6 +148,12 @@ pub(crate) fn describe(report: &WhatIfReport) -> Vec<String> {
         format!("not possible: {decisions}: {}", explain(count.cause))
     });
     lines.extend(not);
+    if report.unreadable_entries > 0 {
+        let entries = format_count(report.unreadable_entries, "entry", "entries");
+        lines.push(format!(
+            "not included: {entries} of the log that cannot be read; see `oraclectl doctor` and `oraclectl verify-log`"
+        ));
+    }
     if *first_entry > 1 {
         lines.push(format!(
             "not included: decisions before entry {first_entry}, which were dropped from the log"
@@ -162,9 +173,23 @@ const fn explain(cause: NotCalculatedCause) -> &'static str {
         NotCalculatedCause::CutMembers => "rules would check members that were cut from the text",
         NotCalculatedCause::NoRelease => "a source had no release on that day",
         NotCalculatedCause::CheckRefused => "a request with these rules or this word list would be refused",
-        NotCalculatedCause::Damaged => "the stored verdict or session is damaged; see `oraclectl doctor`",
+        NotCalculatedCause::Damaged => {
+            "an entry, the stored verdict, its session or a source cannot be read; see `oraclectl doctor`"
+        }
         NotCalculatedCause::InternalError => "the calculation failed; report this as a bug",
     }
+}
+
+/// The number of changed decisions that are not shown, and how to see them; `None` if all are shown.
+pub(crate) fn describe_further(transition: &WhatIfTransition) -> Option<String> {
+    let WhatIfTransition { then, now, decisions, examples, .. } = transition;
+    let further = decisions.saturating_sub(examples.len().min(EXAMPLES_SHOWN) as u64);
+    let further = (then != now && further > 0)
+        .then(|| format_count(further, "further decision", "further decisions"))?;
+    let (then, now) = (then.into_str(), now.into_str());
+    Some(format!(
+        "{then} → {now}: {further}: `oraclectl what-if --json` lists up to {EXAMPLES_MAX}; use `--since` and `--tier` to select fewer"
+    ))
 }
 
 /// The causes of changed decisions, each with its number.
@@ -200,4 +225,37 @@ fn describe_example(transition: &WhatIfTransition, example: &WhatIfExample) -> S
         |claim: &String| format!("\n    claim: {}", shorten_line(&visible_text(claim), CLAIM_MAX_CHARS));
     let claims: String = claims.iter().map(claim).collect();
     format!("{then} → {now}: session {session_id}, entry {entry}: {causes}{claims}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain_verdict::what_if::GateOutcome;
+
+    #[test]
+    fn further_decisions_are_counted_with_the_way_to_see_them() {
+        let example = |entry| WhatIfExample {
+            session_id: "cs_1".parse().expect("a valid id"),
+            entry,
+            causes: Vec::new(),
+            claims: Vec::new(),
+        };
+        let further = |now, examples: u64| {
+            describe_further(&WhatIfTransition {
+                then: GateOutcome::Approved,
+                now,
+                decisions: examples,
+                percent: 1.0,
+                causes: Vec::new(),
+                examples: (0..examples).map(example).collect(),
+            })
+        };
+        assert_eq!(further(GateOutcome::Held, 5), None);
+        assert_eq!(further(GateOutcome::Approved, 9), None);
+        let further = further(GateOutcome::Held, 7).expect("two are not shown");
+        assert!(
+            further.starts_with("approved → held: 2 further decisions: `oraclectl what-if --json`"),
+            "{further}"
+        );
+    }
 }

@@ -155,7 +155,7 @@ async fn send_and_follow(
     loop {
         report.mark_unchanged();
         let reached = service.system.store.last_seq();
-        let LogPage { lines, next } = read_page(service.system.store.clone(), query.clone()).await?;
+        let LogPage { lines, next, .. } = read_page(service.system.store.clone(), query.clone()).await?;
         // an empty page is not sent, but shows whether anyone still reads
         if sender.send(join_lines(&lines)).await.is_err() || *stopping.borrow() {
             break;
@@ -194,7 +194,17 @@ fn parse_log_query(params: LogParams) -> Result<LogQuery, Problem> {
     let newest = params.after.is_none() && params.since.is_none();
     let after = params.after.unwrap_or(0);
     let LogParams { execution, request_id, since, .. } = params;
-    Ok(LogQuery { session, execution, request_id, events, since, after, limit, newest })
+    Ok(LogQuery {
+        session,
+        execution,
+        request_id,
+        events,
+        since,
+        after,
+        limit,
+        newest,
+        skips_unreadable: false,
+    })
 }
 
 async fn read_page(store: Store, query: LogQuery) -> Result<LogPage, Problem> {

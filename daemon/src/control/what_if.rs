@@ -41,8 +41,8 @@ problems!(WhatIfProblems: JSON_BODY STORE; INVALID_REQUEST WORDLIST_UNKNOWN);
 /// Calculate the decisions of the log again with another policy, other rules or the facts of another day.
 ///
 /// It changes nothing. One calculation runs at a time, and it ends when the client disconnects. Lines with the progress come before the
-/// report, which is the last line. If the store cannot be read, the response breaks off. The entry `operator_read` in the log names the
-/// reader.
+/// report, which is the last line. Single entries and rows that cannot be read are counted in the report; otherwise the response breaks
+/// off. The entry `operator_read` in the log names the reader.
 #[utoipa::path(
     post,
     path = "/v1/what-if",
@@ -130,7 +130,7 @@ fn write(
     });
     let Some(counts) = counts.map_err(|error| error.to_string())? else { return Ok(false) };
     let (decisions, from_text, from_flags) = (counts.decisions(), counts.from_text, counts.from_flags);
-    let not_calculated = counts.not_calculated();
+    let (not_calculated, unreadable_entries) = (counts.not_calculated(), counts.unreadable_entries);
     let transitions = counts.into_transitions();
     let changed = transitions.iter().filter(|transition| transition.then != transition.now);
     let report = WhatIfReport {
@@ -142,6 +142,7 @@ fn write(
         from_text,
         from_flags,
         not_calculated,
+        unreadable_entries,
         changed: changed.map(|transition| transition.decisions).sum(),
         transitions,
     };

@@ -34,11 +34,11 @@ problem_codes! {
     /// The run is not in progress.
     RUN_NOT_RUNNING = 409: "None: the run has ended.",
     /// The run is not held; only a held run can be approved or discarded.
-    RUN_NOT_HELD = 409: "Undo a completed run instead.",
+    RUN_NOT_HELD = 409: "Undo the run if it is completed and was not undone.",
     /// 16 runs of the source are held. `detail` names them.
     RUNS_HELD = 409: "Approve or discard one first.",
-    /// The run is not completed, or was undone. Only a completed run that still counts can be undone.
-    RUN_NOT_IN_FORCE = 409: "None: the run has no effect.",
+    /// The run is not completed, was undone, or was replaced by a later reading of its version.
+    RUN_NOT_IN_FORCE = 409: "Undo the run that `detail` names, or discard a held run.",
     /// The undo would bring back records whose content was pruned.
     CONTENT_PRUNED = 409: "Submit the correct release as a new version.",
     /// Another pull of the pipeline is in progress.

@@ -168,6 +168,13 @@ impl SourceState {
         self.completed.iter().rev().find(undoes).filter(|_| is_undone())
     }
 
+    /// The run that undid the run with this id, if any.
+    #[must_use]
+    pub fn run_undone_by(&self, run_id: &Sha256Hex) -> Option<&CompletedRun> {
+        let completed = self.completed.iter().rev().find(|completed| completed.run_id == *run_id)?;
+        self.undone_by(completed.release.run)
+    }
+
     /// The time since which the source's data counts as stale, for a question that sees `scope`. Only the
     /// releases in `scope` end an invalidation. A question about the past counts the invalidations and
     /// confirmations up to that time. A question about the present counts all of them, even if the clock was set back.

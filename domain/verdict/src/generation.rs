@@ -172,7 +172,7 @@ pub enum GenerationOutcome {
     RefusedByRules,
     /// The policy refused the verdict.
     RefusedByPolicy,
-    /// The policy holds the verdict for an operator.
+    /// The policy held the verdict for an operator.
     Held,
     /// The verdict passed, and is one of several opinions of which none was delivered by this attempt.
     Opinion,

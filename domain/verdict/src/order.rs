@@ -163,7 +163,7 @@ pub struct OrderAttempt {
     pub generation: GenerationSettings,
     /// When the attempt ended; null while it is in progress.
     pub ended_at: Option<Timestamp>,
-    /// Its outcome; null while it is in progress.
+    /// Its outcome; null while it is in progress. `held` stays: `state` of the order says whether the verdict is held now.
     pub outcome: Option<GenerationOutcome>,
     /// The cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -519,6 +519,24 @@ impl Order {
     #[must_use]
     pub fn is_held_by_policy(&self) -> bool {
         self.state == OrderState::Held && self.stop_cause == Some(OrderStopCause::Policy)
+    }
+
+    /// The outcome of one of its attempts, for people. That of a held verdict says what became of the verdict.
+    #[must_use]
+    pub fn outcome_of(&self, attempt: &OrderAttempt) -> &'static str {
+        let Some(outcome) = attempt.outcome else { return "in progress" };
+        let has_held = |attempt: &&OrderAttempt| attempt.outcome == Some(GenerationOutcome::Held);
+        let is_last =
+            self.last_attempts.iter().rfind(has_held).is_some_and(|last| last.attempt == attempt.attempt);
+        let action = self.operator_action.as_ref().map(|made| made.action);
+        match (outcome, action) {
+            (GenerationOutcome::Held, _) if is_last && self.is_held_by_policy() => "held",
+            (GenerationOutcome::Held, Some(OrderAction::Release)) if is_last => "held, then released",
+            // an application does not see the operator's action
+            (GenerationOutcome::Held, None) if self.state == OrderState::Delivered => "held",
+            (GenerationOutcome::Held, _) => "held, then destroyed",
+            _ => outcome.into_str(),
+        }
     }
 
     /// Whether an operator's change is possible in the state of the order.

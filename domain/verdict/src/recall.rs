@@ -146,6 +146,8 @@ pub enum UnknownCause {
     NotListed,
     /// The values of the entry were erased.
     Erased,
+    /// The entry cannot be read.
+    Damaged,
 }
 
 impl UnknownCause {
@@ -154,6 +156,7 @@ impl UnknownCause {
             Self::NotRecorded => "not_recorded",
             Self::NotListed => "not_listed",
             Self::Erased => "erased",
+            Self::Damaged => "damaged",
         }
     }
 

@@ -118,6 +118,8 @@ impl DecisionReplay {
     }
 }
 
+/// The member with the SHA-256 of the evaluation that permitted a delivery.
+const EVALUATION: &str = "evaluation_sha256";
 /// The number of latest variances with which an escalation is compared.
 const VARIANCES_MAX: usize = 256;
 
@@ -126,6 +128,8 @@ const VARIANCES_MAX: usize = 256;
 pub struct StoredVerdict {
     /// The text of the verdict.
     pub verdict: Box<RawValue>,
+    /// The SHA-256 of the evaluation that the delivery names. The verdict's card shows that evaluation.
+    pub evaluation_sha256: Option<Sha256Hex>,
     /// The session, unless it was changed after the verdict was stored.
     pub session: Option<SessionRecord>,
 }
@@ -139,9 +143,11 @@ impl StoredVerdict {
         #[derive(Deserialize)]
         struct DeliveredText {
             verdict: Box<RawValue>,
+            #[serde(default)]
+            evaluation_sha256: Option<Sha256Hex>,
         }
-        let DeliveredText { verdict } = serde_json::from_slice(delivery)?;
-        Ok(Self { verdict, session })
+        let DeliveredText { verdict, evaluation_sha256 } = serde_json::from_slice(delivery)?;
+        Ok(Self { verdict, evaluation_sha256, session })
     }
 
     fn has_sha256(&self, sha256: &Sha256Hex) -> bool {
@@ -235,7 +241,13 @@ impl VerdictHistory {
         };
         let approved = text.approve(entry.read_member("tier")?);
         let label = approved.as_ref().map(ApprovedVerdict::label);
-        Ok(ReplayOutcome::of(entry.compare(&json!({ "verdict_label": label })), None))
+        let mut differences = entry.compare(&json!({ "verdict_label": label }));
+        // entries of earlier versions name no evaluation
+        if !entry.value(EVALUATION).is_null() {
+            differences.extend(entry.compare(&json!({ EVALUATION: text.evaluation_sha256 })));
+        }
+        let is_hidden = entry.is_hidden(EVALUATION);
+        Ok(ReplayOutcome::of(differences, is_hidden.then(|| entry.missing_values([EVALUATION]))))
     }
 
     fn divergence(

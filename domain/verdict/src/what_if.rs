@@ -32,7 +32,7 @@ use std::sync::Arc;
 use strum::IntoStaticStr;
 
 /// The most examples of each transition in a report.
-const EXAMPLES_MAX: usize = 5;
+pub const EXAMPLES_MAX: usize = 1000;
 /// The most claims that an example quotes.
 const QUOTED_CLAIMS_MAX: usize = 3;
 /// The maximum length of a quoted claim, in characters.
@@ -98,7 +98,7 @@ pub enum NotCalculatedCause {
     CutMembers,
     /// A request with these rules or this word list would be refused: they do not use all of what it expects, or are for another language.
     CheckRefused,
-    /// The stored verdict or session is damaged.
+    /// An entry of it, the stored verdict, its session or a source cannot be read.
     Damaged,
     /// The calculation failed by an internal error.
     InternalError,
@@ -126,6 +126,9 @@ pub struct LoggedGateDecision {
     rules: Option<LoggedRules>,
     #[serde(skip)]
     policy: Option<LoggedPolicy>,
+    /// Whether an entry after it, which can be of the same decision, cannot be read.
+    #[serde(skip)]
+    is_damaged: bool,
 }
 
 /// An evaluation of a verdict by rules, as it was logged.
@@ -209,6 +212,14 @@ impl GateDecisionReader {
             _ => {}
         }
         Ok(self.current.take())
+    }
+
+    /// Skips an entry that cannot be read. `line` is its line, if there is one. Returns the decision before it, which is complete only if the
+    /// entry begins another one.
+    pub fn skip(&mut self, line: Option<&str>) -> Option<LoggedGateDecision> {
+        let is_next = line.and_then(event_in) == Some(TmmCrosscheck::NAME);
+        let current = self.current.take()?;
+        Some(LoggedGateDecision { is_damaged: !is_next, ..current })
     }
 
     /// The decision on `text`, and before it the current one if that is another.
@@ -366,6 +377,9 @@ impl WhatIfGate<'_> {
         stored: &StoredInputs,
     ) -> Result<CalculatedDecision, NotCalculatedCause> {
         let session_id = logged.session_id.as_ref().ok_or(NotCalculatedCause::Erased)?;
+        if logged.is_damaged {
+            return Err(NotCalculatedCause::Damaged);
+        }
         let text = stored.delivery.as_ref().filter(|found| *found.approved.sha256() == logged.verdict_sha256);
         let inspection = inspection_of(logged, text)?;
         let decision = decide_with(self.unexpected_fields, &inspection);
@@ -594,6 +608,8 @@ pub struct WhatIfReport {
     pub from_flags: u64,
     /// Those that cannot be calculated, by cause.
     pub not_calculated: Vec<NotCalculatedCount>,
+    /// The number of entries of the log that cannot be read. Their decisions are not counted.
+    pub unreadable_entries: u64,
     /// Those whose result differs.
     pub changed: u64,
     /// The calculated decisions by result then and now.
@@ -641,7 +657,7 @@ pub struct WhatIfTransition {
     pub percent: f64,
     /// The causes of the result now, or of the result then if the verdict is approved now; empty if the result is the same.
     pub causes: Vec<WhatIfCause>,
-    /// The first decisions; empty if the result is the same.
+    /// The first decisions, at most 1000; empty if the result is the same.
     pub examples: Vec<WhatIfExample>,
 }
 
@@ -674,6 +690,8 @@ pub struct WhatIfExample {
 pub struct WhatIfCounts {
     pub from_text: u64,
     pub from_flags: u64,
+    /// The entries that cannot be read.
+    pub unreadable_entries: u64,
     not_calculated: BTreeMap<NotCalculatedCause, u64>,
     transitions: BTreeMap<(GateOutcome, GateOutcome), TransitionCount>,
 }
@@ -717,6 +735,7 @@ impl WhatIfCounts {
     pub fn append(&mut self, later: Self) {
         self.from_text += later.from_text;
         self.from_flags += later.from_flags;
+        self.unreadable_entries += later.unreadable_entries;
         for (cause, decisions) in later.not_calculated {
             *self.not_calculated.entry(cause).or_default() += decisions;
         }

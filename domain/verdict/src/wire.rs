@@ -916,4 +916,6 @@ pub struct UnknownReliance {
     pub not_listed: u64,
     /// The values of their entries were erased. Their facts can be of another source.
     pub erased: u64,
+    /// Entries of the log that cannot be read, which can be about such verdicts, and verdicts whose rows or records cannot be read.
+    pub damaged: u64,
 }

@@ -222,6 +222,12 @@ impl StoreError {
         }
     }
 
+    /// Whether the fault is one of a single row or file, so that others can be read.
+    #[must_use]
+    pub const fn is_of_one_row(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::RowLost { .. } | Self::SourceFile { .. })
+    }
+
     /// The same damage, with a further detail.
     pub fn with_detail(self, further: &str) -> Self {
         match self {

@@ -431,7 +431,7 @@ pub(super) async fn approve(
     let (source, _) = context.commit_context().source(&run.oracle_id)?;
     // another run may have brought the version since
     if let Some(known) = context.find_counting_run(&run, &source, run.replace)? {
-        return Err(IngestionError::NotHeld { run_id: known.run_id, state: known.state });
+        return Err(IngestionError::NotHeld { run_id: known.run_id, state: known.state, undone_by: None });
     }
     let commit_context = context.commit_context();
     let begun = context.log.decide_and_commit(|| {
@@ -485,7 +485,8 @@ pub(super) async fn undo(
 ) -> Result<IngestionRun, IngestionError> {
     let unknown = || IngestionError::RunUnknown(request.run_id.clone());
     let (undone, _) = context.store.run(&request.run_id)?.ok_or_else(unknown)?;
-    let not_completed = || IngestionError::NotCompleted(request.run_id.clone());
+    let (run_id, state) = (&request.run_id, undone.state);
+    let not_completed = || IngestionError::NotCompleted { run_id: run_id.clone(), state };
     context.check_sharing()?;
     let claim = context.claim_source(&undone.oracle_id, ClaimHolder::Upkeep).await?;
     let view = context.store.view(&undone.oracle_id)?;
@@ -493,11 +494,12 @@ pub(super) async fn undo(
     let visible = view.state.completed.iter().rev().find(|completed| completed.run_id == request.run_id);
     let number = visible.map(|completed| completed.release.run).ok_or_else(not_completed)?;
     if let Some(by) = view.state.undone_by(number) {
-        let (run_id, by) = (request.run_id.clone(), by.run_id.clone());
-        return Err(IngestionError::Undone { run_id, by });
+        return Err(IngestionError::Undone { run_id: run_id.clone(), by: by.run_id.clone() });
     }
     if undone.undoes.is_none() && !view.known.is_counted(number) {
-        return Err(not_completed());
+        let version = undone.input.version.clone();
+        let by = view.state.run_of_version(&version).ok_or_else(not_completed)?.run_id.clone();
+        return Err(IngestionError::NotCounting { run_id: run_id.clone(), version, by });
     }
     let now = context.clock.now();
     let target = UndoneRun { run_id: request.run_id.clone(), number };
@@ -587,7 +589,9 @@ impl IngestContext {
         let unknown = || IngestionError::RunUnknown(run_id.clone());
         let (run, _) = self.store.run(run_id)?.ok_or_else(unknown)?;
         if run.state != RunState::Held {
-            return Err(IngestionError::NotHeld { run_id: run.run_id, state: run.state });
+            let source = self.store.source(&run.oracle_id)?;
+            let undone_by = source.and_then(|(source, _)| Some(source.run_undone_by(run_id)?.run_id.clone()));
+            return Err(IngestionError::NotHeld { run_id: run.run_id, state: run.state, undone_by });
         }
         Ok(run)
     }

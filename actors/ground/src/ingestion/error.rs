@@ -158,13 +158,38 @@ pub enum IngestionError {
         by: Sha256Hex,
     },
     /// The run is not held.
-    #[error("run {run_id} is {}: only a held run can be approved or discarded", .state.into_str())]
-    NotHeld { run_id: Sha256Hex, state: RunState },
-    /// The run is not completed, or no longer counts.
-    #[error("run {0} is not in force: only a completed run that still counts can be undone")]
-    NotCompleted(Sha256Hex),
+    #[error(
+        "run {run_id} is {}: only a held run can be approved or discarded{}",
+        .state.into_str(), after_decision(*.state, .run_id, .undone_by.as_ref())
+    )]
+    NotHeld {
+        run_id: Sha256Hex,
+        state: RunState,
+        /// The run that undid it, if one did.
+        undone_by: Option<Sha256Hex>,
+    },
+    /// The run is not completed.
+    #[error(
+        "run {run_id} is {} and has changed no answer, so there is nothing to undo{}",
+        .state.into_str(), if *.state == RunState::Held { "; discard it with `oraclectl ingest discard`" } else { "" }
+    )]
+    NotCompleted { run_id: Sha256Hex, state: RunState },
+    /// Another run has read the version of the run since.
+    #[error(
+        "run {run_id} does not count: run {by} has read version {version} since; undo run {by} first, so that run {run_id} \
+         counts again"
+    )]
+    NotCounting {
+        run_id: Sha256Hex,
+        version: String,
+        /// The run that counts now.
+        by: Sha256Hex,
+    },
     /// The run was undone.
-    #[error("run {run_id} was undone by run {by}; to restore it, undo run {by}")]
+    #[error(
+        "run {run_id} was undone by run {by} and has no effect; to give it effect again, undo run {by} (`oraclectl \
+         ingest undo {by}`)"
+    )]
     Undone {
         run_id: Sha256Hex,
         /// The run that undid it.
@@ -194,6 +219,17 @@ pub enum IngestionError {
     /// The commit failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
+}
+
+/// What can be done about a run that is not held any longer.
+fn after_decision(state: RunState, run_id: &Sha256Hex, undone_by: Option<&Sha256Hex>) -> String {
+    match (state, undone_by) {
+        (_, Some(by)) => format!("; it was undone by run {by}. To give it effect again, undo run {by}"),
+        (RunState::Completed, None) => {
+            format!("; to take its records back, undo it with `oraclectl ingest undo {run_id}`")
+        }
+        _ => String::new(),
+    }
 }
 
 impl IngestionError {

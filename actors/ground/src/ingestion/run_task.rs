@@ -313,11 +313,13 @@ impl IngestContext {
         replace: bool,
     ) -> Result<Option<IngestionRun>, IngestionError> {
         let visible = source.completed.iter().rev().find(|completed| completed.run_id == run.run_id);
-        if let Some(by) = visible.and_then(|visible| source.undone_by(visible.release.run)) {
+        let counts = source.run_of_version(&run.input.version);
+        let undone_by = visible.and_then(|visible| source.undone_by(visible.release.run));
+        // with a later reading of the version, the end of the undo would not restore the run
+        if let (Some(by), None) = (undone_by, counts) {
             let (run_id, by) = (run.run_id.clone(), by.run_id.clone());
             return Err(IngestionError::Undone { run_id, by });
         }
-        let counts = source.run_of_version(&run.input.version);
         if let Some(by) = counts
             && visible.is_some()
         {

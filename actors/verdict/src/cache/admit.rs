@@ -418,7 +418,9 @@ impl PolicyConfig {
         self.opinions.find(application, tier)?.as_ref()
     }
 
-    /// Whether a missing key may be created: a new key could not decrypt the verdicts that are held already.
+    /// Whether a missing key may be created: a new key could not decrypt the verdicts that are held already. Encrypted opinions and claims of
+    /// open orders do not prevent that, since an order continues without them: the last answer with the agreed label is delivered, and the
+    /// next prompt names only the rules. Otherwise such an order would wait until the key is restored.
     pub(crate) fn may_create_key(store: &Store) -> Result<bool, StoreError> {
         Ok(!store.has_held_verdicts()?)
     }

@@ -6,7 +6,7 @@ use domain_base::event::{Event, event_in, read_open};
 use domain_base::session_id::SessionId;
 use domain_rules::event::RulesEvaluated;
 use domain_verdict::event::{SessionRemoved, VerdictCached};
-use domain_verdict::recall::{LoggedReferences, STATEMENTS};
+use domain_verdict::recall::{LoggedReferences, STATEMENTS, UnknownCause};
 use oracled_store::{LogLine, LogQuery, PostingsChange, Store, StoreError};
 use serde::{Deserialize, Deserializer};
 use std::collections::HashMap;
@@ -61,15 +61,24 @@ impl StatementIndexer {
         let mut change = PostingsChange { up_to: applied, ..PostingsChange::default() };
         let mut additions = 0;
         while change.up_to < last && additions < STEP_ADDITIONS {
-            let query = LogQuery { after: change.up_to, limit: PAGE_ENTRIES, ..LogQuery::default() };
+            let after = change.up_to;
+            let query =
+                LogQuery { after, limit: PAGE_ENTRIES, skips_unreadable: true, ..LogQuery::default() };
             let page = store.log_page(&query)?;
+            let mut unreadable = page.unreadable;
             for line in &page.lines {
-                additions += self.read(store, line, &mut change)?;
+                match self.read(store, line, &mut change) {
+                    Err(error) if error.is_of_one_row() => unreadable.push(line.seq),
+                    read => additions += read?,
+                }
                 change.up_to = line.seq;
             }
-            if page.lines.is_empty() && page.next.is_none() {
+            if page.lines.is_empty() && unreadable.is_empty() && page.next.is_none() {
                 break;
             }
+            change.up_to = unreadable.iter().copied().fold(change.up_to, u64::max);
+            additions += unreadable.len();
+            note_unreadable(unreadable, &mut change);
         }
         if change.up_to > applied {
             self.applied = change.up_to;
@@ -139,21 +148,35 @@ impl StatementIndexer {
     }
 }
 
+/// Notes entries that cannot be read: on which statements the verdicts of these entries relied is not known.
+fn note_unreadable(entries: Vec<u64>, change: &mut PostingsChange) {
+    if let (Some(first), count) = (entries.first(), entries.len()) {
+        tracing::error!(
+            first,
+            count,
+            "the index of recalls leaves out entries of the log that cannot be read"
+        );
+        change.added.entry(UnknownCause::Damaged.name(None)).or_default().extend(entries);
+    }
+}
+
 fn read_references(store: &Store, line: &LogLine) -> Result<Option<LoggedReferences>, StoreError> {
     store.read_entry(line, LoggedReferences::read)
 }
 
-/// The evaluations of a session before the entry `before`.
+/// The evaluations of a session before the entry `before`. Those that cannot be read are left out: they were noted as such.
 fn evaluations(
     store: &Store,
     session_id: SessionId,
     before: u64,
 ) -> Result<Vec<LoggedReferences>, StoreError> {
     let events = vec![RulesEvaluated::NAME.to_owned()];
-    let query = LogQuery { session: Some(session_id), events, limit: usize::MAX, ..LogQuery::default() };
+    let limit = usize::MAX;
+    let query =
+        LogQuery { session: Some(session_id), events, limit, skips_unreadable: true, ..LogQuery::default() };
     let lines = store.log(&query)?;
     let earlier = lines.iter().take_while(|line| line.seq < before);
-    earlier.filter_map(|line| read_references(store, line).transpose()).collect()
+    Ok(earlier.filter_map(|line| read_references(store, line).ok().flatten()).collect())
 }
 
 /// The last evaluation of a session before the entry `before` that may have permitted a delivery with this digest.

@@ -280,6 +280,7 @@ impl<'s> RecallSearch<'s> {
             not_recorded: count(UnknownCause::NotRecorded)?,
             not_listed: count(UnknownCause::NotListed)?,
             erased: count(UnknownCause::Erased)?,
+            damaged: count(UnknownCause::Damaged)?,
         })
     }
 }
@@ -455,9 +456,18 @@ impl RecallSearch<'_> {
 }
 
 /// The entry with this number; `None` if it was dropped.
+///
+/// # Errors
+/// It cannot be read. Faults of other entries do not matter.
 pub(super) fn read_entry(store: &Store, seq: u64) -> Result<Option<LogLine>, StoreError> {
-    let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
-    Ok(store.log(&query)?.into_iter().find(|line| line.seq == seq))
+    let after = seq.saturating_sub(1);
+    let query = LogQuery { after, limit: 1, skips_unreadable: true, ..LogQuery::default() };
+    let page = store.log_page(&query)?;
+    if page.unreadable.contains(&seq) {
+        let detail = format!("entry {seq} of the log cannot be read");
+        return Err(StoreError::Corrupt { dir: store.dir().to_owned(), detail });
+    }
+    Ok(page.lines.into_iter().find(|line| line.seq == seq))
 }
 
 /// The evaluation of the entry with this number; `None` if it was dropped, or if its values were erased.

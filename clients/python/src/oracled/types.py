@@ -844,7 +844,7 @@ class OrderAttempt(TypedDict):
     oracle_id: NotRequired[UpstreamId | None]
     """The model, by its name among the oracles."""
     outcome: NotRequired[GenerationOutcome | None]
-    """Its outcome; null while it is in progress."""
+    """Its outcome; null while it is in progress. `held` stays: `state` of the order says whether the verdict is held now."""
     rejection: NotRequired[AnswerRejection]
     """The faults for which the crosscheck or the rules rejected the answer."""
     started_at: str

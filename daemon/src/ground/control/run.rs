@@ -40,7 +40,7 @@ use domain_ground::problem::{
     RUN_NOT_RUNNING, RUN_UNKNOWN, RUNS_HELD, SOURCE_UNKNOWN, VERSION_KNOWN,
 };
 use domain_ground::run::{IngestionRun, RunProgress, RunState};
-use domain_ground::source_state::{CompletedRun, SourceState};
+use domain_ground::source_state::SourceState;
 use domain_ground::wire::{
     ReasonRequest, RejectReport, RejectsParams, RunChangeReport, RunChangesParams, RunReport, RunsParams,
     UploadParams, UploadResponse,
@@ -282,11 +282,7 @@ fn report_run(source: Option<&SourceState>, run: IngestionRun, running: &[RunPro
     let progress = running.iter().find(|progress| progress.run_id == run.run_id);
     // the progress was read before the run's end was committed, and is outdated then
     let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
-    let is_this = |completed: &&CompletedRun| completed.run_id == run.run_id;
-    let undone_by = source.and_then(|source| {
-        let completed = source.completed.iter().find(is_this)?;
-        Some(source.undone_by(completed.release.run)?.run_id.clone())
-    });
+    let undone_by = source.and_then(|source| source.run_undone_by(&run.run_id)).map(|by| by.run_id.clone());
     RunReport { run, progress, undone_by }
 }
 

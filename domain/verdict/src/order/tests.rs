@@ -274,6 +274,30 @@ fn order_whose_verdict_the_policy_holds_ends_its_attempt_and_waits() {
 }
 
 #[test]
+fn outcome_of_a_held_attempt_says_what_became_of_the_verdict() {
+    let hold = |order: Order, second| {
+        let attempted = order.attempted(start("a"), at(second));
+        attempted.held_by_policy(Vec::new(), (GenerationOutcome::Held, None, None), at(second))
+    };
+    let outcomes = |order: &Order| {
+        order.last_attempts.iter().map(|attempt| order.outcome_of(attempt)).collect::<Vec<_>>()
+    };
+    let held = hold(Order::placed(at(0)), 1);
+    assert_eq!(outcomes(&held), ["held"]);
+    for action in [OrderAction::Fail, OrderAction::Cancel, OrderAction::Retry] {
+        let changed = held.clone().changed_by_operator(change(action, 2));
+        assert_eq!(outcomes(&changed), ["held, then destroyed"], "{action:?}");
+    }
+    let again = hold(held.changed_by_operator(change(OrderAction::Retry, 2)), 3);
+    assert_eq!(outcomes(&again), ["held, then destroyed", "held"]);
+    let released = again.changed_by_operator(change(OrderAction::Release, 4));
+    assert_eq!(outcomes(&released), ["held, then destroyed", "held, then released"]);
+    assert_eq!(released.last_attempts[1].outcome, Some(GenerationOutcome::Held), "the record stays");
+    let asked = released.attempted(start("a"), at(5));
+    assert_eq!(asked.last_attempts.last().map(|attempt| asked.outcome_of(attempt)), Some("in progress"));
+}
+
+#[test]
 fn order_says_why_it_is_not_delivered() {
     let failed = fail(Order::placed(at(0)), GenerationOutcome::ModelTimeout, 1);
     assert_eq!(failed.reason().as_deref(), Some("why"));

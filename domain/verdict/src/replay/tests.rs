@@ -84,7 +84,14 @@ impl TestLog {
         let entry = RulesEntry::of(&evaluation, Some(path));
         self.add(Some(session_id()), RulesEvaluated(entry).into());
         let (verdict_label, verdict_sha256) = (approved.label(), approved.sha256().clone());
-        let cached = VerdictCached { tier, verdict_label, verdict_sha256, path, evaluation_sha256: None };
+        let evaluation_sha256 = Some(evaluation.sha256.clone());
+        let cached = VerdictCached {
+            tier,
+            verdict_label,
+            verdict_sha256,
+            path,
+            evaluation_sha256: evaluation_sha256.clone(),
+        };
         self.add(Some(session_id()), cached.into());
         let mut session = SessionRecord::new(session_id(), tier, query);
         session.check = Some(check.into());
@@ -93,7 +100,7 @@ impl TestLog {
             self.compare(session.original.as_ref(), verdict_label, path);
         }
         let verdict = RawValue::from_string(approved.verdict().get().to_owned()).expect("JSON");
-        self.stored = Some(StoredVerdict { verdict, session: Some(session) });
+        self.stored = Some(StoredVerdict { verdict, evaluation_sha256, session: Some(session) });
     }
 
     fn compare(&mut self, original: Option<&OriginalVerdict>, label: VerdictLabel, path: GatePath) {
@@ -363,6 +370,20 @@ fn divergence_is_compared_with_the_stored_verdict_and_its_session() {
     let ReplayOutcome::Different(differences) = outcome else { panic!("{outcome:?}") };
     let computed = json!(OriginalLabel(Some(VerdictLabel::Red)));
     assert_eq!((differences[0].member.as_str(), &differences[0].computed), ("original_verdict", &computed));
+}
+
+#[test]
+fn evaluation_of_a_delivery_is_compared_with_the_one_that_its_card_shows() {
+    let mut log = TestLog::default();
+    log.submit(APPROVED, None);
+    let stored = log.stored.as_mut().expect("it is approved");
+    stored.evaluation_sha256 = Some(Sha256Hex::of(b"another evaluation"));
+    let ReplayOutcome::Different(differences) = log.outcomes().remove(2).1 else { panic!("{:?}", log.lines) };
+    assert_eq!(differences[0].member, "evaluation_sha256");
+    let cached = log.lines.pop().expect("an entry");
+    log.lines.push(hide_values(&cached, |_| true).expect("an entry").into());
+    let outcome = log.outcomes().remove(2).1;
+    assert_eq!(outcome, ReplayOutcome::ReproducedInPart(hidden(&["evaluation_sha256"])));
 }
 
 #[test]

@@ -88,6 +88,34 @@ fn opinion_is_a_decision_if_the_gate_decides_on_its_text() {
     assert_eq!(outcomes([opinion(1, "a"), opinion(3, "b")].concat()), []);
 }
 
+#[test]
+fn decision_before_an_unreadable_entry_is_damaged_unless_that_begins_another() {
+    let (settings, policies) = (RuleSettings::default(), DeliveryPolicies::default());
+    let gate = WhatIfGate {
+        unexpected_fields: UnexpectedFieldHandling::Strip,
+        policies: &policies,
+        rules: None,
+        wordlist: None,
+        changes_checks: false,
+        settings: &settings,
+    };
+    let mut reader = GateDecisionReader::default();
+    for (skipped, expected) in [
+        (None, Err(NotCalculatedCause::Damaged)),
+        (Some(line(2, "policy_applied", json!({}))), Err(NotCalculatedCause::Damaged)),
+        (Some(line(2, "tmm_crosscheck", json!({}))), Ok(GateOutcome::Approved)),
+    ] {
+        reader.read(&crosscheck(1, true, json!({}))).expect("an entry");
+        if let Some(line) = &skipped {
+            reader.read(line).expect_err("it lacks members");
+        }
+        let decision = reader.skip(skipped.as_deref()).expect("a decision");
+        let now = gate.calculate(&decision, &StoredInputs::default()).map(|now| now.outcome);
+        assert_eq!(now, expected, "{skipped:?}");
+    }
+    assert_eq!(reader.finish(), None);
+}
+
 fn calculated(
     lines: &[String],
     stored: &StoredInputs,

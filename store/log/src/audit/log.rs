@@ -76,8 +76,19 @@ pub struct LogLine {
 pub struct LogPage {
     /// The entries in ascending order: at most 4 MiB, or one longer entry. Can be empty even if `next` is set.
     pub lines: Vec<LogLine>,
+    /// The numbers of the entries among them that cannot be read, in ascending order, if the query skips these.
+    pub unreadable: Vec<u64>,
     /// The query for the next page; `None` on the last page.
     pub next: Option<LogQuery>,
+}
+
+impl LogPage {
+    /// The page without the numbers after its last line, which the next page has.
+    fn cut(mut self) -> Self {
+        let last = self.lines.last().map_or(0, |line| line.seq);
+        self.unreadable.retain(|seq| *seq < last);
+        self
+    }
 }
 
 impl TableReader {
@@ -86,7 +97,7 @@ impl TableReader {
     /// # Errors
     /// The log cannot be read.
     pub fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
-        let LogPage { mut lines, mut next } = self.log_page(query)?;
+        let LogPage { mut lines, mut next, .. } = self.log_page(query)?;
         while let Some(query) = next {
             let page = self.log_page(&query)?;
             lines.extend(page.lines);
@@ -145,7 +156,7 @@ impl TableReader {
             return self.log_page(&LogQuery { after, limit: found, newest: false, ..query.clone() });
         }
         lines.reverse();
-        Ok(LogPage { lines, next: None })
+        Ok(LogPage { lines, ..LogPage::default() })
     }
 
     /// Parses an entry.
@@ -310,14 +321,22 @@ impl LogReader<'_> {
                 page.next = Some(query.after(row.saturating_sub(1), page.lines.len()));
                 return Ok(page);
             }
-            for line in self.matching(row, query)? {
+            let matching = match self.matching(row, query, &mut page.unreadable) {
+                Err(error @ StoreError::Corrupt { .. }) if query.skips_unreadable => {
+                    self.store.engine().note_damage(&error);
+                    page.unreadable.extend(self.numbers_of_row(row, query.after)?);
+                    continue;
+                }
+                matching => matching?,
+            };
+            for line in matching {
                 if page.lines.len() >= query.limit {
-                    return Ok(page);
+                    return Ok(page.cut());
                 }
                 bytes += line.json.len();
                 if let Some(last) = page.lines.last().filter(|_| bytes > PAGE_BYTES) {
                     page.next = Some(query.after(last.seq, page.lines.len()));
-                    return Ok(page);
+                    return Ok(page.cut());
                 }
                 page.lines.push(line);
             }
@@ -334,7 +353,8 @@ impl LogReader<'_> {
         let rows = distinct(self.rows(query, self.first_row(query)?)?.rev()).take(ROWS_AT_ONCE);
         for (read, row) in rows.enumerate() {
             let row = row?;
-            for line in self.matching(row, query)?.into_iter().rev().take(query.limit - newest.found) {
+            let matching = self.matching(row, query, &mut Vec::new())?;
+            for line in matching.into_iter().rev().take(query.limit - newest.found) {
                 newest.found += 1;
                 newest.bytes += line.json.len();
                 newest.first_seq = line.seq;
@@ -352,17 +372,36 @@ impl LogReader<'_> {
         Ok(())
     }
 
-    /// The matching entries of one row.
-    fn matching(&self, first_seq: u64, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
+    /// The numbers of the entries of a row that follow entry `after`.
+    fn numbers_of_row(&self, first_seq: u64, after: u64) -> Result<Range<u64>, StoreError> {
+        let end = self.durable_seq.saturating_add(1);
+        let next = self.log_rows(first_seq.saturating_add(1)..end).next().transpose()?;
+        Ok(first_seq.max(after.saturating_add(1))..next.unwrap_or(end))
+    }
+
+    /// The matching entries of one row. The numbers of those that `query` skips, since they cannot be read, are added to `unreadable`.
+    fn matching(
+        &self,
+        first_seq: u64,
+        query: &LogQuery,
+        unreadable: &mut Vec<u64>,
+    ) -> Result<Vec<LogLine>, StoreError> {
         let corrupt = |detail: String| StoreError::Corrupt { dir: self.store.dir().to_owned(), detail };
         let row = rows::get(self.db, self.store.dir(), LOG, &first_seq.to_be_bytes())?
             .ok_or_else(|| corrupt(format!("an index names entry {first_seq}, which is not in the log")))?;
         let entries = row::decode(&row.value);
         let entries = entries.ok_or_else(|| corrupt(format!("the row of entry {first_seq} is damaged")))?;
         let mut matching = Vec::new();
-        for json in entries.lines() {
-            let fields: LogEntryFields =
-                serde_json::from_str(json).map_err(|error| corrupt(format!("entry {first_seq}: {error}")))?;
+        for (seq, json) in (first_seq..).zip(entries.lines()) {
+            let fields = serde_json::from_str(json).map_err(|error| corrupt(format!("entry {seq}: {error}")));
+            let fields: LogEntryFields = match fields {
+                Err(error) if query.skips_unreadable => {
+                    self.store.engine().note_damage(&error);
+                    unreadable.extend((seq > query.after).then_some(seq));
+                    continue;
+                }
+                fields => fields?,
+            };
             // the last row may hold entries that are not durable yet
             if fields.seq <= self.durable_seq && query.matches(&fields) {
                 matching.push(LogLine { seq: fields.seq, json: json.to_owned() });
@@ -566,6 +605,8 @@ pub struct LogQuery {
     pub limit: usize,
     /// Return the last matching entries instead of the first; in ascending order in both cases.
     pub newest: bool,
+    /// Leave out entries that cannot be read, instead of an error. Not with `newest`.
+    pub skips_unreadable: bool,
 }
 
 /// The fields of an entry that a query reads.

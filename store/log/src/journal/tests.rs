@@ -1719,6 +1719,46 @@ fn log_pages_of_long_entries_are_complete_for_every_query() {
     assert_eq!(whole_log(&store).len(), 12);
 }
 
+/// Changes bytes of the row of the log that begins with the entry `first`.
+fn change_log_row(db: &sled::Db, first: u64, from: &[u8], to: &[u8]) {
+    let prefix = [b"log/", &first.to_be_bytes()[..]].concat();
+    let (key, value) = db.scan_prefix(prefix).next().expect("the row exists").expect("sled reads");
+    let at = value.windows(from.len()).position(|part| part == from).expect("the row has the bytes");
+    let mut value = value.to_vec();
+    value[at..at + to.len()].copy_from_slice(to);
+    db.insert(key, value).expect("the write succeeds");
+}
+
+#[test]
+fn unreadable_entries_are_skipped_and_numbered_only_on_request() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // a row of four entries, and two of two
+    for sessions in [0..2, 2..3, 3..4] {
+        fill(&mut open(dir.path()).0, sessions);
+    }
+    let db = raw(dir.path());
+    change_log_row(&db, 1, b"\"seq\":3,\"event\"", b"\"seq\":3,\"other\"");
+    change_log_row(&db, 5, b"\"event\"", b"\xff");
+    drop(db);
+    let (mut journal, store) = open(dir.path());
+    let all = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+    assert!(matches!(store.log(&all), Err(StoreError::Corrupt { .. })));
+    let skipping = LogQuery { skips_unreadable: true, ..all };
+    let numbers = |lines: &[LogLine]| lines.iter().map(|line| line.seq).collect::<Vec<_>>();
+    let cut = store.log_page(&LogQuery { limit: 2, ..skipping.clone() }).expect("two entries are read");
+    assert_eq!((numbers(&cut.lines), cut.unreadable), (vec![1, 2], vec![]));
+    let (mut read, mut unreadable, mut next) = (Vec::new(), Vec::new(), Some(skipping));
+    while let Some(query) = next {
+        let page = store.log_page(&query).expect("the other entries are read");
+        read.extend(numbers(&page.lines));
+        unreadable.extend(page.unreadable);
+        next = page.next;
+    }
+    assert_eq!((read, unreadable), (vec![1, 2, 4, 7, 8], vec![3, 5, 6]));
+    journal.sync_pending_work();
+    assert!(journal.failure().is_some(), "the damage that was skipped is repaired, too");
+}
+
 /// The path of sled's snapshot in the store in `dir`.
 fn snapshot(dir: &Path) -> PathBuf {
     let found = crate::base::watermark::snapshots(&dir.join("store")).expect("the read succeeds").pop();

@@ -230,6 +230,8 @@ fn undo_hides_a_run_only_from_later_questions() {
         assert_eq!(then.records, with_it.records, "an earlier `known_at` still sees it");
         let twice = undo(&system, &bad).await;
         assert!(matches!(twice, Err(IngestionError::Undone { .. })), "{twice:?}");
+        let discarded = discard(&system, &bad).await.expect_err("the run is completed").to_string();
+        assert!(discarded.contains(&format!("it was undone by run {}", undone.run_id)), "{discarded}");
         let begin = start_run_message(
             &system,
             &pipeline_id,
@@ -269,6 +271,10 @@ fn undone_payload_is_held_when_it_comes_again() {
         assert_eq!(run.breaches, [GateBreach::SamePayload { version: "2023-05-04".into() }]);
         let right = ingest_version(&system, &pipeline_id, &rows(0..99, "2"), "2023-05-04").await;
         assert_eq!(right.state, RunState::Completed, "the version can be brought by another payload");
+        let payload = archived(&system, rows(0..98, "2").as_bytes());
+        let same = start_run_message(&system, &pipeline_id, payload, "2023-05-04");
+        let same = system.ingestion.ask(same).await.expect("the actor answers");
+        assert!(matches!(&same, Err(IngestionError::Replaced { by, .. }) if *by == right.run_id), "{same:?}");
     });
 }
 
@@ -411,6 +417,22 @@ fn undo_that_would_bring_back_pruned_content_is_refused() {
         let refused = undo(&system, &run).await;
         assert!(matches!(refused, Err(IngestionError::ContentPruned { records: 100, .. })), "{refused:?}");
         assert_eq!(all(&system, None).await.response.records, before);
+    });
+}
+
+#[test]
+fn refused_undo_names_the_state_of_the_run_or_the_run_that_counts() {
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let first = ingest_version(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
+        let second = ingest_replacement(&system, &pipeline_id, &rows(0..99, "2"), "2023-05-04").await;
+        let refused = undo(&system, &first).await.expect_err("another run counts").to_string();
+        assert!(refused.contains(&format!("undo run {} first", second.run_id)), "{refused}");
+        undo(&system, &second).await.expect("it counts");
+        undo(&system, &first).await.expect("it counts again");
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2024-01-01").await;
+        let refused = undo(&system, &held).await.expect_err("it is held").to_string();
+        assert!(refused.contains("is held") && refused.contains("ingest discard"), "{refused}");
     });
 }
 
