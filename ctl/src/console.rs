@@ -8,6 +8,7 @@ mod chart;
 mod counts;
 mod dead;
 mod decisions;
+mod delivery;
 mod done;
 mod facts;
 mod forms;
@@ -166,6 +167,7 @@ fn router(console: ConsoleState) -> Router {
             .route("/events/dead/{outbox}/{id}", get(dead::events))
             .route("/dead/{outbox}/{id}", get(dead::page).post(dead::act))
             .route("/sessions/{session_id}/verdict", get(verdict::delivered_page))
+            .route("/sessions/{session_id}/card.html", get(verdict::card_file))
             .route("/sessions/{session_id}/erase", post(session::erase))
             .route("/sources", get(source::list_page))
             .route("/sources/{oracle_id}", get(source::page))

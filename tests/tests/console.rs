@@ -400,6 +400,22 @@ async fn operator_decides_held_orders() {
 }
 
 #[tokio::test]
+async fn delivered_verdict_has_its_delivery_and_its_card() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let console = start(&world).await;
+    let delivered = console.get("/sessions/cs_1/verdict").await;
+    assert_shows(
+        &delivered,
+        &["Delivery and proof", "The verdict GREEN was stored", "/sessions/cs_1/card.html"],
+    );
+    let card = console.get("/sessions/cs_1/card.html").await;
+    assert_eq!(card.headers[CONTENT_TYPE], "application/octet-stream");
+    assert!(card.status == 200 && card.text.contains("verdict_cached"), "{}", card.text);
+}
+
+#[tokio::test]
 async fn operator_erases_a_session_only_after_repeating_its_id() {
     let world = DaemonWorld::with_config(HOLD);
     let daemon = world.serve().await;
@@ -692,7 +708,7 @@ async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String
         let is_known = page.status.is_success() || page.status.is_redirection() || page.status == 404;
         assert!(is_known, "{path}: {}", page.text);
         // a download for a program keeps the text as it is
-        if path.ends_with(".json") || path.contains(".csv") {
+        if path.ends_with(".json") || path.ends_with("/card.html") || path.contains(".csv") {
             continue;
         }
         assert_eq!(page.text.find(is_hiding), None, "{path}: {}", page.text);

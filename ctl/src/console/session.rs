@@ -1,6 +1,7 @@
 //! The orders, the search, and one session with everything that happened to it in the order of time.
 
 use super::catalog::read_sources;
+use super::delivery::{divergence_note, read_session};
 use super::done;
 use super::forms::{Draft, Fields, after_action, reason_form};
 use super::items::{Neighbors, held_path};
@@ -74,7 +75,6 @@ pub(super) async fn page(
 }
 
 async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draft) -> PageResult {
-    let with_hint = |error: CtlError| PageError(error.with_application_hint(session_id));
     let neighbors = Neighbors::read(console, &page_path(session_id)).await;
     let (head, body) = if console.has_only_reviews {
         let report: OrderReport =
@@ -83,7 +83,7 @@ async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draf
                 Err(CtlError::Problem { status: 404, .. }) => {
                     return decided_page(console, session_id, fields, draft).await;
                 }
-                Err(error) => return Err(with_hint(error)),
+                Err(error) => return Err(error.with_application_hint(session_id).into()),
             };
         let body = html! {
             div.split {
@@ -94,9 +94,7 @@ async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draf
         let sub = html! { (order_badge(report.order.state)) span { (report.tier) } };
         (PageHead { sub: Some(sub), ..PageHead::below("/orders", "Orders", session_id) }, body)
     } else {
-        let path = format!("/v1/sessions/{}", encode_segment(session_id));
-        let answer = console.options.call_control(Method::GET, &path, None).await;
-        let page: SessionPage = answer.map_err(with_hint)?.json()?;
+        let page = read_session(console, session_id).await?;
         (session_head(session_id, &page), render_session(session_id, &page, &neighbors, draft))
     };
     let body = html! { (done::note(console, fields).await) (draft.note()) (body) };
@@ -144,7 +142,9 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
             div.pager { a href=(format!("/log?session={}&after=0", encode_segment(session_id))) { "Older entries" } }
         }
     };
+    let compare = html! { @if session.cached_sha256.is_some() { a href=(format!("{}/verdict", page_path(session_id))) { "Compare" } } };
     html! {
+        (divergence_note(history, &compare))
         (render_timeline(order.as_ref(), history))
         div.split {
             div {
