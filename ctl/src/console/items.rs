@@ -259,6 +259,12 @@ impl Difference {
     pub(crate) fn percent(&self) -> String {
         self.percent.as_ref().map_or_else(|| self.size.clone(), format_percent)
     }
+
+    /// The difference as a share of the larger magnitude, from 0 to 2.
+    pub(crate) fn share(&self) -> f64 {
+        let percent = self.percent.as_ref().and_then(|percent| percent.to_string().parse::<f64>().ok());
+        percent.unwrap_or_default() / 100.0
+    }
 }
 
 /// A percentage with two digits after the point, and at least two significant ones. It is cut and not rounded: a percentage below the
