@@ -29,6 +29,7 @@ mod rules;
 mod run;
 mod series;
 mod session;
+mod session_timeline;
 mod several_orders;
 mod source;
 mod timeline;

@@ -11,10 +11,8 @@ use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
     Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card, user,
 };
-use super::several_orders;
-use super::timeline::{self, TimelineRow};
 use super::verdict::{decided_page, decision_form, read_action, watch_order};
-use super::{Console, ConsoleState};
+use super::{Console, ConsoleState, session_timeline, several_orders};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::verdict::erasure::describe_erased;
@@ -23,7 +21,6 @@ use crate::verification::review::read_review;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
@@ -32,10 +29,7 @@ use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, Or
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
 use hyper::Method;
-use jiff::Timestamp;
 use maud::{Markup, html};
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
 use strum::VariantArray;
 
 /// Opens what a search names: the entry with a number, a source, a review, or a session.
@@ -145,7 +139,7 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
     let compare = html! { @if session.cached_sha256.is_some() { a href=(format!("{}/verdict", page_path(session_id))) { "Compare" } } };
     html! {
         (divergence_note(history, &compare))
-        (render_timeline(order.as_ref(), history))
+        (session_timeline::render(order.as_ref(), history))
         div.split {
             div {
                 (card("Events", &html! { span.muted.small { (entries) ", the oldest first" } }, &html! { (older) (event_list(history)) }))
@@ -182,91 +176,6 @@ fn render_erasure(session_id: &str) -> Markup {
         }
     };
     card("Erasure", &html! {}, &body)
-}
-
-/// The order with its attempts and the waits between them, and one row for each event of the log.
-fn render_timeline(order: Option<&Order>, history: &[Json]) -> Markup {
-    let mut rows = order.map(order_rows).unwrap_or_default();
-    let mut events: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
-    let mut names = Vec::new();
-    for entry in history.iter().map(EntryMembers) {
-        let Ok(Moment(at)) = entry.text("timestamp").parse() else { continue };
-        let name = entry.text("event");
-        if !events.contains_key(&name) {
-            names.push(name.clone());
-        }
-        events.entry(name).or_default().push(at);
-    }
-    for name in names {
-        let spans = events.remove(&name).unwrap_or_default().into_iter().map(|at| (at, at)).collect();
-        rows.push(TimelineRow { name, note: String::new(), tone: Tone::Info, is_wait: false, spans });
-    }
-    // without an order, the whole is the time of its entries
-    if order.is_none() {
-        let spans = || rows.iter().flat_map(|row| &row.spans);
-        let whole = spans().map(|(from, _)| *from).min().zip(spans().map(|(_, until)| *until).max());
-        let whole = TimelineRow {
-            name: "Session".to_owned(),
-            note: String::new(),
-            tone: Tone::Neutral,
-            is_wait: false,
-            spans: whole.into_iter().collect(),
-        };
-        rows.insert(0, whole);
-    }
-    card("Timeline", &html! { (badge(Tone::Waiting, "dashed: waiting")) }, &timeline::render(&rows))
-}
-
-fn order_rows(order: &Order) -> Vec<TimelineRow> {
-    let now = Timestamp::now();
-    let end = if order.state.has_ended() { order.changed_at } else { now };
-    let (tone, note) = match order.state {
-        OrderState::Delivered => (Tone::Ok, "placed to delivered".to_owned()),
-        OrderState::Failed => (Tone::Refused, "placed to failed".to_owned()),
-        state => (Tone::Info, format!("placed, {}", state.into_str())),
-    };
-    let mut rows = vec![TimelineRow {
-        name: "Order".to_owned(),
-        note,
-        tone,
-        is_wait: false,
-        spans: vec![(order.placed_at, end)],
-    }];
-    let mut waits = Vec::new();
-    let mut free_since = order.placed_at;
-    for attempt in &order.last_attempts {
-        if attempt.started_at > free_since {
-            waits.push((free_since, attempt.started_at));
-        }
-        let until = attempt.ended_at.unwrap_or(now);
-        free_since = until;
-        let outcome = attempt.outcome.map_or("in progress", |outcome| outcome.into_str());
-        let is_good = attempt.cause.is_none();
-        rows.push(TimelineRow {
-            name: format!("Attempt {}", attempt.attempt),
-            note: outcome.replace('_', " "),
-            tone: if is_good { Tone::Ok } else { Tone::Refused },
-            is_wait: false,
-            spans: vec![(attempt.started_at, until)],
-        });
-    }
-    if end > free_since {
-        waits.push((free_since, end));
-    }
-    if !waits.is_empty() {
-        rows.push(TimelineRow {
-            name: "Waits".to_owned(),
-            note: if order.state == OrderState::Held {
-                "for a person, or an attempt".to_owned()
-            } else {
-                "for an attempt".to_owned()
-            },
-            tone: Tone::Waiting,
-            is_wait: true,
-            spans: waits,
-        });
-    }
-    rows
 }
 
 fn render_mails(mails: &[MailState]) -> Markup {
