@@ -182,7 +182,7 @@ fn render_chart(axis: &str, unit: &str, values: &[KnownValue], now: Timestamp) -
         span: (first, last),
         time_name: "valid from",
         bands: &[],
-        is_stack: false,
+        bucket_s: None,
     };
     step_chart(&frame, &lines)
 }
