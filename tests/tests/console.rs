@@ -587,7 +587,7 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
         console.get("/sources/office-a/query?filters=area%3DABW%0Ayear%3C%3D1962&axes=population").await;
     assert_shows(
         &answer,
-        &["54,208", "population, person", "1961", "--unix-socket", "querySource", "query_source"],
+        &["54,208", "population, persons", "1961", "--unix-socket", "querySource", "query_source"],
     );
     assert!(!answer.text.contains("1963"), "the filter applies: {}", answer.text);
     let wrong = console.get("/sources/office-a/query?filters=area").await;
@@ -602,7 +602,7 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     assert_shows(&history, &["54,208", "54,999", "2026-04-01T00:00:00Z", "before "]);
     let rows = history.text.matches(">54,208</td>").count();
     assert_eq!((rows, history.text.matches(">54,999</td>").count()), (5, 2), "{}", history.text);
-    assert_shows(&history, &["value, person", "valid from", "class=\"legend\""]);
+    assert_shows(&history, &["<h1>Population, Aruba, 1961</h1>", "value, persons", "class=\"legend\""]);
     assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
     // without all identity values, it would be the history of another subject
     let partial = console.get(&path.replace("where:year=1961&", "")).await;

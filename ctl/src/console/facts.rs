@@ -3,7 +3,7 @@
 use super::catalog::{read_ontology, read_source};
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, card, group_digits, message, pairs, scrolled, unit_word};
+use super::parts::{Tone, card, group_digits, message, pairs, scrolled, unit_of};
 use super::resolve::without_separators;
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
@@ -367,7 +367,7 @@ fn render_records(
         html! {
             th.n[table.is_number(axis)] scope="col" aria-sort=[state] {
                 a href=(with(path, fields, "sort", Some(next))) {
-                    (axis) @if let Some(unit) = table.unit(axis) { ", " (unit_word(unit)) }
+                    (axis) @if let Some(unit) = table.unit(axis) { ", " (unit_of("", unit)) }
                     @match state { Some("ascending") => " ↑", Some(_) => " ↓", None => "" }
                 }
             }

@@ -233,7 +233,7 @@ pub(crate) fn times_in_text(text: &str) -> String {
 }
 
 /// A unit in words: an annotation of UCUM such as `{person}` is a word of its own.
-pub(crate) fn unit_word(unit: &str) -> String {
+fn unit_word(unit: &str) -> String {
     let word = unit.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match word {
         Some(word) if !word.contains(['{', '}']) => word.to_owned(),
@@ -241,7 +241,8 @@ pub(crate) fn unit_word(unit: &str) -> String {
     }
 }
 
-/// The unit of a number in words. An annotation is a noun, which has a plural: `278 persons`.
+/// The unit of a number in words; that of several if the number is empty, as in a heading. An annotation is a noun, which has a plural:
+/// `278 persons`.
 pub(crate) fn unit_of(number: &str, unit: &str) -> String {
     let word = unit_word(unit);
     if word == unit
@@ -430,6 +431,7 @@ mod tests {
         for (number, unit, expected) in [
             ("278", "{person}", "persons"),
             ("1", "{person}", "person"),
+            ("", "{person}", "persons"),
             ("2", "{city}", "cities"),
             ("2", "{box}", "boxes"),
             ("2", "km2", "km2"),

@@ -10,8 +10,7 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::other_years;
 use super::parts::{
     Tone, age, badge, capitalized, card, cut, day, decided, freshness_badge, group_digits, group_in_text,
-    icon, live, moment, next_link, pairs, scrolled, second, table, times_in_text, unit_of, unit_word, user,
-    words,
+    icon, live, moment, next_link, pairs, scrolled, second, table, times_in_text, unit_of, user, words,
 };
 use super::resolve::{key_of, outside_candidates, read_resolution, resolve_fields};
 use super::{Console, ConsoleState};
@@ -372,7 +371,7 @@ async fn render_history(console: &Console, review: &ReviewCase, evidence: &Revie
     html! {
         @for (path, lines) in &charts {
             @let first = lines.iter().flat_map(|line| &line.points).map(|(at, _)| *at).min().unwrap_or(now);
-            @let unit = evidence.units.get(*path).map(|unit| unit_word(unit)).unwrap_or_default();
+            @let unit = evidence.units.get(*path).map(|unit| unit_of("", unit)).unwrap_or_default();
             @let title = format!("{}, as each source has it", capitalized(path));
             @let id = format!("history-{path}");
             @let frame = ChartFrame { id: &id, title: &title, unit: &unit, span: (first, now), time_name: "valid from", bands: &[], bucket_s: None };
