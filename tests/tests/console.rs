@@ -719,9 +719,9 @@ async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String
         let links =
             links.map(|link| link.replace("&amp;", "&").split('#').next().unwrap_or_default().to_owned());
         let entry = |link: &str| link.strip_prefix("/log/")?.parse::<u64>().ok();
-        // each filter of facts leads to further ones
+        // each filter leads to further ones
         let is_endless = |link: &str| {
-            ["filters=", "sort=", "/history?"].iter().any(|part| link.contains(part))
+            ["filters=", "sort=", "source=", "older=", "/history?"].iter().any(|part| link.contains(part))
                 || entry(link).is_some_and(|seq| seq > last)
         };
         to_visit.extend(links.filter(|link| link.starts_with('/') && !is_endless(link)));

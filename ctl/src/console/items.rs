@@ -86,6 +86,8 @@ pub(crate) struct InboxItem {
     pub(crate) cause: String,
     pub(crate) since: Timestamp,
     pub(crate) importance: InboxImportance,
+    /// The sources that it concerns.
+    pub(crate) sources: Vec<String>,
     /// The page that decides it.
     pub(crate) path: String,
 }
@@ -93,8 +95,8 @@ pub(crate) struct InboxItem {
 impl InboxItem {
     /// `None` if this console does not know the kind.
     fn of(item: WaitingItem) -> Option<Self> {
-        let WaitingItem { kind, id, title, cause, since, importance, link, .. } = item;
-        Some(Self { kind: ItemKind::of(&kind)?, id, title, cause, since, importance, path: link })
+        let WaitingItem { kind, id, title, cause, since, importance, sources, link } = item;
+        Some(Self { kind: ItemKind::of(&kind)?, id, title, cause, since, importance, sources, path: link })
     }
 }
 
@@ -371,6 +373,7 @@ mod tests {
             cause: String::new(),
             since,
             importance: InboxImportance::Answer,
+            sources: Vec::new(),
             path: path.to_owned(),
         }
     }
