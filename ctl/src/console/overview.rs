@@ -188,7 +188,7 @@ fn endpoint_need(outage: &WebhookOutage) -> Option<Need> {
 
 fn backup_need(status: &StatusReport, now: Timestamp) -> Option<Need> {
     let since = status.backup_overdue_since(now)?;
-    let last = status.last_backup_at.map(|at| at.strftime("of %-d %B, %H:%M UTC").to_string());
+    let last = status.last_backup_at.map(|at| at.strftime("%-d %B, %H:%M UTC").to_string());
     let last = last.unwrap_or_else(|| "none".to_owned());
     let detail = format!("The last one: {last}. One is due every 2 days.");
     let need = Need::new(Tone::Stale, "Backup is overdue", detail, "#store", "See the store");

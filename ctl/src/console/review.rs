@@ -3,6 +3,7 @@
 use super::access::LoginEnd;
 use super::chart::{ChartFrame, step_chart};
 use super::done;
+use super::facts::subject_path;
 use super::forms::{Draft, Fields, action_button, after_action, reason_field, same_page};
 use super::history::{history_path, read_line};
 use super::items::{Difference, Neighbors, value_with_unit};
@@ -336,7 +337,7 @@ fn render_provenance(candidate: &CandidateAnswer) -> Markup {
             p.xs { "Verified by " (record.verification_method) " by " (record.verifier_id) }
             @if let Some(chain) = &candidate.provenance {
                 (pairs([
-                    ("record", html! { (chain.record_id) ", which the source calls " (chain.source_record_id) }),
+                    ("record", html! { a href=(subject_path(&candidate.record.oracle_id, &candidate.subject)) { (chain.record_id) } ", which the source calls " (chain.source_record_id) }),
                     ("pipeline", html! { (chain.ingestion_pipeline_id) }),
                     ("run", html! { a href=(format!("/runs/{}", chain.ingestion_run_id)) { (chain.ingestion_run_id) } }),
                     ("changed by", html! { (chain.transformations_applied.join(", ")) }),
