@@ -8,6 +8,7 @@ mod chart;
 mod counts;
 mod dead;
 mod decisions;
+mod delivery;
 mod done;
 mod facts;
 mod forms;
@@ -28,6 +29,7 @@ mod rules;
 mod run;
 mod series;
 mod session;
+mod session_timeline;
 mod several_orders;
 mod source;
 mod timeline;
@@ -166,6 +168,7 @@ fn router(console: ConsoleState) -> Router {
             .route("/events/dead/{outbox}/{id}", get(dead::events))
             .route("/dead/{outbox}/{id}", get(dead::page).post(dead::act))
             .route("/sessions/{session_id}/verdict", get(verdict::delivered_page))
+            .route("/sessions/{session_id}/card.html", get(verdict::card_file))
             .route("/sessions/{session_id}/erase", post(session::erase))
             .route("/sources", get(source::list_page))
             .route("/sources/{oracle_id}", get(source::page))
@@ -456,7 +459,7 @@ mod tests {
     use axum::body::Body;
     use axum::response::Response;
     use http_body_util::BodyExt;
-    use hyper::header::{COOKIE, HOST, SET_COOKIE};
+    use hyper::header::{COOKIE, HOST, REFERER, SET_COOKIE};
     use hyper::{Request, StatusCode};
     use std::net::{TcpListener as StdListener, TcpStream as StdStream};
     use std::path::PathBuf;
@@ -600,11 +603,27 @@ mod tests {
                 assert_eq!(get(&console, path, &cookie).await.status(), StatusCode::BAD_GATEWAY, "{path}");
             }
             let other = if has_only_reviews { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };
-            for path in ["/sources", "/sources/a", "/runs/a", "/log", "/log/1", "/rules"] {
+            for path in
+                ["/sources", "/sources/a", "/runs/a", "/log", "/log/1", "/rules", "/sessions/a/card.html"]
+            {
                 assert_eq!(get(&console, path, &cookie).await.status(), other, "{path}");
             }
             let first = if has_only_reviews { StatusCode::SEE_OTHER } else { StatusCode::BAD_GATEWAY };
             assert_eq!(get(&console, "/", &cookie).await.status(), first);
+        }
+    }
+
+    #[tokio::test]
+    async fn failed_page_leads_to_the_page_before_and_to_its_list() {
+        let console = console(false);
+        let request = Request::get("/sessions/a").header(HOST, "127.0.0.1:7627");
+        let request = request.header(COOKIE, log_in(&console).await);
+        let request = request.header(REFERER, "http://127.0.0.1:7627/inbox?kind=dispute");
+        let request = request.body(Body::empty()).expect("a valid request");
+        let page = router(console.clone()).oneshot(request).await.expect("the router answers");
+        let page = text(page).await;
+        for link in ["href=\"/inbox?kind=dispute\">Back", "class=\"btn\" href=\"/orders\">Orders"] {
+            assert!(page.contains(link), "{link} is not in {page}");
         }
     }
 

@@ -33,11 +33,13 @@ use axum::extract::State;
 use axum::{Extension, Json, Router};
 use domain_audit::wire::HiddenValue;
 use domain_base::caller::PeerCredentials;
+use domain_base::event::{Event, LoggedEvent};
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemDocument, STORAGE_UNAVAILABLE};
 use domain_base::row::Row;
 use domain_base::service::ReloadResponse;
 use domain_verdict::cost::DailyBudget;
 use domain_verdict::delivery::VerdictDelivery;
+use domain_verdict::event::VerdictCached;
 use domain_verdict::label::ProductTier;
 use domain_verdict::order::OrderState;
 use domain_verdict::outbox::OutboxMessage;
@@ -48,7 +50,8 @@ use domain_verification::review::OPEN_REVIEWS;
 use hyper::Request;
 use jiff::Timestamp;
 use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport, WaitingOrders, WitnessReport};
-use oracled_store::{Store, StoreError};
+use oracled_store::{LogQuery, Store, StoreError};
+use serde::de::IgnoredAny;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -342,6 +345,7 @@ pub async fn read_status(
         entries: journal.counts.entries,
         last_entry_at: stored.last_entry_at,
         last_backup_at: stored.last_backup_at,
+        first_verdict_at: stored.first_verdict_at,
         paused_endpoints: service.system.notifier.ask(ListPausedEndpoints).await?,
         log_key: service.log_signer.key().to_string(),
         cluster: service.cluster_report().await,
@@ -386,6 +390,7 @@ struct StoredStatus {
     webhooks: Option<u64>,
     last_entry_at: Option<Timestamp>,
     last_backup_at: Option<Timestamp>,
+    first_verdict_at: Option<Timestamp>,
 }
 
 impl StoredStatus {
@@ -399,8 +404,18 @@ impl StoredStatus {
             webhooks: store.count_webhooks().ok(),
             last_entry_at: store.last_entry_at().ok().flatten(),
             last_backup_at: control::last_backup_at(store).ok().flatten(),
+            first_verdict_at: first_verdict_at(store).ok().flatten(),
         }
     }
+}
+
+/// When the first verdict of the log was stored. Blocks on disk reads.
+fn first_verdict_at(store: &Store) -> Result<Option<Timestamp>, StoreError> {
+    let events = vec![VerdictCached::NAME.to_owned()];
+    let first = store.log(&LogQuery { events, limit: 1, ..LogQuery::default() })?;
+    // its details can be erased
+    let parse = |line| store.parse_entry::<LoggedEvent<IgnoredAny>>(line);
+    Ok(first.first().map(parse).transpose()?.map(|entry| entry.timestamp))
 }
 
 /// The held runs, by source, the oldest one of a source first. Blocks on disk reads.

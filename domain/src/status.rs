@@ -12,7 +12,7 @@ use domain_verdict::cost::DailyBudget;
 use domain_verdict::divergence::RegenVariance;
 use domain_verdict::outbox::OutboxReport;
 use domain_verdict::webhook::WebhookOutage;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Whether verdicts can be generated, and what is missing.
@@ -61,6 +61,8 @@ pub struct StatusReport {
     pub last_entry_at: Option<Timestamp>,
     /// When the last complete backup was sent; null if the log has none, or if it cannot be read.
     pub last_backup_at: Option<Timestamp>,
+    /// When the first verdict that the log has was stored; null if the log has none, or if it cannot be read.
+    pub first_verdict_at: Option<Timestamp>,
     /// The endpoints of webhooks that are paused.
     pub paused_endpoints: Vec<WebhookOutage>,
     /// The public key with which checkpoints of the log are verified.
@@ -115,6 +117,18 @@ pub struct StatusReport {
     pub connections: usize,
     /// Connections to the control socket, this one included.
     pub control_connections: usize,
+}
+
+/// The longest time without a backup, in hours.
+const BACKUP_PERIOD_H: i64 = 48;
+
+impl StatusReport {
+    /// Since when a backup is overdue: 2 days after the last one, or after the first verdict if there is none.
+    #[must_use]
+    pub fn backup_overdue_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let last = self.last_backup_at.or(self.first_verdict_at)?;
+        last.checked_add(SignedDuration::from_hours(BACKUP_PERIOD_H)).ok().filter(|due| *due < now)
+    }
 }
 
 /// The state of a witness of the log.

@@ -400,6 +400,22 @@ async fn operator_decides_held_orders() {
 }
 
 #[tokio::test]
+async fn delivered_verdict_has_its_delivery_and_its_card() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let console = start(&world).await;
+    let delivered = console.get("/sessions/cs_1/verdict").await;
+    assert_shows(
+        &delivered,
+        &["Delivery and proof", "The verdict GREEN was stored", "/sessions/cs_1/card.html"],
+    );
+    let card = console.get("/sessions/cs_1/card.html").await;
+    assert_eq!(card.headers[CONTENT_TYPE], "application/octet-stream");
+    assert!(card.status == 200 && card.text.contains("verdict_cached"), "{}", card.text);
+}
+
+#[tokio::test]
 async fn operator_erases_a_session_only_after_repeating_its_id() {
     let world = DaemonWorld::with_config(HOLD);
     let daemon = world.serve().await;
@@ -574,7 +590,7 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
         console.get("/sources/office-a/query?filters=area%3DABW%0Ayear%3C%3D1962&axes=population").await;
     assert_shows(
         &answer,
-        &["54,208", "population, person", "1961", "--unix-socket", "querySource", "query_source"],
+        &["54,208", "population, persons", "1961", "--unix-socket", "querySource", "query_source"],
     );
     assert!(!answer.text.contains("1963"), "the filter applies: {}", answer.text);
     let wrong = console.get("/sources/office-a/query?filters=area").await;
@@ -589,7 +605,7 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     assert_shows(&history, &["54,208", "54,999", "2026-04-01T00:00:00Z", "before "]);
     let rows = history.text.matches(">54,208</td>").count();
     assert_eq!((rows, history.text.matches(">54,999</td>").count()), (5, 2), "{}", history.text);
-    assert_shows(&history, &["value, person", "valid from", "class=\"legend\""]);
+    assert_shows(&history, &["<h1>Population, Aruba, 1961</h1>", "value, persons", "class=\"legend\""]);
     assert!(!history.text.contains("<td>ABW</td>"), "{}", history.text);
     // without all identity values, it would be the history of another subject
     let partial = console.get(&path.replace("where:year=1961&", "")).await;
@@ -707,7 +723,7 @@ async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String
         let is_known = page.status.is_success() || page.status.is_redirection() || page.status == 404;
         assert!(is_known, "{path}: {}", page.text);
         // a download for a program keeps the text as it is
-        if path.ends_with(".json") || path.contains(".csv") {
+        if path.ends_with(".json") || path.ends_with("/card.html") || path.contains(".csv") {
             continue;
         }
         assert_eq!(page.text.find(is_hiding), None, "{path}: {}", page.text);
@@ -718,9 +734,9 @@ async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String
         let links =
             links.map(|link| link.replace("&amp;", "&").split('#').next().unwrap_or_default().to_owned());
         let entry = |link: &str| link.strip_prefix("/log/")?.parse::<u64>().ok();
-        // each filter of facts leads to further ones
+        // each filter leads to further ones
         let is_endless = |link: &str| {
-            ["filters=", "sort=", "/history?"].iter().any(|part| link.contains(part))
+            ["filters=", "sort=", "source=", "older=", "/history?"].iter().any(|part| link.contains(part))
                 || entry(link).is_some_and(|seq| seq > last)
         };
         to_visit.extend(links.filter(|link| link.starts_with('/') && !is_endless(link)));

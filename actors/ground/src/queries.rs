@@ -28,7 +28,9 @@ use domain_ground::query::{
     InvalidQueryError, KnownValue, OracleQuery, QueryAnswer, QueryRequest, ValidatedQuery, ValueHistory,
 };
 use domain_ground::source::{OracleTier, SourceAdapterKind, SourceAvailability};
+use domain_ground::subject::{name_subject, title_subject};
 use domain_ground::timeline::{RecordStatement, ReleaseHistory, ReleaseScope};
+use domain_ground::value::{AxisValue, TypedValue};
 pub use entry::OpenReadEntry;
 pub use feed::{ChangesPage, FeedChange, FeedPosition};
 use jiff::Timestamp;
@@ -37,6 +39,7 @@ use oracled_store::ground::view::SourceView;
 use oracled_store::{Store, StoreError};
 pub use record_read::RecordReadError;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -448,13 +451,19 @@ fn read_values(view: &SourceView, request: &QueryRequest) -> Result<ValueHistory
     let path = request.axes_requested.first().cloned().unwrap_or_default();
     let releases = view.state.releases();
     let mut history = ReleaseHistory::new(&releases);
-    let mut values = Vec::new();
+    let identity = view.ontology.identity().map(|axis| axis.axis.clone());
+    let subject: BTreeMap<String, AxisValue> =
+        identity.zip(query.identity.values().iter().map(TypedValue::to_value)).collect();
+    let (mut values, mut names) = (Vec::new(), BTreeMap::new());
     for record in view.records(&query.identity.key(), Bound::Unbounded)? {
         let record = record?;
         let times: Vec<RecordStatement> = record.times().copied().collect();
         for version in history.known_versions(&times) {
             let Some(statement) = record.statement(version.statement) else { continue };
             let content = view.content(&statement)?;
+            if let Some(content) = &content {
+                names = name_subject(subject.keys(), &content.axes);
+            }
             values.push(KnownValue {
                 record_id: view.record_id(statement.time.run, statement.position).unwrap_or_default(),
                 valid_from: version.valid_from,
@@ -469,7 +478,8 @@ fn read_values(view: &SourceView, request: &QueryRequest) -> Result<ValueHistory
         }
     }
     let unit = view.ontology.axis(&path).and_then(|axis| axis.unit.clone());
-    Ok(ValueHistory { unit, values })
+    let title = title_subject([&path], Some(&view.ontology), &subject, &names);
+    Ok(ValueHistory { title, unit, values })
 }
 
 /// The longest time of a scan.

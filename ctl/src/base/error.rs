@@ -27,6 +27,8 @@ pub enum CtlError {
         status: u16,
         /// The `Retry-After` of the answer.
         retry_after: Option<Duration>,
+        /// The `X-Request-Id` of the answer.
+        request_id: Option<Box<str>>,
         /// The whole problem document.
         document: serde_json::Value,
     },
@@ -178,12 +180,14 @@ impl CtlError {
     /// as they are.
     pub fn reword(self, problem_code: &str, text: impl FnOnce() -> String) -> Self {
         match self {
-            Self::Problem { code, status, retry_after, mut document, .. } if code == problem_code => {
+            Self::Problem { code, status, retry_after, request_id, mut document, .. }
+                if code == problem_code =>
+            {
                 let detail = text();
                 if let Some(members) = document.as_object_mut() {
                     members.insert("detail".to_owned(), detail.clone().into());
                 }
-                Self::Problem { detail, code, status, retry_after, document }
+                Self::Problem { detail, code, status, retry_after, request_id, document }
             }
             other => other,
         }
@@ -246,6 +250,7 @@ mod tests {
             code: code.to_owned(),
             status,
             retry_after: has_retry_after.then_some(Duration::from_secs(5)),
+            request_id: None,
             document: json!({"code": code, "detail": "it failed"}),
         }
     }

@@ -166,7 +166,15 @@ pub fn problem_error(answer: &DaemonResponse) -> CtlError {
         |name: &str| document.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     let retry_after = answer.headers.get(RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.parse().ok());
     let retry_after = retry_after.map(Duration::from_secs);
-    CtlError::Problem { detail: text("detail"), code: text("code"), status, retry_after, document }
+    let request_id = answer.headers.get("x-request-id").and_then(|id| Some(id.to_str().ok()?.into()));
+    CtlError::Problem {
+        detail: text("detail"),
+        code: text("code"),
+        status,
+        retry_after,
+        request_id,
+        document,
+    }
 }
 
 /// Parses an id. Rejects an empty one, because the path of the request would then be another one.

@@ -42,8 +42,8 @@ pub(crate) struct ChartFrame<'a> {
     pub(crate) time_name: &'a str,
     /// Times that are marked, in seconds: from and until.
     pub(crate) bands: &'a [(i64, i64)],
-    /// Whether the values of the lines are added.
-    pub(crate) is_stack: bool,
+    /// The length of a bucket, in seconds, if the lines are stacked bars of rates per minute.
+    pub(crate) bucket_s: Option<i64>,
 }
 
 impl ChartFrame<'_> {
@@ -239,18 +239,19 @@ pub(crate) fn line_chart(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup 
     let values = || lines.iter().flat_map(|line| &line.points).filter_map(|(_, value)| *value);
     let axis = ValueAxis::from_zero(values());
     let paths = html! { @for line in lines { path.(line.tone.name()).thin[line.is_dashed] d=(line_path(frame, &axis, line)) {} } };
-    figure(frame, &axis, (&paths, &html! {}), lines, &html! {}, format_number)
+    figure(frame, &axis, (&paths, &hit_areas(frame, lines)), lines, &html! {}, format_number)
 }
 
 /// Stacked bars over time, the first line at the bottom. All lines have the same times.
-pub(crate) fn bar_chart(frame: &ChartFrame<'_>, lines: &[ChartLine], step_s: i64) -> Markup {
+pub(crate) fn bar_chart(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup {
     let slots = lines.first().map(|line| line.points.len()).unwrap_or_default();
     let value = |line: &ChartLine, slot: usize| {
         line.points.get(slot).and_then(|(_, value)| *value).unwrap_or_default()
     };
     let totals = (0..slots).map(|slot| lines.iter().map(|line| value(line, slot)).sum::<f64>());
     let axis = ValueAxis::from_zero(totals);
-    let width = (frame.share(frame.span.0 + step_s) - 0.001).max(0.001);
+    let bucket_s = frame.bucket_s.unwrap_or_default();
+    let width = (frame.share(frame.span.0 + bucket_s) - 0.001).max(0.001);
     let bars = html! {
         @for slot in 0..slots {
             @let mut below = 0.0;
@@ -260,15 +261,40 @@ pub(crate) fn bar_chart(frame: &ChartFrame<'_>, lines: &[ChartLine], step_s: i64
                     @let (top, bottom) = (axis.place(below + size), axis.place(below));
                     // a second tone has a pattern, so that color is not the only difference
                     rect.bar.(line.tone.name()) x=(percent(frame.share(at))) width=(percent(width)) y=(pixels(top)) height=(pixels(bottom - top))
-                        fill=[pattern(line.tone)] {
-                        title { (line.name) ": " (format_number(size)) " at " (format_time(at)) }
-                    }
+                        fill=[pattern(line.tone)] {}
                 }
                 @let () = below += size;
             }
         }
+        (hit_areas(frame, lines))
     };
     figure(frame, &axis, (&html! {}, &bars), lines, &html! {}, format_number)
+}
+
+/// An area over each bucket, whose title has the values of all lines.
+fn hit_areas(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup {
+    let times: BTreeSet<i64> = lines.iter().flat_map(|line| &line.points).map(|(at, _)| *at).collect();
+    let ends = times.iter().skip(1).copied().chain([frame.span.1]);
+    let text = |line: &ChartLine, at: i64| {
+        let value = line.points.iter().find(|(time, _)| *time == at).and_then(|(_, value)| *value);
+        format!("{} {}", line.name, value.map_or_else(|| "–".to_owned(), format_number))
+    };
+    html! {
+        @for (at, end) in times.iter().zip(ends) {
+            rect.hit x=(percent(frame.share(*at))) width=(percent(frame.share(end) - frame.share(*at))) y="0" height="180" {
+                title { (format_time(*at)) ": " (lines.iter().map(|line| text(line, *at)).collect::<Vec<_>>().join(", ")) }
+            }
+        }
+    }
+}
+
+/// The number of events of a line of a stack, or the last value of another one.
+fn summarize(frame: &ChartFrame<'_>, line: &ChartLine, format_value: fn(f64) -> String) -> String {
+    let mut values = line.points.iter().filter_map(|(_, value)| *value);
+    match frame.bucket_s {
+        Some(bucket_s) => format_number((values.sum::<f64>() * bucket_s as f64 / 60.0).round()),
+        None => values.next_back().map_or_else(|| "–".to_owned(), format_value),
+    }
 }
 
 /// The fill of bars of a tone that has a pattern in `assets/icons.svg`.
@@ -290,17 +316,22 @@ fn figure(
 ) -> Markup {
     let ticks = time_ticks(frame.span);
     let is_empty = !lines.iter().flat_map(|line| &line.points).any(|(_, value)| value.is_some());
+    let is_stack = frame.bucket_s.is_some();
+    let named: Vec<_> = lines.iter().map(|line| (line, summarize(frame, line, format_value))).collect();
+    let summary: Vec<_> = named.iter().map(|(line, text)| format!("{} {text}", line.name)).collect();
+    let summary_id = format!("{}-summary", frame.id);
     html! {
         figure.chart {
             figcaption {
                 h3 id=(frame.id) { (frame.title) }
                 span.unit { (frame.unit) }
-                @if lines.len() > 1 { (legend(lines, frame.is_stack)) }
+                @if is_stack || lines.len() > 1 { (legend(&named, is_stack)) }
             }
             @if is_empty { p.small.muted { "No values in this time." } }
             @else {
                 div.gut {
-                    svg.plot height="204" role="img" aria-labelledby=(frame.id) {
+                    svg.plot height="204" role="img" aria-labelledby=(frame.id) aria-describedby=(summary_id) {
+                        desc id=(summary_id) { (if is_stack { "Totals: " } else { "Last values: " }) (summary.join(", ")) }
                         @for (from, until) in frame.bands {
                             @let (start, end) = (frame.share(*from), frame.share(*until));
                             rect.band.refused x=(percent(start)) width=(percent(end - start)) y="0" height="180" {}
@@ -318,7 +349,7 @@ fn figure(
                         }
                         svg viewBox="0 0 1000 180" width="100%" height="180" preserveAspectRatio="none" { (stretched) }
                         (drawn)
-                        @if !frame.is_stack { (end_labels(frame, axis, lines)) }
+                        @if !is_stack { (end_labels(frame, axis, lines)) }
                     }
                 }
             }
@@ -363,19 +394,21 @@ fn end_labels(frame: &ChartFrame<'_>, axis: &ValueAxis, lines: &[ChartLine]) -> 
     }
 }
 
-fn legend(lines: &[ChartLine], is_stack: bool) -> Markup {
+/// The names of the lines; those of a stack with their totals.
+fn legend(named: &[(&ChartLine, String)], is_stack: bool) -> Markup {
     html! {
         ul.legend {
-            @for line in lines {
+            @for (line, total) in named {
                 li {
                     @if is_stack {
                         svg.sw.(line.tone.name()) aria-hidden="true" { rect width="12" height="12" fill=[pattern(line.tone)] {} }
+                        (line.name) " " b { (total) }
                     } @else {
                         svg.key.(line.tone.name()).dash[line.is_dashed] viewBox="0 0 22 10" aria-hidden="true" {
                             line x1="0" x2="22" y1="5" y2="5" {}
                         }
+                        (line.name)
                     }
-                    (line.name)
                 }
             }
         }
@@ -518,7 +551,7 @@ mod tests {
         span: (0, 10),
         time_name: "valid from",
         bands: &[],
-        is_stack: false,
+        bucket_s: None,
     };
 
     fn line(points: &[(i64, Option<f64>)]) -> ChartLine {
@@ -534,7 +567,7 @@ mod tests {
             for chart in [
                 step_chart(&FRAME, &[line(&points)]),
                 line_chart(&FRAME, &[line(&points)]),
-                bar_chart(&FRAME, &[line(&points)], 1),
+                bar_chart(&ChartFrame { bucket_s: Some(1), ..FRAME }, &[line(&points)]),
                 step_chart(&ChartFrame { span: (5, 5), ..FRAME }, &[line(&points)]),
             ] {
                 let chart = chart.into_string();
@@ -603,6 +636,29 @@ mod tests {
         let chart = step_chart(&frame, &[at(907_137.28), at(907_137.29)]).into_string();
         assert!(!chart.contains(" ,"), "{chart}");
         assert_eq!(chart.matches("<td class=\"n\">907,137.28</td>").count(), 2, "{chart}");
+    }
+
+    #[test]
+    fn bucket_has_an_area_with_the_values_of_all_lines_and_a_stack_its_totals() {
+        let lines = [line(&[(0, Some(2.0)), (60, Some(0.0))]), line(&[(0, Some(1.0)), (60, None)])];
+        let frame = ChartFrame { span: (0, 120), bucket_s: Some(60), ..FRAME };
+        for chart in [bar_chart(&frame, &lines), line_chart(&ChartFrame { bucket_s: None, ..frame }, &lines)]
+        {
+            let chart = chart.into_string();
+            assert_eq!(chart.matches("<rect class=\"hit\"").count(), 2, "{chart}");
+            let last = "x=\"50.00%\" width=\"50.00%\" y=\"0\" height=\"180\"><title>1970-01-01 00:01 UTC: &lt;a&gt; 0, &lt;a&gt; –";
+            assert!(chart.contains(last) && chart.contains("aria-describedby=\"c-summary\""), "{chart}");
+        }
+        let stack = bar_chart(&frame, &lines[..1]).into_string();
+        assert!(
+            stack.contains("&lt;a&gt; <b>2</b>") && stack.contains("Totals: &lt;a&gt; 2</desc>"),
+            "{stack}"
+        );
+        let one = line_chart(&FRAME, &lines[..1]).into_string();
+        assert!(
+            !one.contains("class=\"legend\"") && one.contains("Last values: &lt;a&gt; 0</desc>"),
+            "{one}"
+        );
     }
 
     #[test]

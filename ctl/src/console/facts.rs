@@ -3,7 +3,7 @@
 use super::catalog::{read_ontology, read_source};
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, card, group_digits, message, pairs, scrolled, unit_word};
+use super::parts::{Tone, card, group_digits, message, pairs, scrolled, unit_of};
 use super::resolve::without_separators;
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
@@ -13,9 +13,11 @@ use axum::response::IntoResponse;
 use domain_base::moment::{Moment, format_span};
 use domain_base::text_form::{is_hiding, visible_json, visible_toml};
 use domain_base::wording::format_count;
+use domain_ground::id::SourceId;
 use domain_ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
 };
+use domain_ground::value::AxisValue;
 use domain_ground::wire::SourceSummary;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use maud::{Markup, html};
@@ -161,6 +163,13 @@ fn equality_filter(axis: &str, value: &str) -> String {
     }
     let list = serde_json::to_string(&[value]).unwrap_or_default();
     format!("{axis} in {}", visible_json(&list))
+}
+
+/// The address of the facts of a source about one subject.
+pub(super) fn subject_path(oracle_id: &SourceId, subject: &BTreeMap<String, AxisValue>) -> String {
+    let filters = subject.iter().map(|(axis, value)| equality_filter(axis, &value.to_string()));
+    let filters = filters.collect::<Vec<_>>().join("\n");
+    format!("{}?filters={}", facts_path(oracle_id.as_str()), encode_segment(&filters))
 }
 
 /// The fields of the page, in the order of its addresses.
@@ -367,7 +376,7 @@ fn render_records(
         html! {
             th.n[table.is_number(axis)] scope="col" aria-sort=[state] {
                 a href=(with(path, fields, "sort", Some(next))) {
-                    (axis) @if let Some(unit) = table.unit(axis) { ", " (unit_word(unit)) }
+                    (axis) @if let Some(unit) = table.unit(axis) { ", " (unit_of("", unit)) }
                     @match state { Some("ascending") => " ↑", Some(_) => " ↓", None => "" }
                 }
             }
@@ -534,6 +543,17 @@ mod tests {
             }
         }
         assert_eq!(equality_filter("area", "ABW"), "area=ABW");
+    }
+
+    #[test]
+    fn facts_of_a_subject_are_filtered_by_each_of_its_axes() {
+        let source = "office-a".parse().expect("an id");
+        let subject = [("area", "ABW"), ("year", "2000")];
+        let subject = subject.map(|(axis, value)| (axis.to_owned(), AxisValue::Text(value.to_owned())));
+        assert_eq!(
+            subject_path(&source, &subject.into()),
+            "/sources/office-a/query?filters=area%3DABW%0Ayear%3D2000"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::catalog::read_source;
 use super::chart::{ChartFrame, ChartLine, step_chart};
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, capitalized, card, day, group_digits, second, table_card, unit_word};
+use super::parts::{Tone, capitalized, card, day, group_digits, second, table_card, unit_of};
 use crate::base::options::encode_segment;
 use crate::base::output::NO_END;
 use axum::extract::{Path, State};
@@ -57,11 +57,10 @@ pub(super) async fn page(
     fields: Fields,
 ) -> PageResult {
     let source = read_source(&console, &oracle_id).await?;
-    let rendered = render(&console, &source, &fields).await;
-    let subject = source.identity.iter().map(|axis| fields.text(&format!("where:{axis}")).to_owned());
-    let title: Vec<_> = [capitalized(fields.text("axis"))].into_iter().chain(subject).collect();
+    let read = read_history(&console, &source, &fields).await;
+    let title = read.as_ref().map_or("History of a value", |history| history.title.as_str());
     let body = html! {
-        @match rendered { Ok(parts) => (parts), Err(error) => (error.render()) }
+        @match &read { Ok(history) => (render_history(fields.text("axis"), history, Timestamp::now())), Err(error) => (error.render()) }
         (card("Another value", &html! {}, &html! { div.body { (form(&source, &fields)) } }))
     };
     let path = format!("/sources/{}", encode_segment(&oracle_id));
@@ -69,12 +68,16 @@ pub(super) async fn page(
         crumbs: Some(
             html! { a href="/sources" { "Sources" } " › " a href=(path) { (oracle_id) } " › History of a value" },
         ),
-        ..PageHead::titled(title.join(", "))
+        ..PageHead::titled(title)
     };
     Ok(render_page(&console, Section::Sources, head, &body).await)
 }
 
-async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> Result<Markup, PageError> {
+async fn read_history(
+    console: &Console,
+    source: &SourceSummary,
+    fields: &Fields,
+) -> Result<ValueHistory, PageError> {
     let axis = fields.required("axis", "Axis")?;
     if axis.contains('*') {
         return Err(PageError::input(format!(
@@ -87,8 +90,7 @@ async fn render(console: &Console, source: &SourceSummary, fields: &Fields) -> R
         .iter()
         .map(|identity| Ok((identity.clone(), fields.required(&format!("where:{identity}"), identity)?)));
     let subject = subject.collect::<Result<_, PageError>>()?;
-    let history = read(console, source.entry.oracle_id(), axis.clone(), subject).await?;
-    Ok(render_history(&axis, &history, Timestamp::now()))
+    read(console, source.entry.oracle_id(), axis, subject).await
 }
 
 async fn read(
@@ -144,7 +146,7 @@ fn render_history(axis: &str, history: &ValueHistory, now: Timestamp) -> Markup 
     if history.values.is_empty() {
         return card("History", &html! {}, &html! { div.body { p { "No record matches." } } });
     }
-    let unit = history.unit.as_deref().map(unit_word).unwrap_or_default();
+    let unit = history.unit.as_deref().map(|unit| unit_of("", unit)).unwrap_or_default();
     let until = |at: Option<Timestamp>, shown: fn(Timestamp) -> Markup| html! { @if let Some(at) = at { (shown(at)) } @else { (NO_END) } };
     let rows = history.values.iter().rev().map(|known| {
         let value = known.value.as_ref().map(ToString::to_string);
@@ -182,7 +184,7 @@ fn render_chart(axis: &str, unit: &str, values: &[KnownValue], now: Timestamp) -
         span: (first, last),
         time_name: "valid from",
         bands: &[],
-        is_stack: false,
+        bucket_s: None,
     };
     step_chart(&frame, &lines)
 }
@@ -253,11 +255,15 @@ mod tests {
 
     #[test]
     fn history_names_unit_and_values_that_are_no_numbers() {
-        let history = |values: Vec<KnownValue>| ValueHistory { unit: Some("{person}".to_owned()), values };
+        let history = |values: Vec<KnownValue>| ValueHistory {
+            title: String::new(),
+            unit: Some("{person}".to_owned()),
+            values,
+        };
         let open = (0, None);
         let page =
             render_history("population", &history(vec![known(open, open, "54208")]), at(100)).into_string();
-        for text in ["54,208", "value, person", "Population", "<svg", "Show as a table"] {
+        for text in ["54,208", "value, persons", "Population", "<svg", "Show as a table"] {
             assert!(page.contains(text), "{text} is not in {page}");
         }
         for name in ["north", "inf"] {

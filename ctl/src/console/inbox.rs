@@ -10,11 +10,14 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::parts::{Tone, age, badge, cut, group_in_text, icon, live};
 use super::several_orders;
 use super::{Console, ConsoleState};
+use crate::audit::log::parse_duration;
+use crate::base::options::encode_segment;
 use crate::console;
 use axum::Extension;
 use axum::extract::State;
 use domain_base::inbox::InboxImportance;
 use domain_base::wording::format_count;
+use jiff::Timestamp;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 use strum::VariantArray;
@@ -88,23 +91,50 @@ const fn waiting_name(importance: InboxImportance) -> &'static str {
     }
 }
 
+/// The ages that the page offers.
+const AGES: [(&str, &str); 3] =
+    [("1h", "older than 1 hour"), ("1d", "older than 1 day"), ("7d", "older than 7 days")];
+/// Number of sources that the page offers: those with the most items.
+const SOURCES: usize = 8;
+
 /// The filter of the page.
 #[derive(Debug, Clone, Default)]
 struct InboxFilter {
     kind: Option<ItemKind>,
+    source: Option<String>,
+    /// The shortest wait, such as `1d`.
+    older: Option<String>,
     by_age: bool,
 }
 
 impl InboxFilter {
     fn read(fields: &Fields) -> Self {
-        Self { kind: fields.text("kind").parse().ok(), by_age: fields.text("sort") == "age" }
+        Self {
+            kind: fields.text("kind").parse().ok(),
+            source: fields.filled("source").map(str::to_owned),
+            older: fields.filled("older").filter(|text| parse_duration(text).is_ok()).map(str::to_owned),
+            by_age: fields.text("sort") == "age",
+        }
     }
 
     fn query(&self) -> String {
-        let kind = self.kind.map(|kind| format!("kind={}", kind.into_str()));
-        let sort = self.by_age.then(|| "sort=age".to_owned());
-        let params: Vec<_> = kind.into_iter().chain(sort).collect();
+        let params = [
+            ("kind", self.kind.map(|kind| kind.into_str())),
+            ("source", self.source.as_deref()),
+            ("older", self.older.as_deref()),
+            ("sort", self.by_age.then_some("age")),
+        ];
+        let params =
+            params.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encode_segment(value?))));
+        let params: Vec<_> = params.collect();
         if params.is_empty() { String::new() } else { format!("?{}", params.join("&")) }
+    }
+
+    fn selects(&self, item: &InboxItem) -> bool {
+        let least = self.older.as_ref().and_then(|text| parse_duration(text).ok());
+        self.kind.is_none_or(|kind| kind == item.kind)
+            && self.source.as_ref().is_none_or(|source| item.sources.contains(source))
+            && least.is_none_or(|least| Timestamp::now().duration_since(item.since) >= least)
     }
 
     fn path(&self) -> String {
@@ -113,8 +143,7 @@ impl InboxFilter {
 }
 
 fn render(items: &[InboxItem], filter: &InboxFilter) -> Markup {
-    let mut shown: Vec<_> =
-        items.iter().filter(|item| filter.kind.is_none_or(|kind| kind == item.kind)).collect();
+    let mut shown: Vec<_> = items.iter().filter(|item| filter.selects(item)).collect();
     let mut groups: BTreeMap<Option<InboxImportance>, Vec<&InboxItem>> = BTreeMap::new();
     if filter.by_age {
         shown.sort_by_key(|item| item.since);
@@ -125,6 +154,7 @@ fn render(items: &[InboxItem], filter: &InboxFilter) -> Markup {
     html! {
         div.section {
             header { (filter_chips(items, filter)) }
+            (further_chips(items, filter))
             div.card {
                 @if groups.is_empty() {
                     div.empty { (icon("ok")) h3 { "Nothing waits for you" } p { "Held orders, disputes, held runs, drafted notices and dead letters appear here." } }
@@ -175,10 +205,34 @@ fn filter_chips(items: &[InboxItem], filter: &InboxFilter) -> Markup {
     }
 }
 
+/// The filters by source and by age. A second press removes one.
+fn further_chips(items: &[InboxItem], filter: &InboxFilter) -> Markup {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for source in items.iter().flat_map(|item| &item.sources) {
+        *counts.entry(source).or_default() += 1;
+    }
+    let mut sources: Vec<_> = counts.into_iter().collect();
+    sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let is_source = |name: &str| filter.source.as_deref() == Some(name);
+    let is_older = |age: &str| filter.older.as_deref() == Some(age);
+    let other = |text: &str, is_on: bool| (!is_on).then(|| text.to_owned());
+    html! {
+        nav.chips aria-label="Source and age" {
+            @for (name, count) in sources.into_iter().take(SOURCES) {
+                @let path = InboxFilter { source: other(name, is_source(name)), ..filter.clone() }.path();
+                a.chip href=(path) aria-current=[is_source(name).then_some("true")] { (name) " " span.n { (count) } }
+            }
+            @for (age, name) in AGES {
+                @let path = InboxFilter { older: other(age, is_older(age)), ..filter.clone() }.path();
+                a.chip href=(path) aria-current=[is_older(age).then_some("true")] { (name) }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jiff::Timestamp;
 
     fn item(kind: ItemKind, second: i64, path: &str) -> InboxItem {
         let since = Timestamp::from_second(second).expect("a time");
@@ -187,7 +241,7 @@ mod tests {
             _ => InboxImportance::Answer,
         };
         let (title, cause, path) = (path.to_owned(), "54208".to_owned(), path.to_owned());
-        InboxItem { kind, id: String::new(), title, cause, since, importance, path }
+        InboxItem { kind, id: String::new(), title, cause, since, importance, sources: Vec::new(), path }
     }
 
     #[test]
@@ -200,10 +254,34 @@ mod tests {
                 && grouped.contains("Customers wait")
                 && grouped.contains("54,208")
         );
-        let by_age = render(&items, &InboxFilter { kind: None, by_age: true }).into_string();
+        let by_age = render(&items, &InboxFilter { by_age: true, ..InboxFilter::default() }).into_string();
         assert!(place(&by_age, "href=\"/b\"") < place(&by_age, "href=\"/a\""), "{by_age}");
-        let only =
-            render(&items, &InboxFilter { kind: Some(ItemKind::HeldRun), by_age: false }).into_string();
+        let only = render(&items, &InboxFilter { kind: Some(ItemKind::HeldRun), ..InboxFilter::default() })
+            .into_string();
         assert!(only.contains("Nothing waits for you"), "{only}");
+    }
+
+    #[test]
+    fn inbox_is_filtered_by_source_and_age_with_chips_that_keep_the_other_filters() {
+        let old = InboxItem { sources: vec!["a/b".to_owned()], ..item(ItemKind::Dispute, 5, "/old") };
+        let new = InboxItem { since: Timestamp::now(), ..item(ItemKind::Dispute, 5, "/new") };
+        let is_shown = |page: &str, path: &str| page.contains(&format!("data-row href=\"{path}\""));
+        for (name, value) in [("source", "a/b"), ("older", "1d")] {
+            let fields = Fields::of([(name, value.to_owned()), ("sort", "age".to_owned())]);
+            let page = render(&[old.clone(), new.clone()], &InboxFilter::read(&fields)).into_string();
+            assert!(is_shown(&page, "/old") && !is_shown(&page, "/new"), "{page}");
+            assert!(
+                page.contains("href=\"/inbox?sort=age\" aria-current=\"true\""),
+                "it removes the filter: {page}"
+            );
+        }
+        let all = render(&[old, new], &InboxFilter::read(&Fields::of([("older", "long".to_owned())])))
+            .into_string();
+        assert!(
+            is_shown(&all, "/new")
+                && all.contains("href=\"/inbox?source=a%2Fb\"")
+                && all.contains("/inbox?older=7d"),
+            "{all}"
+        );
     }
 }

@@ -87,6 +87,8 @@ pub(crate) struct InboxItem {
     pub(crate) cause: String,
     pub(crate) since: Timestamp,
     pub(crate) importance: InboxImportance,
+    /// The sources that it concerns.
+    pub(crate) sources: Vec<String>,
     /// The page that decides it.
     pub(crate) path: String,
 }
@@ -94,8 +96,8 @@ pub(crate) struct InboxItem {
 impl InboxItem {
     /// `None` if this console does not know the kind.
     fn of(item: WaitingItem) -> Option<Self> {
-        let WaitingItem { kind, id, title, cause, since, importance, link, .. } = item;
-        Some(Self { kind: ItemKind::of(&kind)?, id, title, cause, since, importance, path: link })
+        let WaitingItem { kind, id, title, cause, since, importance, sources, link } = item;
+        Some(Self { kind: ItemKind::of(&kind)?, id, title, cause, since, importance, sources, path: link })
     }
 }
 
@@ -263,6 +265,12 @@ impl Difference {
     pub(crate) fn percent(&self) -> String {
         self.percent.as_ref().map_or_else(|| self.size.clone(), format_percent)
     }
+
+    /// The difference as a share of the larger magnitude, from 0 to 2.
+    pub(crate) fn share(&self) -> f64 {
+        let percent = self.percent.as_ref().and_then(|percent| percent.to_string().parse::<f64>().ok());
+        percent.unwrap_or_default() / 100.0
+    }
 }
 
 /// A percentage with two digits after the point, and at least two significant ones. It is cut and not rounded: a percentage below the
@@ -369,6 +377,7 @@ mod tests {
             cause: String::new(),
             since,
             importance: InboxImportance::Answer,
+            sources: Vec::new(),
             path: path.to_owned(),
         }
     }

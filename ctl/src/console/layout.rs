@@ -9,8 +9,9 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Response};
-use hyper::StatusCode;
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, REFERER};
+use hyper::http::uri::PathAndQuery;
+use hyper::{StatusCode, Uri};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use nix::unistd::{User, geteuid};
 
@@ -360,14 +361,49 @@ impl<E: Into<CtlError>> From<E> for PageError {
     }
 }
 
+/// The id of the request that the daemon has refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct RequestId(Box<str>);
+
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        (self.status(), format!("{}.", self.0)).into_response()
+        let mut response = (self.status(), format!("{}.", self.0)).into_response();
+        if let CtlError::Problem { request_id: Some(id), .. } = self.0 {
+            response.extensions_mut().insert(RequestId(id));
+        }
+        response
     }
 }
 
 pub(super) async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "The console has no such page.").into_response()
+}
+
+/// The section to which the page at `path` belongs.
+fn section_of(path: &str) -> Section {
+    match path.split('/').nth(1).unwrap_or_default() {
+        "inbox" | "reviews" | "dead" | "notices" => Section::Inbox,
+        "orders" | "sessions" => Section::Orders,
+        "sources" | "runs" | "recalls" => Section::Sources,
+        "rules" | "what-if" => Section::Rules,
+        "log" => Section::Log,
+        _ => Section::Overview,
+    }
+}
+
+/// The links from the page of a failed request: to the page before, and to the list of its section.
+fn ways_on(console: &Console, request: &Request) -> Markup {
+    let path = request.uri().path();
+    let before = request.headers().get(REFERER).and_then(|url| url.to_str().ok()?.parse::<Uri>().ok());
+    let before = before.as_ref().and_then(Uri::path_and_query).map(PathAndQuery::as_str);
+    let before = before.filter(|before| !before.starts_with("//") && *before != path);
+    let section = section_of(path);
+    html! {
+        div.actions {
+            @if let Some(before) = before { a.btn href=(before) { "Back" } }
+            @for entry in shown_entries(console).filter(|entry| entry.section == section) { a.btn href=(entry.path) { (entry.name) } }
+        }
+    }
 }
 
 /// Shows each failed answer that is a text, of a page or of the router, as a page with navigation. After an action, the page
@@ -379,8 +415,9 @@ pub(super) async fn render_errors(
 ) -> Response {
     let is_read = request.method().is_safe();
     let login = console.access.find_login(request.headers());
+    let ways_on = html! { @if login.is_some() { (ways_on(&console, &request)) } };
     let response = next.run(request).await;
-    let status = response.status();
+    let (status, request_id) = (response.status(), response.extensions().get::<RequestId>().cloned());
     let is_text =
         response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
     if !(status.is_client_error() || status.is_server_error()) || !is_text {
@@ -400,10 +437,31 @@ pub(super) async fn render_errors(
                 } @else { " Nothing was changed." }
             }
         }
+        @if let Some(RequestId(id)) = request_id { p.small.muted { "Request " code { (id) } } }
     };
     let head = PageHead { sub: Some(badge(tone, status.as_u16())), ..PageHead::titled(title) };
-    let body = html! { (test_banner(&console)) (head.render()) (message(tone, &fault)) };
+    let body = html! { (test_banner(&console)) (head.render()) (message(tone, &fault)) (ways_on) };
     // the daemon may be what fails, so no counts are read
     let shown = login.map(|_| Frame::of(&console, None, NavCounts::default()));
     document(title, &html! {}, shown.as_ref(), &body, status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::options::problem_error;
+    use hyper::header::{HeaderName, HeaderValue};
+    use oracled_api::client::DaemonResponse;
+
+    #[test]
+    fn failed_answer_keeps_the_id_of_its_request() {
+        let id = (HeaderName::from_static("x-request-id"), HeaderValue::from_static("791e-2f4"));
+        let answer = DaemonResponse {
+            status: StatusCode::NOT_FOUND,
+            headers: [id].into_iter().collect(),
+            body: "{}".into(),
+        };
+        let response = PageError(problem_error(&answer)).into_response();
+        assert_eq!(response.extensions().get(), Some(&RequestId("791e-2f4".into())));
+    }
 }

@@ -137,6 +137,7 @@ fn find_needs(
     needs.extend(status.outbox.iter().flat_map(outbox_needs));
     needs.extend(status.paused_endpoints.iter().filter_map(endpoint_need));
     needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
+    needs.extend(backup_need(status, Timestamp::now()));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
             Tone::Stale,
@@ -183,6 +184,15 @@ fn endpoint_need(outage: &WebhookOutage) -> Option<Need> {
         since: Some(outage.paused_at?),
         ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
     })
+}
+
+fn backup_need(status: &StatusReport, now: Timestamp) -> Option<Need> {
+    let since = status.backup_overdue_since(now)?;
+    let last = status.last_backup_at.map(|at| at.strftime("%-d %B, %H:%M UTC").to_string());
+    let last = last.unwrap_or_else(|| "none".to_owned());
+    let detail = format!("The last one: {last}. One is due every 2 days.");
+    let need = Need::new(Tone::Stale, "Backup is overdue", detail, "#store", "See the store");
+    Some(Need { since: Some(since), ..need })
 }
 
 /// The age of the oldest order from which waiting orders need a person, in seconds.
@@ -277,12 +287,13 @@ fn render_readiness(status: &StatusReport, needs: &[Need]) -> Markup {
 
 fn render_needs(needs: &[Need], in_inbox: usize) -> Markup {
     let is_alarm = needs.iter().any(|need| need.tone == Tone::Refused);
+    let is_warning = !is_alarm && !needs.is_empty();
     html! {
-        section.card.alarm[is_alarm] aria-labelledby="need" {
+        section.card.alarm[is_alarm].warn[is_warning] aria-labelledby="need" {
             header {
                 (icon(if is_alarm { "alert" } else { "inbox" }))
                 h2 #need { "What needs you" }
-                @if !needs.is_empty() { span.count.refused[is_alarm] { (needs.len()) } }
+                @if !needs.is_empty() { span.count.refused[is_alarm].waiting[is_warning] { (needs.len()) } }
                 span.right { a href="/inbox" { "Open the inbox (" (in_inbox) ")" } }
             }
             @if needs.is_empty() { div.empty { (icon("ok")) h3 { "Nothing" } p { "Faults and decisions appear here." } } }
@@ -529,6 +540,36 @@ mod tests {
             "held_open": false, "last_error": "HTTP 401",
         }))
         .expect("a valid status")
+    }
+
+    #[test]
+    fn needs_are_red_with_a_fault_and_else_amber() {
+        let need = |tone| Need::new(tone, "a", "b", "/", "See it");
+        for (tones, class) in [
+            (vec![], "card"),
+            (vec![Tone::Held, Tone::Stale], "card warn"),
+            (vec![Tone::Refused, Tone::Held], "card alarm"),
+        ] {
+            let needs: Vec<_> = tones.into_iter().map(need).collect();
+            let page = render_needs(&needs, 0).into_string();
+            assert!(page.contains(&format!("<section class=\"{class}\"")), "{page}");
+        }
+    }
+
+    #[test]
+    fn overdue_backup_needs_a_person() {
+        let examples: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/openapi-examples.json")).expect("valid JSON");
+        let status: StatusReport =
+            serde_json::from_value(examples["read_status"]["200"].clone()).expect("a valid status");
+        // the first verdict is of 2026-11-20T10:00:00Z
+        let need = |now: &str| backup_need(&status, now.parse().expect("a time"));
+        assert!(need("2026-11-22T10:00:00Z").is_none());
+        let overdue = need("2026-11-22T10:00:01Z").expect("it is overdue");
+        assert_eq!(
+            (overdue.tone, overdue.since.map(|at| at.to_string())),
+            (Tone::Stale, Some("2026-11-22T10:00:00Z".to_owned()))
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::base::output::format_user;
 use domain_base::moment::{Moment, format_span};
 use domain_ground::run::RunState;
 use domain_upstream::health::OracleHealthLevel;
+use domain_verdict::label::VerdictLabel;
 use domain_verdict::order::OrderState;
 use jiff::Timestamp;
 use maud::{Markup, Render, html};
@@ -97,6 +98,30 @@ pub(crate) fn freshness_badge(is_stale: bool, age_s: Option<u64>, limit_s: u64) 
         return badge(Tone::Ok, format!("fresh, {old}"));
     }
     badge(Tone::Neutral, format!("{old}, allowed {}", group_in_text(&format_span(limit_s))))
+}
+
+/// The label of a verdict with its shape, so that color is not the only difference.
+pub(crate) fn verdict_label(label: &str, class: &str) -> Markup {
+    let known = label.parse::<VerdictLabel>().ok();
+    let tone = match known {
+        Some(VerdictLabel::Green) => Tone::Ok,
+        Some(VerdictLabel::Amber) => Tone::Waiting,
+        Some(VerdictLabel::Red) => Tone::Refused,
+        Some(VerdictLabel::Null) | None => Tone::Neutral,
+    };
+    html! {
+        span.vlabel.(tone.name()).(class) {
+            svg viewBox="0 0 10 10" aria-hidden="true" {
+                @match known {
+                    Some(VerdictLabel::Green) => circle cx="5" cy="5" r="4.5" {},
+                    Some(VerdictLabel::Amber) => path d="M5 .8L9.6 9.2H.4z" {},
+                    Some(VerdictLabel::Red) => rect x=".8" y=".8" width="8.4" height="8.4" {},
+                    Some(VerdictLabel::Null) | None => circle cx="5" cy="5" r="3.6" fill="none" stroke-width="1.8" {},
+                }
+            }
+            (label)
+        }
+    }
 }
 
 /// A card with a heading; `beside` stands at its right.
@@ -208,7 +233,7 @@ pub(crate) fn times_in_text(text: &str) -> String {
 }
 
 /// A unit in words: an annotation of UCUM such as `{person}` is a word of its own.
-pub(crate) fn unit_word(unit: &str) -> String {
+fn unit_word(unit: &str) -> String {
     let word = unit.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match word {
         Some(word) if !word.contains(['{', '}']) => word.to_owned(),
@@ -216,7 +241,8 @@ pub(crate) fn unit_word(unit: &str) -> String {
     }
 }
 
-/// The unit of a number in words. An annotation is a noun, which has a plural: `278 persons`.
+/// The unit of a number in words; that of several if the number is empty, as in a heading. An annotation is a noun, which has a plural:
+/// `278 persons`.
 pub(crate) fn unit_of(number: &str, unit: &str) -> String {
     let word = unit_word(unit);
     if word == unit
@@ -405,6 +431,7 @@ mod tests {
         for (number, unit, expected) in [
             ("278", "{person}", "persons"),
             ("1", "{person}", "person"),
+            ("", "{person}", "persons"),
             ("2", "{city}", "cities"),
             ("2", "{box}", "boxes"),
             ("2", "km2", "km2"),

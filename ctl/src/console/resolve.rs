@@ -3,7 +3,7 @@
 use super::forms::{Draft, Fields, action_button};
 use super::items::{value_text, value_with_unit};
 use super::layout::PageError;
-use super::parts::{group_digits, unit_word, words};
+use super::parts::{group_digits, unit_of, words};
 use crate::audit::log::parse_duration;
 use domain_base::decimal::Decimal;
 use domain_base::text_form::visible_json;
@@ -132,7 +132,7 @@ fn own_value(
 }
 
 fn own_fields(review: &ReviewCase, evidence: &ReviewEvidence, path: &str, draft: &Draft) -> Markup {
-    let unit = evidence.units.get(path).map(|unit| format!(", {}", unit_word(unit))).unwrap_or_default();
+    let unit = evidence.units.get(path).map(|unit| format!(", {}", unit_of("", unit))).unwrap_or_default();
     let name = format!("own:{path}");
     html! {
         label.f { "Value of " (words(path)) (unit) input #(format!("own-{path}")) type="text" name=(name) value=(draft.text(&name)) autocomplete="off"; }
@@ -351,9 +351,10 @@ mod tests {
     #[test]
     fn key_of_another_value_leads_to_its_field_and_enter_presses_its_button() {
         let review = review(&[("7700", None), ("7800", None)], "7750");
-        let evidence: ReviewEvidence =
-            serde_json::from_value(json!({"title": "Height, a", "units": {}, "raw_texts": {}}))
-                .expect("valid evidence");
+        let evidence: ReviewEvidence = serde_json::from_value(
+            json!({"title": "Height, a", "units": {"height": "{floor}"}, "raw_texts": {}}),
+        )
+        .expect("valid evidence");
         for entered in ["", "74"] {
             let fields = Fields::of([("own:height", entered.to_owned())]);
             let draft = Draft::to_confirm(&html! { "Correct it" }, "74", fields);
@@ -363,7 +364,7 @@ mod tests {
                 .and_then(|(_, rest)| rest.split_once("</summary>"))
                 .expect("the key is that of the part, not of the button");
             assert!(summary.contains("data-focus=\"own-height\""), "{page}");
-            assert!(rest.contains("id=\"own-height\""), "{page}");
+            assert!(rest.contains("Value of height, floors") && rest.contains("id=\"own-height\""), "{page}");
             assert!(rest.contains("data-enter=\"own-height\""), "{page}");
             assert_eq!(page.matches("data-key=\"v\"").count(), 1, "{page}");
             // an entered value stays visible

@@ -3,6 +3,7 @@
 use super::access::LoginEnd;
 use super::chart::{ChartFrame, step_chart};
 use super::done;
+use super::facts::subject_path;
 use super::forms::{Draft, Fields, action_button, after_action, reason_field, same_page};
 use super::history::{history_path, read_line};
 use super::items::{Difference, Neighbors, value_with_unit};
@@ -10,8 +11,7 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::other_years;
 use super::parts::{
     Tone, age, badge, capitalized, card, cut, day, decided, freshness_badge, group_digits, group_in_text,
-    icon, live, moment, next_link, pairs, scrolled, second, table, times_in_text, unit_of, unit_word, user,
-    words,
+    icon, live, moment, next_link, pairs, scrolled, second, table, times_in_text, unit_of, user, words,
 };
 use super::resolve::{key_of, outside_candidates, read_resolution, resolve_fields};
 use super::{Console, ConsoleState};
@@ -337,7 +337,7 @@ fn render_provenance(candidate: &CandidateAnswer) -> Markup {
             p.xs { "Verified by " (record.verification_method) " by " (record.verifier_id) }
             @if let Some(chain) = &candidate.provenance {
                 (pairs([
-                    ("record", html! { (chain.record_id) ", which the source calls " (chain.source_record_id) }),
+                    ("record", html! { a href=(subject_path(&candidate.record.oracle_id, &candidate.subject)) { (chain.record_id) } ", which the source calls " (chain.source_record_id) }),
                     ("pipeline", html! { (chain.ingestion_pipeline_id) }),
                     ("run", html! { a href=(format!("/runs/{}", chain.ingestion_run_id)) { (chain.ingestion_run_id) } }),
                     ("changed by", html! { (chain.transformations_applied.join(", ")) }),
@@ -372,10 +372,10 @@ async fn render_history(console: &Console, review: &ReviewCase, evidence: &Revie
     html! {
         @for (path, lines) in &charts {
             @let first = lines.iter().flat_map(|line| &line.points).map(|(at, _)| *at).min().unwrap_or(now);
-            @let unit = evidence.units.get(*path).map(|unit| unit_word(unit)).unwrap_or_default();
+            @let unit = evidence.units.get(*path).map(|unit| unit_of("", unit)).unwrap_or_default();
             @let title = format!("{}, as each source has it", capitalized(path));
             @let id = format!("history-{path}");
-            @let frame = ChartFrame { id: &id, title: &title, unit: &unit, span: (first, now), time_name: "valid from", bands: &[], is_stack: false };
+            @let frame = ChartFrame { id: &id, title: &title, unit: &unit, span: (first, now), time_name: "valid from", bands: &[], bucket_s: None };
             section.card aria-label=(title) { div.body { (step_chart(&frame, lines)) } }
         }
     }

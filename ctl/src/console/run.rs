@@ -23,7 +23,7 @@ use crate::verdict::orders::REASON_MAX_BYTES;
 use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::decimal::Decimal;
-use domain_base::page::ListPage;
+use domain_base::page::{ListPage, PageLimit};
 use domain_base::wording::format_count;
 use domain_ground::run::{GateBreach, IngestionRun, ReleaseEffect, RunCounts, RunState};
 use domain_ground::wire::{RejectReport, RunChangeReport, RunReport};
@@ -31,8 +31,10 @@ use hyper::Method;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
-/// Number of changes that are shown.
+/// Number of changes in the table.
 const CHANGES: usize = 50;
+/// Number of the largest changes that are drawn.
+const LARGEST: usize = 8;
 /// Number of rejects on a page.
 const REJECTS: usize = 50;
 
@@ -79,7 +81,9 @@ async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -
     let rejects: ListPage<RejectReport> =
         console.options.call_control(Method::GET, &path, None).await?.json()?;
     let changes_after = fields.parsed::<u64>("changes_after", "changes_after")?;
-    let changes = read_changes(&console.options, run_id, changes_after, Some(CHANGES)).await;
+    let is_first = changes_after.is_none();
+    let limit = if is_first { <PageLimit>::MAX } else { CHANGES };
+    let changes = read_changes(&console.options, run_id, changes_after, Some(limit)).await;
     let run = &report.run;
     let recalled = recall::run_card(console, run).await;
     let neighbors = Neighbors::read(console, &format!("/runs/{}", run.run_id)).await;
@@ -95,7 +99,7 @@ async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -
         div.split {
             div {
                 (render_effect(run))
-                (render_changes(run, changes))
+                (render_changes(run, changes, is_first))
                 @if run.counts.rejected > 0 { (card("Rejected records", &reject_count, &rejected)) }
                 @if !run.counts.axes.is_empty() {
                     (card("Filled axes", &html! { span.muted.small { "percent of records" } }, &html! { div.body { (bars(&coverage_rows(run))) } }))
@@ -398,7 +402,47 @@ fn change_rows(change: &RunChangeReport, columns: &[String]) -> Vec<Vec<Markup>>
     rows.collect()
 }
 
-fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>, CtlError>) -> Markup {
+/// The parts of records with the largest differences in percent, as bars.
+fn largest_changes(changes: &[RunChangeReport], columns: &[String]) -> Vec<BarRow> {
+    let differences = changes.iter().flat_map(|change| {
+        let texts = change.before.as_ref().zip(change.after.as_ref());
+        let parts = texts.and_then(|(before, after)| changed_parts(before, after, columns));
+        parts.into_iter().flatten().filter_map(move |(name, before, after)| {
+            let difference = Difference::of(&before, &after)?;
+            let note = format!("{} → {}", group_digits(&before), group_digits(&after));
+            Some((difference, format!("{}, {name}", change.source_record_id), note))
+        })
+    });
+    let mut differences: Vec<_> = differences.collect();
+    differences.sort_by(|(one, ..), (other, ..)| other.share().total_cmp(&one.share()));
+    let row = |(difference, name, note): (Difference, String, String)| BarRow {
+        name,
+        parts: vec![(Tone::Held, difference.share().min(1.0))],
+        text: difference.percent(),
+        note: Some(note),
+    };
+    differences.into_iter().take(LARGEST).map(row).collect()
+}
+
+fn render_largest(changes: &ListPage<RunChangeReport>, columns: &[String]) -> Markup {
+    let rows = largest_changes(&changes.items, columns);
+    html! {
+        @if !rows.is_empty() {
+            div.body { div.chart {
+                h3 { "Largest changes, in percent of the larger value" }
+                @if changes.next.is_some() { p.small.muted { "Of the first " (group_digits(&changes.items.len().to_string())) " changes. The run has more." } }
+                (bars(&rows))
+            } }
+        }
+    }
+}
+
+/// The changes from a number on; before the first ones, the largest as a picture.
+fn render_changes(
+    run: &IngestionRun,
+    changes: Result<ListPage<RunChangeReport>, CtlError>,
+    is_first: bool,
+) -> Markup {
     let content = match changes {
         Err(error) => html! { div.body { (PageError::from(error).render()) } },
         Ok(_) if run.rows.is_none() && run.state == RunState::Held => {
@@ -407,16 +451,18 @@ fn render_changes(run: &IngestionRun, changes: Result<ListPage<RunChangeReport>,
         Ok(changes) if changes.items.is_empty() => return html! {},
         Ok(changes) => {
             let columns = &run.counts.columns;
-            let rows: Vec<_> = changes.items.iter().flat_map(|change| change_rows(change, columns)).collect();
+            let shown = changes.items.get(..CHANGES).unwrap_or(&changes.items);
+            let rows: Vec<_> = shown.iter().flat_map(|change| change_rows(change, columns)).collect();
             let heading = ["change", "record", "part", "before", "after", "#difference"];
-            let more =
-                format!("/runs/{}?changes_after={}", run.run_id, changes.next.as_deref().unwrap_or_default());
+            let has_more = changes.next.is_some() || shown.len() < changes.items.len();
+            let last = shown.last().map(|change| change.number).unwrap_or_default();
             html! {
+                @if is_first { (render_largest(&changes, columns)) }
                 (table("Changed records", &heading, &rows))
-                @if changes.next.is_some() {
+                @if has_more {
                     div.pager {
-                        span { (format_count(changes.items.len(), "record", "records")) }
-                        span.right { a.btn.slim href=(more) { "Further changes" } }
+                        span { (format_count(shown.len(), "record", "records")) }
+                        span.right { a.btn.slim href=(format!("/runs/{}?changes_after={last}", run.run_id)) { "Further changes" } }
                     }
                 }
             }
@@ -529,6 +575,34 @@ mod tests {
         assert_eq!(named, Some(vec![part("Value", "5", "6")]));
         let named = changed_parts("Korea, Rep.;KOR;1,5", "Korea, Rep.;KOR;1,6", &columns);
         assert_eq!(named, Some(vec![part("Value", "1,5", "1,6")]));
+    }
+
+    fn replaced(number: u64, before: &str, after: &str) -> RunChangeReport {
+        serde_json::from_value(serde_json::json!({
+            "number": number, "kind": "replaced", "source_record_id": format!("ABW/{number}"), "record_id": null,
+            "valid_from": "2026-11-20T10:00:00Z", "valid_until": null, "before": before, "after": after,
+        }))
+        .expect("a change")
+    }
+
+    #[test]
+    fn largest_changes_are_drawn_before_the_first_ones_in_percent() {
+        let mut items: Vec<_> = (1..=60).map(|number| replaced(number, "ABW,100", "ABW,101")).collect();
+        items.extend([replaced(61, "ABW,100", "ABW,400"), replaced(62, "north,1", "south,1")]);
+        let rows = largest_changes(&items, &["area".to_owned(), "population".to_owned()]);
+        assert_eq!(
+            (rows.len(), rows[0].name.as_str(), rows[0].text.as_str()),
+            (LARGEST, "ABW/61, population", "75 %")
+        );
+        assert_eq!(
+            (rows[0].parts.clone(), rows[0].note.as_deref()),
+            (vec![(Tone::Held, 0.75)], Some("100 → 400"))
+        );
+        let page = |next: Option<&str>| {
+            render_largest(&ListPage { items: items.clone(), next: next.map(str::to_owned) }, &[])
+                .into_string()
+        };
+        assert!(!page(None).contains("The run has more") && page(Some("62")).contains("The run has more"));
     }
 
     #[test]

@@ -210,13 +210,9 @@ pub(super) fn render(series: &SeriesResponse) -> Markup {
             span,
             time_name: "time",
             bands: &bands,
-            is_stack: chart.is_stack,
+            bucket_s: chart.is_stack.then(|| series.step_s.into()),
         };
-        let drawn = if chart.is_stack {
-            bar_chart(&frame, &lines, series.step_s.into())
-        } else {
-            line_chart(&frame, &lines)
-        };
+        let drawn = if chart.is_stack { bar_chart(&frame, &lines) } else { line_chart(&frame, &lines) };
         html! { div.card { div.body { (drawn) } } }
     };
     html! {

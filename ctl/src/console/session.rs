@@ -1,6 +1,7 @@
 //! The orders, the search, and one session with everything that happened to it in the order of time.
 
 use super::catalog::read_sources;
+use super::delivery::{divergence_note, read_session};
 use super::done;
 use super::forms::{Draft, Fields, after_action, reason_form};
 use super::items::{Neighbors, held_path};
@@ -11,10 +12,8 @@ use super::parts::{
     Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
     user, words,
 };
-use super::several_orders;
-use super::timeline::{self, TimelineRow};
 use super::verdict::{decided_page, decision_form, read_action, watch_order};
-use super::{Console, ConsoleState};
+use super::{Console, ConsoleState, session_timeline, several_orders};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::verdict::erasure::describe_erased;
@@ -23,7 +22,6 @@ use crate::verification::review::read_review;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
@@ -32,10 +30,7 @@ use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, Or
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
 use hyper::Method;
-use jiff::Timestamp;
 use maud::{Markup, html};
-use serde_json::Value as Json;
-use std::collections::BTreeMap;
 use strum::VariantArray;
 
 /// Opens what a search names: the entry with a number, a source, a review, or a session.
@@ -75,7 +70,6 @@ pub(super) async fn page(
 }
 
 async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draft) -> PageResult {
-    let with_hint = |error: CtlError| PageError(error.with_application_hint(session_id));
     let neighbors = Neighbors::read(console, &page_path(session_id)).await;
     let (head, body) = if console.has_only_reviews {
         let report: OrderReport =
@@ -84,7 +78,7 @@ async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draf
                 Err(CtlError::Problem { status: 404, .. }) => {
                     return decided_page(console, session_id, fields, draft).await;
                 }
-                Err(error) => return Err(with_hint(error)),
+                Err(error) => return Err(error.with_application_hint(session_id).into()),
             };
         let body = html! {
             div.split {
@@ -95,9 +89,7 @@ async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draf
         let sub = html! { (order_badge(report.order.state)) span { (report.tier) } };
         (PageHead { sub: Some(sub), ..PageHead::below("/orders", "Orders", session_id) }, body)
     } else {
-        let path = format!("/v1/sessions/{}", encode_segment(session_id));
-        let answer = console.options.call_control(Method::GET, &path, None).await;
-        let page: SessionPage = answer.map_err(with_hint)?.json()?;
+        let page = read_session(console, session_id).await?;
         (session_head(session_id, &page), render_session(session_id, &page, &neighbors, draft))
     };
     let body = html! { (done::note(console, fields).await) (draft.note()) (body) };
@@ -145,8 +137,10 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
             div.pager { a href=(format!("/log?session={}&after=0", encode_segment(session_id))) { "Older entries" } }
         }
     };
+    let compare = html! { @if session.cached_sha256.is_some() { a href=(format!("{}/verdict", page_path(session_id))) { "Compare" } } };
     html! {
-        (render_timeline(order.as_ref(), history))
+        (divergence_note(history, &compare))
+        (session_timeline::render(order.as_ref(), history))
         div.split {
             div {
                 (card("Events", &html! { span.muted.small { (entries) ", the oldest first" } }, &html! { (older) (event_list(history)) }))
@@ -183,90 +177,6 @@ fn render_erasure(session_id: &str) -> Markup {
         }
     };
     card("Erasure", &html! {}, &body)
-}
-
-/// The order with its attempts and the waits between them, and one row for each event of the log.
-fn render_timeline(order: Option<&Order>, history: &[Json]) -> Markup {
-    let mut rows = order.map(order_rows).unwrap_or_default();
-    let mut events: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
-    let mut names = Vec::new();
-    for entry in history.iter().map(EntryMembers) {
-        let Ok(Moment(at)) = entry.text("timestamp").parse() else { continue };
-        let name = entry.text("event");
-        if !events.contains_key(&name) {
-            names.push(name.clone());
-        }
-        events.entry(name).or_default().push(at);
-    }
-    for name in names {
-        let spans = events.remove(&name).unwrap_or_default().into_iter().map(|at| (at, at)).collect();
-        rows.push(TimelineRow { name, note: String::new(), tone: Tone::Info, is_wait: false, spans });
-    }
-    // without an order, the whole is the time of its entries
-    if order.is_none() {
-        let spans = || rows.iter().flat_map(|row| &row.spans);
-        let whole = spans().map(|(from, _)| *from).min().zip(spans().map(|(_, until)| *until).max());
-        let whole = TimelineRow {
-            name: "Session".to_owned(),
-            note: String::new(),
-            tone: Tone::Neutral,
-            is_wait: false,
-            spans: whole.into_iter().collect(),
-        };
-        rows.insert(0, whole);
-    }
-    card("Timeline", &html! { (badge(Tone::Waiting, "dashed: waiting")) }, &timeline::render(&rows))
-}
-
-fn order_rows(order: &Order) -> Vec<TimelineRow> {
-    let now = Timestamp::now();
-    let end = if order.state.has_ended() { order.changed_at } else { now };
-    let (tone, note) = match order.state {
-        OrderState::Delivered => (Tone::Ok, "placed to delivered".to_owned()),
-        OrderState::Failed => (Tone::Refused, "placed to failed".to_owned()),
-        state => (Tone::Info, format!("placed, {}", state.into_str())),
-    };
-    let mut rows = vec![TimelineRow {
-        name: "Order".to_owned(),
-        note,
-        tone,
-        is_wait: false,
-        spans: vec![(order.placed_at, end)],
-    }];
-    let mut waits = Vec::new();
-    let mut free_since = order.placed_at;
-    for attempt in &order.last_attempts {
-        if attempt.started_at > free_since {
-            waits.push((free_since, attempt.started_at));
-        }
-        let until = attempt.ended_at.unwrap_or(now);
-        free_since = until;
-        let is_good = attempt.cause.is_none();
-        rows.push(TimelineRow {
-            name: format!("Attempt {}", attempt.attempt),
-            note: words(order.outcome_of(attempt)),
-            tone: if is_good { Tone::Ok } else { Tone::Refused },
-            is_wait: false,
-            spans: vec![(attempt.started_at, until)],
-        });
-    }
-    if end > free_since {
-        waits.push((free_since, end));
-    }
-    if !waits.is_empty() {
-        rows.push(TimelineRow {
-            name: "Waits".to_owned(),
-            note: if order.state == OrderState::Held {
-                "for a person, or an attempt".to_owned()
-            } else {
-                "for an attempt".to_owned()
-            },
-            tone: Tone::Waiting,
-            is_wait: true,
-            spans: waits,
-        });
-    }
-    rows
 }
 
 fn render_mails(mails: &[MailState]) -> Markup {

@@ -162,6 +162,17 @@ fn render_releases(source: &SourceSummary, runs: &[RunReport]) -> Markup {
     let first = published.iter().chain(&held).map(|(year, _)| *year).min().unwrap_or(this_year);
     let years: Vec<_> = (first..=this_year).rev().take(YEARS).collect();
     let last = versions.iter().rev().take(5);
+    let rows = versions.iter().rev().map(|version| {
+        let records = version
+            .record_count
+            .map_or_else(|| "unknown".to_owned(), |count| group_digits(&count.to_string()));
+        vec![
+            html! { (version.version) },
+            day(version.released_at),
+            day(version.ingested_at),
+            html! { (records) },
+        ]
+    });
     let beside = html! { ul.legend {
         li { svg.sw.info aria-hidden="true" { rect width="12" height="12" {} } "published" }
         li { svg.sw.hs aria-hidden="true" { rect x="1" y="1" width="10" height="10" {} } "held" }
@@ -169,7 +180,7 @@ fn render_releases(source: &SourceSummary, runs: &[RunReport]) -> Markup {
     let height = 14 + years.len() * 17;
     let body = html! {
         div.relrow {
-            svg.cal.info viewBox=(format!("0 0 312 {height}")) role="img" aria-label="Releases by month; the list beside it has their dates" {
+            svg.cal.info viewBox=(format!("0 0 312 {height}")) role="img" aria-label="Releases by month; the table has their dates" {
                 @for (number, letter) in "JFMAMJJASOND".chars().enumerate() { text x=(44 + number * 22) y="10" { (letter) } }
                 @for (row, year) in years.iter().rev().enumerate() {
                     text x="0" y=(26 + row * 17) { (year) }
@@ -184,6 +195,10 @@ fn render_releases(source: &SourceSummary, runs: &[RunReport]) -> Markup {
                 @for version in last { li { b { (version.version) } br; span.muted.xs { (day(version.released_at)) } } }
                 @if versions.is_empty() { li.muted { "none" } }
             }
+        }
+        details.data {
+            summary { "Show as a table" }
+            (table("Releases", &["version", "released", "ingested", "#records"], &rows.collect::<Vec<_>>()))
         }
     };
     card("Releases", &beside, &html! { div.body { (body) } })
@@ -265,4 +280,29 @@ fn row(source: &SourceSummary, freshness: Option<&FreshnessReport>, held: usize)
         html! { (registration.oracle_tier.into_str()) },
         html! { (registration.data_license) },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value as Json;
+
+    #[test]
+    fn calendar_has_a_table_with_all_releases() {
+        let examples: Json =
+            serde_json::from_str(include_str!("../../../docs/openapi-examples.json")).expect("valid JSON");
+        let mut source = examples["list_sources"]["200"][0].clone();
+        let release = source["version_history"][0].clone();
+        let releases = (1..=7).map(|month| {
+            let mut release = release.clone();
+            release["version"] = format!("v{month}").into();
+            release
+        });
+        source["version_history"] = releases.collect();
+        let source: SourceSummary = serde_json::from_value(source).expect("a valid source");
+        let page = render_releases(&source, &[]).into_string();
+        let (calendar, table) = page.split_once("<details class=\"data\">").expect("a table");
+        assert!(table.contains(">v1</td>") && table.contains(">v7</td>"), "{table}");
+        assert!(!calendar.contains("<b>v1</b>") && calendar.contains("<b>v7</b>"), "{calendar}");
+    }
 }

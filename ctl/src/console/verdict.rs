@@ -1,6 +1,7 @@
 //! A verdict as its customer would see it: one that the policy holds, with its decision, and a delivered one.
 
 use super::access::LoginEnd;
+use super::delivery::{divergence_note, read_session, render_delivery};
 use super::done;
 use super::forms::{Draft, Fields, action_button, reason_field};
 use super::items::{Neighbors, held_path};
@@ -8,23 +9,26 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
     Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
-    session_link, user, words,
+    session_link, user, verdict_label, words,
 };
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::console;
+use crate::verdict::card::read_card;
 use crate::verdict::orders::{REASON_MAX_BYTES, order_path};
 use axum::Extension;
 use axum::extract::{Path, State};
+use axum::response::IntoResponse;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::GenerationOutcome;
-use domain_verdict::label::{VerdictDimension, VerdictLabel};
+use domain_verdict::label::VerdictDimension;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
-use hyper::Method;
+use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use hyper::{Method, StatusCode};
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
@@ -256,7 +260,9 @@ pub(super) async fn delivered_page(
     let decision: Option<CrosscheckDecision> = serde_json::from_value(part("decision")).ok();
     let flags = decision.as_ref().map(|decision| decision.flags.clone()).unwrap_or_default();
     let text = |name: &str| part(name).as_str().map(str::to_owned);
+    let session = read_session(&console, &session_id).await?;
     let body = html! {
+        (divergence_note(&session.history, &html! {}))
         @if let Some(disclaimer) = text("disclaimer") { (message(Tone::Diverged, &html! { (disclaimer) })) }
         @if let Some(notice) = text("notice") { (message(Tone::Info, &html! { (notice) })) }
         section.card.verdict aria-label="As the customer sees it" {
@@ -265,6 +271,7 @@ pub(super) async fn delivered_page(
             footer { span { "The log has you as its reader." } }
         }
         @if let Some(decision) = &decision { (render_judgment(decision, None)) }
+        (render_delivery(&session_id, &session))
     };
     let head = PageHead {
         sub: text("cached_at").map(|at| html! { "Stored at " (at) }),
@@ -275,6 +282,21 @@ pub(super) async fn delivered_page(
         )
     };
     Ok(render_page(&console, Section::Orders, head, &body).await)
+}
+
+/// The card of a delivered verdict as a file. It is no page: the console escapes characters in pages, and the card shows each changed
+/// byte.
+pub(super) async fn card_file(
+    State(console): State<ConsoleState>,
+    Path(session_id): Path<String>,
+) -> PageResult {
+    let answer = read_card(&console.options, &session_id).await?;
+    if answer.status != StatusCode::OK {
+        return Err(PageError::input(format!("the verdict of session {session_id} is not delivered yet")));
+    }
+    let name = format!("attachment; filename=\"{}.html\"", encode_segment(&session_id));
+    let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_DISPOSITION, name)];
+    Ok((headers, answer.body).into_response())
 }
 
 fn render_judgment(decision: &CrosscheckDecision, causes: Option<&str>) -> Markup {
@@ -292,30 +314,6 @@ fn render_judgment(decision: &CrosscheckDecision, causes: Option<&str>) -> Marku
     card("How it was judged", &html! {}, &body)
 }
 
-/// A label with its shape, so that color is not the only difference.
-pub(super) fn label(label: &str, class: &str) -> Markup {
-    let known = label.parse::<VerdictLabel>().ok();
-    let tone = match known {
-        Some(VerdictLabel::Green) => Tone::Ok,
-        Some(VerdictLabel::Amber) => Tone::Waiting,
-        Some(VerdictLabel::Red) => Tone::Refused,
-        Some(VerdictLabel::Null) | None => Tone::Neutral,
-    };
-    html! {
-        span.vlabel.(tone.name()).(class) {
-            svg viewBox="0 0 10 10" aria-hidden="true" {
-                @match known {
-                    Some(VerdictLabel::Green) => circle cx="5" cy="5" r="4.5" {},
-                    Some(VerdictLabel::Amber) => path d="M5 .8L9.6 9.2H.4z" {},
-                    Some(VerdictLabel::Red) => rect x=".8" y=".8" width="8.4" height="8.4" {},
-                    Some(VerdictLabel::Null) | None => circle cx="5" cy="5" r="3.6" fill="none" stroke-width="1.8" {},
-                }
-            }
-            (label)
-        }
-    }
-}
-
 /// The parts of a verdict, with each flag where it applies.
 pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
     let text = |value: Option<&Json>| value.and_then(Json::as_str).unwrap_or_default().to_owned();
@@ -328,7 +326,7 @@ pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
         VerdictDimension::ALL.map(|dimension| (dimension, at(&format!("/breakdown/{dimension}"))));
     let has_dimensions = dimensions.iter().any(|(_, value)| value.is_some());
     html! {
-        div.top { (label(&text(at("/verdict")), "big")) }
+        div.top { (verdict_label(&text(at("/verdict")), "big")) }
         p.sum { (text(at("/summary"))) }
         @for flag in flags.iter().filter(|flag| of_dimension(flag).is_none()) { (flag_note(flag)) }
         @if has_dimensions {
@@ -339,7 +337,7 @@ pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
                     @let member = |name: &str| text(value.and_then(|value| value.get(name)));
                     li.flag[!own.is_empty()] {
                         span.nm { (dimension.to_string()) }
-                        span { (label(&member("verdict"), "plain")) }
+                        span { (verdict_label(&member("verdict"), "plain")) }
                         span.an { (member("analysis")) @for flag in own { (flag_note(flag)) } }
                     }
                 }

@@ -532,7 +532,16 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     };
     let held = status.held_runs.iter().flatten().map(run);
     let messages = status.outbox.iter().flat_map(check_outbox);
-    let state = [Some(ready), version, lag, damage, lost].into_iter().flatten();
+    let backup = status.backup_overdue_since(Timestamp::now()).map(|since| {
+        let last = status.last_backup_at.map_or_else(|| "none".to_owned(), |at| format!("{at:.0}"));
+        let value = format!("overdue since {since:.0}, the last one: {last}");
+        CheckResult::warning(
+            "backup",
+            value,
+            "take one with `oraclectl backup`, or enable `oracled-backup.timer`",
+        )
+    });
+    let state = [Some(ready), version, lag, damage, lost, backup].into_iter().flatten();
     state.chain(witness).chain(held).chain(messages).collect()
 }
 

@@ -16,7 +16,7 @@ use domain_base::wording::format_count;
 use domain_verdict::card::VerdictCard;
 use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
 use hyper::StatusCode;
-use oracled_api::client::DaemonClient;
+use oracled_api::client::{DaemonClient, DaemonResponse};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -84,18 +84,22 @@ impl CardArgs {
             return args.run(options.json, out);
         }
         // clap requires the id
-        let session_id = encode_segment(self.session_id.as_deref().unwrap_or_default());
-        let path = format!("/v1/verdicts/{session_id}?card=1");
-        let answer = options.read_as_operator(&path).await?;
+        let session_id = self.session_id.as_deref().unwrap_or_default();
+        let answer = read_card(options, session_id).await?;
         if answer.status != StatusCode::OK {
             return show_delivered(&answer, options, out);
         }
         let mut page = String::from_utf8_lossy(&answer.body).into_owned();
         if self.internal {
-            page = add_internal(options, &session_id, &page).await?.render();
+            page = add_internal(options, &encode_segment(session_id), &page).await?.render();
         }
         Ok(out.exact().write_all(page.as_bytes())?)
     }
+}
+
+/// The card of a delivered verdict; the order if the verdict is not delivered yet.
+pub(crate) async fn read_card(options: &GlobalOptions, session_id: &str) -> Result<DaemonResponse, CtlError> {
+    options.read_as_operator(&format!("/v1/verdicts/{}?card=1", encode_segment(session_id))).await
 }
 
 /// The card with the callers of its entries, and with the entries of operators.

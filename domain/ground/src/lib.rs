@@ -21,6 +21,7 @@ pub mod rejection;
 pub mod run;
 pub mod source;
 pub mod source_state;
+pub mod subject;
 pub mod timeline;
 pub mod value;
 pub mod version_name;

@@ -410,6 +410,8 @@ pub struct RecordAnswer {
 /// The history of the values of one subject on an axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ValueHistory {
+    /// What the values are about, in words, such as "Population, Aruba, 2000".
+    pub title: String,
     /// The unit of the axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,

@@ -18,6 +18,7 @@ use domain_ground::freshness::MAX_AGE_S;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::{Ontology, OntologyRef};
 use domain_ground::query::{WrittenValue, typed};
+use domain_ground::subject::title_subject;
 use domain_ground::value::{AxisValue, TypedValue};
 use domain_ground::version_name::ReviewRuleRef;
 use jiff::{SignedDuration, Timestamp};
@@ -88,19 +89,8 @@ impl ReviewCase {
     /// What it is about, in words, such as "Population, Aruba, 2000". `names` are the names of values of the subject, by axis.
     #[must_use]
     pub fn title(&self, ontology: Option<&Ontology>, names: &BTreeMap<String, AxisValue>) -> String {
-        let axes: Vec<_> = self.axes.keys().map(|path| path.replace(['_', '.'], " ")).collect();
-        let identity = ontology.into_iter().flat_map(Ontology::identity).map(|axis| axis.axis.as_str());
-        let ordered: Vec<_> = identity.filter(|axis| self.subject.contains_key(*axis)).collect();
-        let others = self.subject.keys().map(String::as_str).filter(|axis| !ordered.contains(axis));
-        let values =
-            ordered.iter().copied().chain(others).filter_map(|axis| {
-                names.get(axis).or_else(|| self.subject.get(axis)).map(ToString::to_string)
-            });
-        let as_of = self.point_in_time.map(|at| format!("as of {at:.0}"));
-        let parts = [axes.join(" and ")].into_iter().chain(values).chain(as_of);
-        let title = parts.collect::<Vec<_>>().join(", ");
-        let mut characters = title.chars();
-        characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+        let as_of = self.point_in_time.map(|at| format!(", as of {at:.0}")).unwrap_or_default();
+        title_subject(self.axes.keys(), ontology, &self.subject, names) + &as_of
     }
 
     /// Why it waits: the values of the sources on its first axis, and the reasons.

@@ -22,6 +22,29 @@ fn clock_before_the_newest_entry_or_file_is_a_fault() {
 }
 
 #[test]
+fn backup_is_a_warning_2_days_after_the_last_one_or_the_first_verdict() {
+    let examples: Value =
+        serde_json::from_str(include_str!("../../../../docs/openapi-examples.json")).expect("valid JSON");
+    let has_warning = |backup_h: Option<i64>, verdict_h: Option<i64>| {
+        let mut status = examples["read_status"]["200"].clone();
+        let ago = |hours| Timestamp::now() - SignedDuration::from_hours(hours);
+        status["last_backup_at"] = json!(backup_h.map(ago));
+        status["first_verdict_at"] = json!(verdict_h.map(ago));
+        let status: StatusReport = serde_json::from_value(status).expect("a valid status");
+        check_status(&status).iter().any(|result| result.check == "backup")
+    };
+    for (backup_h, verdict_h, expected) in [
+        (None, None, false),
+        (None, Some(47), false),
+        (None, Some(49), true),
+        (Some(47), Some(90), false),
+        (Some(49), None, true),
+    ] {
+        assert_eq!(has_warning(backup_h, verdict_h), expected, "{backup_h:?} {verdict_h:?}");
+    }
+}
+
+#[test]
 fn secret_files_are_found_at_each_level_and_hidden_paths_are_not() {
     let config = CheckedConfig(json!({
         "model": {"api_key_file": "/k", "name": "x"},

@@ -3,6 +3,7 @@
 use crate::platform::inbox::InboxKind;
 use domain_base::inbox::{ITEMS_PER_KIND, InboxImportance, WaitingItem};
 use domain_base::text_form::encode_segment;
+use domain_ground::subject::name_subject;
 use domain_ground::value::AxisValue;
 use domain_verification::ReviewCase;
 use oracled_store::{Store, StoreError};
@@ -34,12 +35,11 @@ fn read_reviews(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
 /// What a review is about, in words, such as "Population, Aruba, 2000".
 pub(super) fn title_of(store: &Store, review: &ReviewCase) -> Result<String, StoreError> {
     let ontology = store.ontology(&review.ontology)?;
-    Ok(review.title(ontology.as_ref(), &name_subject(store, review)?))
+    Ok(review.title(ontology.as_ref(), &name_review(store, review)?))
 }
 
-/// The names of the subject: the values of axes such as `area_name`, which is the name of the value of `area`, in the record of a
-/// candidate.
-fn name_subject(store: &Store, review: &ReviewCase) -> Result<BTreeMap<String, AxisValue>, StoreError> {
+/// The names of the subject in the record of a candidate.
+fn name_review(store: &Store, review: &ReviewCase) -> Result<BTreeMap<String, AxisValue>, StoreError> {
     for (oracle_id, candidate) in &review.candidates {
         let Some(provenance) = candidate.provenance.as_deref() else { continue };
         let Some(view) = store.view(oracle_id)? else { continue };
@@ -48,8 +48,7 @@ fn name_subject(store: &Store, review: &ReviewCase) -> Result<BTreeMap<String, A
         let Some(record) = view.record(run, provenance.raw.position)? else { continue };
         let Some(statement) = record.of_run(run) else { continue };
         let Some(content) = view.content(statement)? else { continue };
-        let name = |axis: &String| Some((axis.clone(), content.axes.get(&format!("{axis}_name"))?.clone()));
-        return Ok(review.subject.keys().filter_map(name).collect());
+        return Ok(name_subject(review.subject.keys(), &content.axes));
     }
     Ok(BTreeMap::new())
 }
