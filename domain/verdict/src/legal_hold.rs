@@ -6,6 +6,7 @@ use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A session whose data stay until the hold is released, with all log entries from its first one on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -20,6 +21,13 @@ pub struct LegalHold {
     pub peer: PeerCredentials,
     /// The first log entry that stays.
     pub first_seq: u64,
+}
+
+impl fmt::Display for LegalHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session_id, placed_at, reason, .. } = self;
+        write!(f, "session {session_id} is on legal hold since {placed_at}: {reason}")
+    }
 }
 
 impl Row for LegalHold {
