@@ -305,6 +305,7 @@ impl From<ErasureError> for Problem {
             ErasureError::Commit(error) => error.into(),
             ErasureError::Cache(error) => error.into(),
             ErasureError::Outbox(error) => error.into(),
+            ErasureError::OnHold(_) => Self::new(SESSION_ON_HOLD, detail),
             ErasureError::Actor(error) => error.into(),
             ErasureError::InProgress | ErasureError::Incomplete => Self::new(BACKUP_IN_PROGRESS, detail),
             ErasureError::Files(_) => Self::new(INTERNAL_ERROR, detail),

@@ -70,6 +70,7 @@ impl Handler<PlaceLegalHold> for VerdictCache {
                     placed_at,
                     peer,
                     first_seq,
+                    erasure_refused_at: None,
                 };
                 // the rows are still there when the hold is
                 let (expect, _) = store.session_rows(&session_id)?.removal();
