@@ -916,4 +916,6 @@ pub struct UnknownReliance {
     pub not_listed: u64,
     /// The values of their entries were erased. Their facts can be of another source.
     pub erased: u64,
+    /// The content of their statements was pruned, so it is not known whether the source states the same now.
+    pub pruned: u64,
 }
