@@ -1,7 +1,7 @@
 //! Verbs for the audit log.
 
 pub(crate) mod backup;
-mod export_log;
+pub(crate) mod export_log;
 pub(crate) mod log;
 pub(crate) mod restore;
 pub(crate) mod verification;

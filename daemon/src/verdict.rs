@@ -50,8 +50,14 @@ const SUBMISSION: &[ProblemCode] = &[INVALID_SESSION_ID, UNKNOWN_TIER, QUERY_TOO
 const MODEL: &[ProblemCode] =
     &[MODEL_REFUSED, MODEL_REFUSED_REQUEST, MODEL_BUSY, MODEL_UNAVAILABLE, PROMPT_UNAVAILABLE, MODEL_TIMEOUT];
 /// A change of an order by an operator.
-const ORDER_CHANGE: &[ProblemCode] =
-    &[ORDER_UNKNOWN, ORDER_STATE_REFUSED, POLICY_REJECTED, HELD_VERDICT_UNREADABLE, MODEL_UNAVAILABLE];
+const ORDER_CHANGE: &[ProblemCode] = &[
+    ORDER_UNKNOWN,
+    ORDER_STATE_REFUSED,
+    SESSION_ON_HOLD,
+    POLICY_REJECTED,
+    HELD_VERDICT_UNREADABLE,
+    MODEL_UNAVAILABLE,
+];
 /// A read of a held verdict by an operator.
 pub(crate) const HELD: &[ProblemCode] = &[ORDER_UNKNOWN, ORDER_STATE_REFUSED, HELD_VERDICT_UNREADABLE];
 
@@ -239,6 +245,7 @@ impl From<OrderChangeError> for Problem {
                 Self::session_mismatch(&session_id, SessionMismatch::Owner)
             }
             OrderChangeError::HeldKey(error) => (&error).into(),
+            OrderChangeError::OnHold(_) => Self::new(SESSION_ON_HOLD, error.to_string()),
             OrderChangeError::HeldVerdictDamaged(_) => Self::new(HELD_VERDICT_UNREADABLE, error.to_string()),
             OrderChangeError::State { .. }
             | OrderChangeError::Ended { .. }
@@ -266,7 +273,7 @@ impl From<&VerdictCacheError> for Problem {
             VerdictCacheError::Store(error) => error.into(),
             VerdictCacheError::Commit(error) => error.into(),
             VerdictCacheError::HeldKey(error) => error.into(),
-            VerdictCacheError::OnHold { .. } => Self::new(SESSION_ON_HOLD, error.to_string()),
+            VerdictCacheError::OnHold(_) => Self::new(SESSION_ON_HOLD, error.to_string()),
         }
     }
 }
@@ -298,6 +305,7 @@ impl From<ErasureError> for Problem {
             ErasureError::Commit(error) => error.into(),
             ErasureError::Cache(error) => error.into(),
             ErasureError::Outbox(error) => error.into(),
+            ErasureError::OnHold(_) => Self::new(SESSION_ON_HOLD, detail),
             ErasureError::Actor(error) => error.into(),
             ErasureError::InProgress | ErasureError::Incomplete => Self::new(BACKUP_IN_PROGRESS, detail),
             ErasureError::Files(_) => Self::new(INTERNAL_ERROR, detail),

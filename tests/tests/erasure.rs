@@ -309,6 +309,7 @@ async fn certificate_of_an_erasure_is_verified_without_the_daemon_and_says_what_
     let unknown = ["erase", "--session", "nobody", "--reason", "asked", "--certificate", &certificate];
     assert!(!world.ctl(&unknown).status.success());
     assert!(!world.path("certificate").exists());
+    let earlier = file(&world, "earlier", &printed(&world, &["log", "checkpoint"]));
     let erase = ["erase", "--session", "ada", "--reason", "asked", "--certificate", &certificate];
     printed(&world, &erase);
     assert_eq!(world.ctl(&erase).status.code(), Some(1), "the file is not replaced");
@@ -321,9 +322,21 @@ async fn certificate_of_an_erasure_is_verified_without_the_daemon_and_says_what_
     assert_eq!(named("session_id"), [json!("ada"), json!("ada")]);
     assert_eq!(entries[1]["data"], json!(["log_values", "session", "verdict"]));
     printed(&world, &["verify-log", &before, "--key", &key]);
+    // the log continues that of before the erasure, by the certificate alone and by a checkpoint of before
     let text = fs::read_to_string(&certificate).expect("the read succeeds");
-    fs::write(&certificate, text.replacen("log_values", "log_valueS", 1)).expect("the write succeeds");
-    assert_eq!(world.ctl(&["verify-log", &certificate, "--key", &key]).status.code(), Some(1));
+    let bundle: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&verified["continues"], verified["continues"].is_u64()),
+        (&bundle["continuation"]["old_size"], true)
+    );
+    printed(&world, &["verify-log", &certificate, "--key", &key, "--since", &earlier]);
+    let root_of = |note: &Value| note.as_str().and_then(|note| note.lines().nth(2)).map(str::to_owned);
+    let root = root_of(&bundle["checkpoint"]).expect("a root");
+    let earlier_root = root_of(&bundle["continuation"]["checkpoint"]).expect("a root");
+    for (from, to) in [("log_values", "log_valueS"), (earlier_root.as_str(), root.as_str())] {
+        fs::write(&certificate, text.replacen(from, to, 1)).expect("the write succeeds");
+        assert_eq!(world.ctl(&["verify-log", &certificate, "--key", &key]).status.code(), Some(1), "{from}");
+    }
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ async fn session_on_hold_is_not_removed_by_anyone_until_the_hold_is_released() {
         assert_eq!(code, Some(1), "{refused:?}: {fault}");
         assert!(fault.to_string().contains("case 17"), "{refused:?}: {fault}");
     }
-    assert_eq!(log(&mut control, "after=0").await.len(), entries, "nothing was changed");
+    assert_eq!(log(&mut control, "after=0").await.len(), entries + 2, "only the refused erasures are new");
     assert!(daemon.stop().success());
     // also after a restart
     let daemon = world.serve().await;
@@ -52,6 +52,32 @@ async fn session_on_hold_is_not_removed_by_anyone_until_the_hold_is_released() {
     let (code, erased) = run(&world, &["erase", "--email", "ada-7421@example.org", "--reason", "asked"]);
     assert_eq!((code, erased["sessions"].as_array().map(Vec::len)), (Some(0), Some(2)), "{erased}");
     assert!(files_with(&world.state(), "ada-7421").is_empty());
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn refused_erasure_of_a_person_names_all_holds_and_is_logged() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    for session in ["ada", "bob", "eve"] {
+        deliver(&mut daemon.routes().await, session, "ada-7421").await;
+    }
+    for (session, case) in [("ada", "case 17"), ("eve", "case 18")] {
+        let (code, hold) = run(&world, &["hold", "--session", session, "--reason", case]);
+        assert_eq!((code, &hold["erasure_refused_at"]), (Some(0), &Value::Null), "{hold}");
+    }
+    let (_, fault) = run(&world, &["erase", "--email", "ada-7421@example.org", "--reason", "asked"]);
+    assert_eq!(fault["code"], "session_on_hold", "{fault}");
+    let detail = fault["detail"].to_string();
+    assert!(detail.contains("case 17") && detail.contains("case 18"), "{detail}");
+    let refused = log(&mut daemon.control().await, "event=erasure_refused&after=0").await;
+    let named = |name: &str| -> Vec<_> { refused.iter().map(|entry| entry[name].clone()).collect() };
+    assert_eq!(named("session_id"), [json!("ada"), json!("eve")]);
+    assert_eq!(named("reason"), [json!("asked"), json!("asked")]);
+    assert!(refused.iter().all(|entry| entry["peer"]["uid"].is_u64()), "{refused:?}");
+    let listed = run(&world, &["hold"]).1;
+    let mut holds = listed["holds"].as_array().expect("a list").iter();
+    assert!(holds.all(|hold| hold["erasure_refused_at"].is_string()), "{listed}");
     assert!(daemon.stop().success());
 }
 

@@ -231,6 +231,40 @@ async fn orders_that_match_are_changed_by_one_command() {
     }
 }
 
+#[tokio::test]
+async fn repeated_retry_leaves_out_orders_that_are_held_again() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(UNUSABLE));
+    let world = model.create_world("[orders]\nat_limit = \"hold\"");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for n in 0..2 {
+        assert_eq!(request_verdict(routes, &format!("cs_{n}")).await.status, 202);
+    }
+    let retry = async |more: &[&str]| {
+        let all = ["--json", "order", "retry", "--state", "held"];
+        let output = world.ctl_in_thread(&[&all, more].concat()).await;
+        assert!(output.status.success(), "{output:?}");
+        let printed: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        (printed, String::from_utf8(output.stderr).expect("valid UTF-8"))
+    };
+    let (done, note) = retry(&["--reason", "mended"]).await;
+    assert_eq!(done["matched"], 2, "{done}");
+    let (_, after) = note.split_once("--changed-before ").expect("the time is printed");
+    let (before, _) = after.split_once('`').expect("it ends");
+    for session in ["cs_0", "cs_1"] {
+        eventually("it is held again", async || {
+            let entries = log(control, &format!("session={session}&event=order_stopped&after=0")).await;
+            entries.len() == 2
+        })
+        .await;
+    }
+    assert_eq!(retry(&["--dry-run"]).await.0.as_array().map(Vec::len), Some(2));
+    assert_eq!(retry(&["--changed-before", before, "--dry-run"]).await.0, json!([]));
+    let (again, _) = retry(&["--changed-before", before, "--reason", "mended"]).await;
+    assert_eq!(again, json!({"matched": 0, "changed": [], "failed": []}));
+}
+
 /// The history of an order in the log: each attempt has one end, and the last entry agrees with the order.
 fn check_history(order: &Value, entries: &[Value]) {
     let named = |event: &str| entries.iter().filter(|entry| entry["event"] == event).count() as u64;

@@ -126,7 +126,10 @@ async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
     let answer = recalled(control, &format!("&run={run}")).await;
     assert_eq!(sessions(&answer), ["aruba", "both", "iceland"].map(str::to_owned).into());
     assert_eq!((&answer["source_version"], &answer["first_entry"]), (&json!("2020-01-02"), &json!(1)));
-    assert_eq!(answer["unknown"], json!({"not_recorded": 0, "not_listed": 0, "erased": 0, "damaged": 0}));
+    assert_eq!(
+        answer["unknown"],
+        json!({"not_recorded": 0, "not_listed": 0, "erased": 0, "damaged": 0, "pruned": 0})
+    );
     let both = &answer["verdicts"][1];
     assert_eq!((&both["result"], &both["rules_verdict"]), (&json!("now_contradicted"), &json!("FAIL")));
     let statement = &both["statements"][0];
@@ -842,5 +845,48 @@ async fn no_notice_is_drafted_about_a_replaced_verdict_that_relied_on_a_verifica
     let (verified, not_stored) = (json!("verification"), json!("text_not_stored"));
     assert_eq!(causes, [(&kept, &verified), (&replaced, &not_stored)]);
     assert_eq!(drafted(control).await, ["kept"]);
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn verdict_is_unknown_and_not_recalled_after_the_content_of_its_verification_was_pruned() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let (ontology, source, mut pipeline) = office_documents(SOURCE);
+    pipeline["pipeline"]["storage"]["retention_days"] = json!(30);
+    register_all(control, &ontology, &source, &pipeline).await;
+    let mut release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    let axes = json!(["area_name", "population"]);
+    verification::register(control, &verification::workflow("people", &[SOURCE], json!({"axes": axes})))
+        .await;
+    let mut body = submitted(&BTreeMap::from([("Aruba", 101_001)]));
+    body["facts_from"] = json!([{"verify": {
+        "workflow": "people", "where": {"area": "ABW", "year": 2015}, "axes": axes}}]);
+    let delivered = post(routes, "/v1/verdicts/cs_1", &body).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    // the value is corrected, and stated again
+    let mut run = String::new();
+    for (day, people) in [(1, 109_009), (2, 101_001)] {
+        release.insert("Aruba", people);
+        run = ingest_release(control, day, &release).await;
+    }
+    for (pruned, count) in [(false, 0), (true, 1)] {
+        if pruned {
+            let path = format!("/v1/sources/{SOURCE}/prune");
+            let answer = post(control, &path, &json!({"before": "2020-02-01"})).await;
+            assert_eq!(document(&answer)["versions"], 2, "{}", document(&answer));
+        }
+        for scope in [String::new(), format!("&run={run}")] {
+            let answer = recalled(control, &scope).await;
+            assert_eq!(
+                (&answer["total"], &answer["unknown"]["pruned"]),
+                (&json!(0), &json!(count)),
+                "{answer}"
+            );
+        }
+    }
     assert!(daemon.stop().success());
 }

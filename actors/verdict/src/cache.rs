@@ -78,8 +78,8 @@ pub enum VerdictCacheError {
     #[error(transparent)]
     HeldKey(#[from] HeldKeyError),
     /// The session is on legal hold.
-    #[error("session {session_id} is on legal hold since {placed_at}: {reason}")]
-    OnHold { session_id: SessionId, reason: String, placed_at: Timestamp },
+    #[error("{0}")]
+    OnHold(Box<LegalHold>),
 }
 
 /// Reads the cached verdict of a session.

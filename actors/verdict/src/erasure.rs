@@ -12,11 +12,12 @@
 
 mod sharing;
 
-use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError, refuse_on_hold};
+use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError};
 use crate::notifier::{
     AwaitMessages, ChangeMessage, HoldMessages, Notifier, OutboxAction, OutboxError, queued_mails,
 };
 use crate::regen::{AwaitGenerations, RegenActor};
+use actors_audit::logger::handle::CommitDecision;
 use actors_audit::logger::{CommitError, LoggerHandle};
 use actors_platform::actor_handle::{ActorCallError, ActorHandle};
 use actors_platform::clock::Clock;
@@ -31,9 +32,11 @@ use domain_base::caller::PeerCredentials;
 use domain_base::event::{AuditEvent, read_open};
 use domain_base::row::ErasedData;
 use domain_base::session_id::SessionId;
+use domain_verdict::legal_hold::{ErasureRefused, LegalHold};
 use jiff::{SignedDuration, Timestamp};
 use oracled_store::{
-    ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovableEntries, RemovalPlan, Store, StoreError,
+    ErasureOutcome, ErasureStep, JournalRecord, LogQuery, RemovableEntries, RemovalPlan, RowExpectation,
+    RowWrite, Store, StoreError,
 };
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +62,9 @@ pub enum ErasureError {
     Commit(#[from] CommitError),
     #[error(transparent)]
     Cache(#[from] VerdictCacheError),
+    /// Some of the sessions are on legal hold.
+    #[error("{}", .0.iter().map(LegalHold::to_string).collect::<Vec<_>>().join("; "))]
+    OnHold(Vec<LegalHold>),
     /// A mail or a webhook of the session is being sent.
     #[error(transparent)]
     Outbox(#[from] OutboxError),
@@ -233,7 +239,7 @@ impl ErasureService {
     /// Erases the data of sessions, known or not.
     ///
     /// # Errors
-    /// One is on legal hold, and none is erased; the removal failed, or the files cannot be written.
+    /// Some are on legal hold, and none is erased; the removal failed, or the files cannot be written.
     pub async fn erase(
         &self,
         turn: OwnedMutexGuard<()>,
@@ -241,9 +247,7 @@ impl ErasureService {
         reason: String,
         peer: PeerCredentials,
     ) -> Result<ErasureReport, ErasureError> {
-        let (store, of_holds) = (self.0.store.clone(), sessions.clone());
-        let check = move || Ok(of_holds.iter().try_for_each(|session_id| refuse_on_hold(&store, session_id)));
-        self.on_files(check).await??;
+        self.refuse_on_hold(&sessions, &reason, peer).await?;
         let mut removed = Ok(());
         self.note_pending(sessions.iter().cloned()).await?;
         for session_id in sessions {
@@ -260,6 +264,34 @@ impl ErasureService {
         drop(turn);
         let waiting_hosts = self.wait_for_hosts().await?;
         Ok(ErasureReport { waiting_hosts, ..erased })
+    }
+
+    /// Refuses an erasure if some of its sessions are on legal hold, and notes that in their holds.
+    async fn refuse_on_hold(
+        &self,
+        sessions: &BTreeSet<SessionId>,
+        reason: &str,
+        peer: PeerCredentials,
+    ) -> Result<(), ErasureError> {
+        let ErasureHandles { store, log, clock, .. } = &*self.0;
+        let refused = log.decide_and_commit(|| {
+            let (mut record, mut holds, now) = (JournalRecord::default(), Vec::new(), clock.now());
+            for session_id in sessions {
+                let Some((hold, revision)) = store.legal_hold(session_id)? else { continue };
+                let hold = LegalHold { erasure_refused_at: Some(now), ..hold };
+                let refused = ErasureRefused { reason: reason.to_owned(), peer };
+                record.expect.push(RowExpectation::new::<LegalHold>(session_id, Some(revision)));
+                record.events.push(AuditEvent::new(now, session_id.clone(), refused));
+                record.writes.push(RowWrite::put::<LegalHold>(&hold));
+                holds.push(hold);
+            }
+            if holds.is_empty() {
+                return Ok::<_, ErasureError>(CommitDecision::Already(holds));
+            }
+            Ok(CommitDecision::Change(holds, record))
+        });
+        let (holds, _) = refused.await?;
+        if holds.is_empty() { Ok(()) } else { Err(ErasureError::OnHold(holds)) }
     }
 
     /// Erases the data of what has started. After an error it is tried again later.

@@ -338,7 +338,14 @@ impl OrderWork {
                 (SessionRecord { order: Some(order.cancelled(now)), ..session }, vec![event])
             })
         });
-        if let Some(session) = changed.await? {
+        let changed = changed.await.map_err(|error| match error {
+            // the reason of a hold is not for an application
+            GenerationError::Cache(VerdictCacheError::OnHold(hold)) => {
+                OrderChangeError::OnHold(hold.session_id.into_local())
+            }
+            error => error.into(),
+        });
+        if let Some(session) = changed? {
             return Ok(session);
         }
         let session = self.store().session(session_id).map_err(GenerationError::from)?;
@@ -618,6 +625,9 @@ pub enum OrderChangeError {
         "the order of session {session_id} is {}; only a queued, generating or held order can be cancelled", .state.into_str()
     )]
     Ended { session_id: SessionId, state: OrderState },
+    /// The change would remove a text of a session on legal hold.
+    #[error("session {0} is on legal hold, so its order cannot be cancelled")]
+    OnHold(SessionId),
     /// The session belongs to another user id.
     #[error("the session {0} belongs to another user id")]
     OtherOwner(SessionId),

@@ -1093,6 +1093,8 @@ export interface components {
         ProductTier: "quick" | "full" | "strategy";
         /** @description The proof that the log continues an earlier one. */
         ProvedContinuation: {
+            /** @description The signed checkpoint of the earlier log, if the bundle has it. */
+            checkpoint?: string | null;
             /**
              * Format: int64
              * @description The number of entries of the earlier log.

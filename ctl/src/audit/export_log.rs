@@ -377,7 +377,7 @@ pub(super) async fn get(daemon: &mut DaemonClient, path: &str) -> Result<DaemonR
 }
 
 /// The newest checkpoint; with `is_cosigned` the newest one that a witness has cosigned, if there is one.
-pub(super) async fn read_checkpoint(
+pub(crate) async fn read_checkpoint(
     daemon: &mut DaemonClient,
     is_cosigned: bool,
 ) -> Result<String, CtlError> {

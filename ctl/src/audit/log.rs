@@ -228,13 +228,6 @@ pub(crate) async fn prove_entry(daemon: &mut DaemonClient, seq: u64) -> Result<L
     ProveArgs { entries, since: None }.prove(daemon).await
 }
 
-/// The number of the newest entry; 0 if there is none.
-pub(crate) async fn last_entry(daemon: &mut DaemonClient) -> Result<u64, CtlError> {
-    let newest = read_lines(daemon, "limit=1").await?;
-    let newest = newest.first().map(|line| serde_json::from_str(line).map(|EntryNumber { seq }| seq));
-    Ok(newest.transpose().map_err(unreadable)?.unwrap_or_default())
-}
-
 /// The lines of all entries after entry `after` that `query` selects.
 pub(crate) async fn read_all_lines(
     daemon: &mut DaemonClient,
@@ -252,23 +245,24 @@ pub(crate) async fn read_all_lines(
     }
 }
 
-/// The entries of completed erasures of these sessions after entry `after`, with their proofs, which were verified. An entry whose session
-/// id was erased, too, can be of any session.
+/// The entries of completed erasures of these sessions after the checkpoint `before`, with their proofs and the proof that the log
+/// continues that of the checkpoint, which were verified. An entry whose session id was erased, too, can be of any session.
 pub(crate) async fn prove_erasures(
     daemon: &mut DaemonClient,
-    after: u64,
+    before: String,
     sessions: &[ErasedSession],
 ) -> Result<LogBundle, CtlError> {
+    let earlier = Checkpoint::read_unverified(&before).map_err(unreadable)?;
     let mut lines = Vec::new();
     let events = [ErasureStarted::NAME, SessionErased::NAME].join(",");
-    for line in read_all_lines(daemon, &format!("event={events}"), after).await? {
+    for line in read_all_lines(daemon, &format!("event={events}"), earlier.size).await? {
         let SessionOfEntry { session_id } = serde_json::from_str(&line).map_err(unreadable)?;
         let is_one = |id: &SessionId| sessions.iter().any(|erased| erased.session_id == *id);
         if session_id.as_ref().is_none_or(is_one) {
             lines.push(line);
         }
     }
-    prove_lines(daemon, lines, None).await
+    prove_lines(daemon, lines, Some((earlier, Some(before)))).await
 }
 
 /// The session of an entry; `None` if its id was erased.
@@ -282,16 +276,18 @@ impl ProveArgs {
     async fn prove(&self, daemon: &mut DaemonClient) -> Result<LogBundle, CtlError> {
         let earlier = self.since.as_deref().map(read_earlier).transpose()?;
         let lines = self.entries.read(daemon).await?;
-        prove_lines(daemon, lines, earlier).await
+        prove_lines(daemon, lines, earlier.map(|earlier| (earlier, None))).await
     }
 }
 
-/// The entries with these lines and their proofs, which were verified, and the proof that the log continues `earlier`.
+/// The entries with these lines and their proofs, which were verified, and the proof that the log continues `earlier`, whose note
+/// the bundle gets if there is one.
 async fn prove_lines(
     daemon: &mut DaemonClient,
     lines: Vec<String>,
-    earlier: Option<Checkpoint>,
+    earlier: Option<(Checkpoint, Option<String>)>,
 ) -> Result<LogBundle, CtlError> {
+    let (earlier, earlier_note) = earlier.unzip();
     let keys = LogKeys::one(read_key(daemon).await?);
     if lines.is_empty() {
         let first = read_lines(daemon, "after=0&limit=1").await?;
@@ -318,7 +314,8 @@ async fn prove_lines(
     if let Some(earlier) = &earlier {
         let path = format!("/v1/log/continuation?old_size={}&size={size}", earlier.size);
         let proof = get(daemon, &path).await?.json()?;
-        continuation = Some(ProvedContinuation { old_size: earlier.size, proof });
+        let checkpoint = earlier_note.flatten();
+        continuation = Some(ProvedContinuation { old_size: earlier.size, proof, checkpoint });
     }
     let bundle = LogBundle { checkpoint: note, entries, continuation };
     verify(&bundle, &keys, earlier.as_ref())?;

@@ -184,7 +184,8 @@ pub(crate) fn verify(
             )));
         }
     }
-    if let Some(earlier) = earlier {
+    let own = keys.earlier_checkpoint(bundle)?;
+    for earlier in earlier.into_iter().chain(&own) {
         check_continuation(bundle, earlier, &checkpoint)?;
     }
     Ok(checkpoint)
@@ -417,6 +418,13 @@ impl LogKeys {
     /// Reads a checkpoint in a file, and verifies its signature.
     pub(super) fn read_checkpoint(&self, file: &Path) -> Result<Checkpoint, CtlError> {
         self.verify(&read_signed(file)?).map_err(|error| refused(format!("{}: {error}", file.display())))
+    }
+
+    /// The checkpoint of the earlier log that a bundle has, whose signature it verifies.
+    pub(super) fn earlier_checkpoint(&self, bundle: &LogBundle) -> Result<Option<Checkpoint>, CtlError> {
+        let note = bundle.continuation.as_ref().and_then(|proved| proved.checkpoint.as_deref());
+        let earlier = note.map(|note| self.verify(note)).transpose();
+        earlier.map_err(|error| refused(format!("the earlier checkpoint in the bundle: {error}")))
     }
 }
 

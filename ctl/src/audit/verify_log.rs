@@ -110,7 +110,10 @@ impl VerifyLogArgs {
         let file = self.bundle.display().to_string();
         let document = VerifiedDocument::read(&text).map_err(|error| unusable(&file, error))?;
         let bundle = document.bundle();
-        let earlier = self.since.as_deref().map(|file| keys.read_checkpoint(file)).transpose()?;
+        let earlier = match self.since.as_deref() {
+            Some(file) => Some(keys.read_checkpoint(file)?),
+            None => keys.earlier_checkpoint(bundle)?,
+        };
         let Checkpoint { origin, size, root } = verify(bundle, &keys, earlier.as_ref())?;
         let entries = bundle.entries.iter().map(|entry| serde_json::from_str(&entry.line));
         let withheld = bundle.entries.iter().filter_map(|entry| withheld_values(&entry.line));

@@ -8,7 +8,7 @@ use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::verdict::orders::{OrderSelection, REASON_MAX_BYTES, change};
+use crate::verdict::orders::{OrderSelection, REASON_MAX_BYTES, change, time_after_changes};
 use axum::extract::State;
 use domain_base::moment::Moment;
 use domain_base::session_id::ApplicationName;
@@ -27,6 +27,8 @@ const SHOWN_MAX: usize = 300;
 const CHANGED_AT: &str = "changed_at:";
 /// The parameters of the preview.
 const PARAMS: [&str; 4] = ["state", "cause", "application", "since"];
+/// The parameter that leaves out the orders which an earlier press has changed.
+const CHANGED_BEFORE: &str = "changed_before";
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     show(&console, &fields, &Draft::default()).await
@@ -70,6 +72,7 @@ async fn read_orders(console: &Console, fields: &Fields) -> Result<Vec<OrderRepo
         cause: read_cause(fields)?,
         application: application.as_ref(),
         since: fields.parsed::<SinceTime>("since", "Placed since")?,
+        changed_before: fields.parsed::<SinceTime>(CHANGED_BEFORE, "Changed before")?,
     };
     Ok(selection.read(&console.options, SHOWN_MAX + 1).await?)
 }
@@ -98,7 +101,7 @@ fn read_cause(fields: &Fields) -> Result<Option<OrderStopCause>, PageError> {
 }
 
 fn preview_path(fields: &Fields) -> String {
-    let params = PARAMS.into_iter();
+    let params = PARAMS.into_iter().chain([CHANGED_BEFORE]);
     let params = params.filter_map(|name| Some(format!("{name}={}", encode_segment(fields.filled(name)?))));
     format!("{PATH}?{}", params.collect::<Vec<_>>().join("&"))
 }
@@ -126,6 +129,7 @@ fn selection_form(console: &Console, fields: &Fields) -> Markup {
             label.f { "Application" input type="text" name="application" value=(fields.text("application")) placeholder="any application" autocomplete="off"; }
             label.f { "Placed since (a day, or a period such as 2d)" input type="text" name="since" value=(fields.text("since")) placeholder="2d" autocomplete="off"; }
             button.btn type="submit" { "Show the orders" }
+            @if let Some(before) = fields.filled(CHANGED_BEFORE) { p.note { "Shown are only orders that have not changed since " (before) "." } }
         }
     }
 }
@@ -164,12 +168,14 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
         action_button(class, &html! { (text) }, key, ("action", value), PATH)
     };
     let all = format_count(orders.len(), "order", "orders");
+    let before = time_after_changes(orders).map(|before| before.to_string()).unwrap_or_default();
     html! {
         form.card.decide #decide method="post" action=(PATH) aria-label="Decide" {
             header { h2 { "Decide " (all) } }
             div.body {
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 @for name in PARAMS { input type="hidden" name=(name) value=(fields.text(name)); }
+                input type="hidden" name=(CHANGED_BEFORE) value=(fields.filled(CHANGED_BEFORE).unwrap_or(&before));
                 // the daemon refuses the action if an order has changed since this page
                 @for report in orders {
                     input type="hidden" name=(format!("{CHANGED_AT}{}", report.session_id)) value=(report.order.changed_at);
@@ -270,6 +276,13 @@ mod tests {
 
     fn changes(fields: &[(&str, &str)]) -> Result<OrderChanges, PageError> {
         OrderChanges::read(&Fields::of(fields.iter().map(|(name, text)| (*name, (*text).to_owned()))))
+    }
+
+    #[test]
+    fn orders_shown_again_are_those_that_no_press_has_changed() {
+        let shown = [("state", "held"), (CHANGED_BEFORE, "2026-11-20T10:00:00Z")];
+        let path = preview_path(&Fields::of(shown.map(|(name, text)| (name, text.to_owned()))));
+        assert_eq!(path, format!("{PATH}?state=held&changed_before=2026-11-20T10:00:00Z"));
     }
 
     #[test]

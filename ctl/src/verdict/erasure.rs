@@ -1,6 +1,7 @@
 //! Verbs for erasure and for the periods after which it happens.
 
-use crate::audit::log::{last_entry, prove_erasures};
+use crate::audit::export_log::read_checkpoint;
+use crate::audit::log::prove_erasures;
 use crate::base::error::CtlError;
 use crate::base::input::with_spinner;
 use crate::base::options::{GlobalOptions, id_parser, problem_error};
@@ -32,8 +33,8 @@ pub(crate) struct EraseArgs {
     /// Reason; the audit log keeps it, so do not name the person
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Write a certificate of the erasure to a new file: the log entries about it with their proofs, signed with the key of the log.
-    /// `oraclectl verify-log` verifies it
+    /// Write a certificate of the erasure to a new file: the log entries about it with their proofs, signed with the key of the log,
+    /// and the proof that the log continues that of before. `oraclectl verify-log` verifies it
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
 }
@@ -91,26 +92,26 @@ struct Certificate {
     /// It is removed with this value, so a refused erasure leaves no file.
     unfinished: NamedTempFile,
     daemon: DaemonClient,
-    /// The last entry before the erasure.
-    after: u64,
+    /// The checkpoint before the erasure.
+    before: String,
 }
 
 impl Certificate {
     /// Refuses a file that cannot be created, before the erasure: an erasure cannot be repeated for a certificate.
     async fn begin(path: &Path, options: &GlobalOptions) -> Result<Self, CtlError> {
         let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
-        let after = last_entry(&mut daemon).await?;
+        let before = read_checkpoint(&mut daemon, false).await?;
         if path.symlink_metadata().is_ok() {
             return Err(uncreatable(path, &io::Error::from(io::ErrorKind::AlreadyExists)));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let unfinished = NamedTempFile::new_in(folder.unwrap_or(Path::new(".")));
         let unfinished = unfinished.map_err(|error| uncreatable(path, &error))?;
-        Ok(Self { path: path.to_owned(), unfinished, daemon, after })
+        Ok(Self { path: path.to_owned(), unfinished, daemon, before })
     }
 
     async fn write(mut self, sessions: &[ErasedSession]) -> Result<(), CtlError> {
-        let bundle = prove_erasures(&mut self.daemon, self.after, sessions).await?;
+        let bundle = prove_erasures(&mut self.daemon, self.before, sessions).await?;
         print_json(&mut self.unfinished, &bundle)?;
         let written = self.unfinished.persist_noclobber(&self.path);
         written.map_err(|error| uncreatable(&self.path, &error.error))?;

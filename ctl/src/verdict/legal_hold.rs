@@ -14,7 +14,7 @@ use std::io::{self, Write};
 /// Keep a session from erasure, retention, removal and purge, or list the sessions that are kept
 ///
 /// Its data stay, and all log entries from its first one on, until the hold is released. An erasure of a person with a session on
-/// hold is refused as a whole.
+/// hold is refused as a whole, and the list shows when.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&[
     "oraclectl hold",
@@ -68,14 +68,13 @@ async fn list(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlErr
     if holds.is_empty() {
         return Ok(writeln!(out, "no session is on hold")?);
     }
-    let rows = holds.into_iter().map(|LegalHold { session_id, reason, placed_at, peer, first_seq }| {
+    let rows = holds.into_iter().map(|hold| {
+        let LegalHold { session_id, reason, placed_at, peer, first_seq, erasure_refused_at } = hold;
         let by = format!("uid {}", peer.uid);
+        let refused = erasure_refused_at.map_or_else(|| "none".to_owned(), |at| at.to_string());
         let reason = visible_line(&reason).into_owned();
-        [session_id.to_string(), placed_at.to_string(), by, first_seq.to_string(), reason]
+        [session_id.to_string(), placed_at.to_string(), by, first_seq.to_string(), refused, reason]
     });
-    Ok(writeln!(
-        out,
-        "{}",
-        format_table(["session", "since", "by", "first entry", "reason"], rows.collect())
-    )?)
+    let columns = ["session", "since", "by", "first entry", "refused erasure", "reason"];
+    Ok(writeln!(out, "{}", format_table(columns, rows.collect()))?)
 }

@@ -22,7 +22,7 @@ use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderActionRequest, OrderReport};
 use hyper::Method;
 use indicatif::ProgressBar;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::io::Write;
 use strum::VariantArray;
@@ -110,6 +110,9 @@ struct ChangeArgs {
     /// Only orders that were placed since a time (2026-11-20T10:00:00Z) or a day (in UTC), or in the last period (90s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME", requires = "state")]
     since: Option<SinceTime>,
+    /// Only orders that were last changed before such a time, without those that an interrupted command has changed
+    #[arg(long, value_name = "TIME", requires = "state")]
+    changed_before: Option<SinceTime>,
     /// Show the orders, and change none
     #[arg(long, requires = "state")]
     dry_run: bool,
@@ -189,6 +192,7 @@ impl ChangeArgs {
             cause: self.cause,
             application: self.application.as_ref(),
             since: self.since,
+            changed_before: self.changed_before,
         };
         let mut matching = selection.read(options, usize::MAX).await?;
         let selected = matching.len();
@@ -225,6 +229,7 @@ pub(crate) struct OrderSelection<'s> {
     pub(crate) cause: Option<OrderStopCause>,
     pub(crate) application: Option<&'s ApplicationName>,
     pub(crate) since: Option<SinceTime>,
+    pub(crate) changed_before: Option<SinceTime>,
 }
 
 impl OrderSelection<'_> {
@@ -234,7 +239,8 @@ impl OrderSelection<'_> {
         options: &GlobalOptions,
         most: usize,
     ) -> Result<Vec<OrderReport>, CtlError> {
-        let since = self.since.map(SinceTime::to_timestamp);
+        let times = [self.since, self.changed_before];
+        let [since, changed_before] = times.map(|time| time.map(SinceTime::to_timestamp));
         let (mut matching, mut after) = (Vec::new(), None::<String>);
         loop {
             let limit = <PageLimit>::MAX;
@@ -242,6 +248,7 @@ impl OrderSelection<'_> {
             let is_selected = |order: &Order| {
                 self.cause.is_none_or(|cause| order.stop_cause == Some(cause))
                     && since.is_none_or(|since| order.placed_at >= since)
+                    && changed_before.is_none_or(|before| order.changed_at < before)
             };
             let selected = page.items.into_iter().filter(|report| is_selected(&report.order));
             matching.extend(selected.take(most - matching.len()));
@@ -253,6 +260,12 @@ impl OrderSelection<'_> {
     }
 }
 
+/// A time after the last changes of these orders, and before those that are made from now on.
+pub(crate) fn time_after_changes(orders: &[OrderReport]) -> Option<Timestamp> {
+    let last = orders.iter().map(|report| report.order.changed_at).max()?;
+    last.checked_add(SignedDuration::from_nanos(1)).ok()
+}
+
 /// Changes orders one after the other, each only if it is still as it was listed. An order that cannot be changed does not prevent the others;
 /// the command can be repeated for the rest.
 async fn change_all(
@@ -261,6 +274,14 @@ async fn change_all(
     (action, reason): (OrderAction, &str),
     out: &mut dyn Write,
 ) -> Result<(), CtlError> {
+    // before the first change: an interruption may leave no time for a message
+    if action == OrderAction::Retry
+        && let Some(before) = time_after_changes(orders)
+    {
+        print_note(&format!(
+            "oraclectl: after an interruption, repeat the command with `--changed-before {before}`, so that no order is retried twice"
+        ));
+    }
     let mut done = ChangedOrders { matched: orders.len(), changed: Vec::new(), failed: Vec::new() };
     let bar = with_style(ProgressBar::new(orders.len() as u64), "{bar:20} {pos} of {len}, {eta} left");
     let mut first = None;

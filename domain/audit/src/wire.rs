@@ -188,6 +188,9 @@ pub struct ProvedContinuation {
     pub old_size: u64,
     /// The proof.
     pub proof: LogProof,
+    /// The signed checkpoint of the earlier log, if the bundle has it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub checkpoint: Option<String>,
 }
 
 /// The file with the manifest. A directory without it is not a complete backup.

@@ -10,6 +10,7 @@ use domain_base::service::is_zero;
 use domain_ground::version_name::WordlistRef;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The maximum number of listed origins; further ones are only counted.
 const ORIGINS_MAX: usize = 100;
@@ -67,7 +68,7 @@ pub struct RuleEntry {
 pub struct FactsFromEntry {
     /// The number of facts that sources provided.
     pub facts: u64,
-    /// The origins of the facts, in order; at most 100.
+    /// The origins of the facts, in order; at most 100, and those of facts that support claims in preference to others.
     pub origins: Vec<FactOriginEntry>,
     /// The number of further origins.
     pub origins_omitted: u64,
@@ -116,12 +117,14 @@ impl FactsFromEntry {
         if sources.is_empty() {
             return None;
         }
-        let ReliedOn { statements, omitted } = ReliedOn::of(evaluation);
-        let origins = || sources.iter().flat_map(|source| &source.origins);
+        let ReliedOn { statements, omitted, origins: relied_on } = ReliedOn::of(evaluation);
+        let origins: Vec<_> = sources.iter().flat_map(|s| &s.origins).map(|of| &of.origin).collect();
+        let others = (0..origins.len()).filter(|at| !relied_on.contains(at));
+        let listed: BTreeSet<_> = relied_on.iter().copied().chain(others).take(ORIGINS_MAX).collect();
         Some(Self {
             facts: sources.iter().map(|source| source.facts).sum(),
-            origins: origins().take(ORIGINS_MAX).map(|origin| FactOriginEntry::of(&origin.origin)).collect(),
-            origins_omitted: origins().skip(ORIGINS_MAX).count() as u64,
+            origins: listed.iter().filter_map(|at| Some(FactOriginEntry::of(origins.get(*at)?))).collect(),
+            origins_omitted: (origins.len() - listed.len()) as u64,
             sha256: Sha256Hex::of_json(sources),
             relied_on: Some(statements),
             relied_on_omitted: omitted,

@@ -58,6 +58,8 @@ pub(crate) struct ReliedOn {
     pub(crate) statements: Vec<StatementReference>,
     /// The number of statements that are not listed.
     pub(crate) omitted: u64,
+    /// The positions of their origins among all origins of facts.
+    pub(crate) origins: BTreeSet<usize>,
 }
 
 impl ReliedOn {
@@ -66,6 +68,7 @@ impl ReliedOn {
     pub(crate) fn of(evaluation: &RulesEvaluation) -> Self {
         let claims = claims_by_fact(&evaluation.rules);
         let mut relied_on = Self::default();
+        let mut at = 0;
         for source in &evaluation.facts_from {
             for origin in &source.origins {
                 for fact in &origin.facts {
@@ -75,8 +78,10 @@ impl ReliedOn {
                     };
                     if let Some(spans) = spans {
                         relied_on.add(source, origin, fact, spans);
+                        relied_on.origins.insert(at);
                     }
                 }
+                at += 1;
             }
         }
         relied_on

@@ -31,7 +31,7 @@ use domain_verdict::flag::Flag;
 use domain_verdict::generation::{GenerationOutcome, GenerationSettings, ModelTokenUsage, VerdictGeneration};
 use domain_verdict::interaction::OracleInteractionLog;
 use domain_verdict::label::{ProductTier, VerdictLabel};
-use domain_verdict::legal_hold::{LegalHoldPlaced, LegalHoldReleased};
+use domain_verdict::legal_hold::{ErasureRefused, LegalHoldPlaced, LegalHoldReleased};
 use domain_verdict::lookup::{LookupEntry, LookupOutcome};
 use domain_verdict::mail::{MailId, MailKind};
 use domain_verdict::opinion::{OpenOpinion, OpinionPlan, OpinionTally, OrderOpinion};
@@ -201,6 +201,7 @@ fn session_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Time
         ),
         AuditEvent::new(timestamp, session_id.clone(), LegalHoldPlaced { reason: "case 17".into(), peer }),
         AuditEvent::new(timestamp, session_id.clone(), LegalHoldReleased { reason: "closed".into(), peer }),
+        AuditEvent::new(timestamp, session_id.clone(), ErasureRefused { reason: "asked".into(), peer }),
     ]
 }
 

@@ -7,7 +7,7 @@ use crate::flag::Flag;
 use crate::generation::{GenerationOutcome, ModelTokenUsage, VerdictGeneration};
 use crate::interaction::OracleInteractionLog;
 use crate::label::{ProductTier, VerdictLabel};
-use crate::legal_hold::{LegalHoldPlaced, LegalHoldReleased};
+use crate::legal_hold::{ErasureRefused, LegalHoldPlaced, LegalHoldReleased};
 use crate::lookup::LookupEntry;
 use crate::opinion::OrderOpinion;
 use crate::order::{Order, OrderState, OrderStopCause};
@@ -904,6 +904,7 @@ pub const EVENTS: &[&EventType] = &[
     SessionRemoved::TYPE,
     LegalHoldPlaced::TYPE,
     LegalHoldReleased::TYPE,
+    ErasureRefused::TYPE,
     RegenAttempted::TYPE,
     RegenFailed::TYPE,
     OrderPlaced::TYPE,

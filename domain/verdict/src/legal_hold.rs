@@ -6,6 +6,7 @@ use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not
 use domain_base::session_id::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A session whose data stay until the hold is released, with all log entries from its first one on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -20,6 +21,16 @@ pub struct LegalHold {
     pub peer: PeerCredentials,
     /// The first log entry that stays.
     pub first_seq: u64,
+    /// When an erasure of the session was last refused; null if none was.
+    #[serde(default)]
+    pub erasure_refused_at: Option<Timestamp>,
+}
+
+impl fmt::Display for LegalHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session_id, placed_at, reason, .. } = self;
+        write!(f, "session {session_id} is on legal hold since {placed_at}: {reason}")
+    }
 }
 
 impl Row for LegalHold {
@@ -79,6 +90,26 @@ pub struct LegalHoldReleased {
 
 impl Event for LegalHoldReleased {
     const NAME: &'static str = "legal_hold_released";
+    const ERASABLE: &'static [&'static str] = &[];
+    const CLASS: EventClass = EventClass::Value;
+    const NEEDS_COMMIT: bool = true;
+
+    fn summary(entry: EntryMembers<'_>) -> String {
+        entry.by_peer()
+    }
+}
+
+/// The erasure of a session, or of a person with the session, was refused because of its legal hold. Nothing was erased.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ErasureRefused {
+    /// The reason that was given for the erasure.
+    pub reason: String,
+    /// The administrator's process.
+    pub peer: PeerCredentials,
+}
+
+impl Event for ErasureRefused {
+    const NAME: &'static str = "erasure_refused";
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;

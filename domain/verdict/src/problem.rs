@@ -37,7 +37,7 @@ problem_codes! {
     DELIVERED_ALREADY = 409: "Read the verdict instead.",
     /// The order of the session was cancelled by its application or an operator. The session gets no verdict.
     ORDER_CANCELLED = 409: "Use a new session id.",
-    /// The session is on legal hold: nothing of it can be removed. `detail` has the reason of the hold.
+    /// The session is on legal hold: nothing of it can be removed. `detail` has the reason of the hold, except for an application.
     SESSION_ON_HOLD = 409: "Wait until the hold is released with `oraclectl hold --release`.",
     /// The state of the order does not permit the change. `detail` names it.
     ORDER_STATE_REFUSED = 409: "Wait until the attempt has ended, or use another action.",

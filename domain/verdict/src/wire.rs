@@ -918,4 +918,6 @@ pub struct UnknownReliance {
     pub erased: u64,
     /// Entries of the log that cannot be read, which can be about such verdicts, and verdicts whose rows or records cannot be read.
     pub damaged: u64,
+    /// The content of their statements was pruned, so it is not known whether the source states the same now.
+    pub pruned: u64,
 }

@@ -551,16 +551,16 @@ impl AdmitVerdict {
     }
 }
 
-/// Makes `record` also remove the held verdict of the session, if there is one. The record is stale if that has changed.
+/// Makes `record` also remove the held verdict of the session. Returns whether there is one. The record is stale if that has changed.
 pub(crate) fn remove_held_verdict(
     record: &mut JournalRecord,
     store: &Store,
     session_id: &SessionId,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let revision = store.held_verdict_revision(session_id)?;
     record.expect.push(RowExpectation::new::<HeldVerdict>(session_id, revision));
     if revision.is_some() {
         record.writes.push(RowWrite::remove::<HeldVerdict>(session_id));
     }
-    Ok(())
+    Ok(revision.is_some())
 }

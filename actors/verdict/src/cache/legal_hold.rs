@@ -35,9 +35,7 @@ pub struct ReleaseLegalHold {
 /// It is on hold, or that cannot be read.
 pub(crate) fn refuse_on_hold(store: &Store, session_id: &SessionId) -> Result<(), VerdictCacheError> {
     match store.legal_hold(session_id)? {
-        Some((LegalHold { session_id, reason, placed_at, .. }, _)) => {
-            Err(VerdictCacheError::OnHold { session_id, reason, placed_at })
-        }
+        Some((hold, _)) => Err(VerdictCacheError::OnHold(Box::new(hold))),
         None => Ok(()),
     }
 }
@@ -72,6 +70,7 @@ impl Handler<PlaceLegalHold> for VerdictCache {
                     placed_at,
                     peer,
                     first_seq,
+                    erasure_refused_at: None,
                 };
                 // the rows are still there when the hold is
                 let (expect, _) = store.session_rows(&session_id)?.removal();

@@ -2,7 +2,9 @@
 //! verdict also ends its order.
 
 use super::{OrderWork, OrdersActor, due_of};
-use crate::cache::{FindSession, FindSessionOutcome, PolicyConfig, VerdictCacheError, remove_held_verdict};
+use crate::cache::{
+    FindSession, FindSessionOutcome, PolicyConfig, VerdictCacheError, refuse_on_hold, remove_held_verdict,
+};
 use crate::generation::{
     ConfiguredModel, FirstCallDenial, FirstCallPermits, GenerationEnd, GenerationError, PromptError,
 };
@@ -21,6 +23,7 @@ use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{OrderAttemptFailed, OrderAttempted, OrderStopped};
 use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::label::ProductTier;
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::order::{
     OpenRejection, Order, OrderAttemptFailure, OrderAttemptStart, OrderPolicy, OrderState, OrderStopCause,
     OrderWait,
@@ -567,7 +570,7 @@ impl OrderWork {
 
     /// Changes the order of a session in one commit, and reports its new state to the requests that wait for it. `change` gets
     /// the session, its order and the time, and returns the session after the change and the entries; `None` changes
-    /// nothing. Returns the session after the change.
+    /// nothing. Returns the session after the change. Refuses a user's change that would remove a text of a session on legal hold.
     pub(super) async fn change_order(
         &self,
         session_id: &SessionId,
@@ -578,7 +581,7 @@ impl OrderWork {
                 return Ok::<_, GenerationError>(CommitDecision::Already(None));
             };
             let Some(order) = session.order.clone() else { return Ok(CommitDecision::Already(None)) };
-            let before = order.state;
+            let (before, opinions) = (order.state, order.open_opinions.len());
             let Some((session, events)) = change(session, order, self.clock().now()) else {
                 return Ok(CommitDecision::Already(None));
             };
@@ -589,7 +592,15 @@ impl OrderWork {
                 ..JournalRecord::default()
             };
             // an order that changes in this way has no held verdict any longer
-            remove_held_verdict(&mut record, self.store(), session_id)?;
+            let mut removes_text = remove_held_verdict(&mut record, self.store(), session_id)?;
+            if let Some(after) = session.order.as_ref().filter(|after| after.open_opinions.len() < opinions) {
+                // a limit stops an order also during a hold
+                removes_text |= after.stop_cause.is_none_or(|cause| cause == OrderStopCause::Operator);
+            }
+            if removes_text {
+                refuse_on_hold(self.store(), session_id)?;
+                record.expect.push(RowExpectation::new::<LegalHold>(session_id, None));
+            }
             Ok(CommitDecision::Change(Some((session, before)), record))
         });
         let changed = changed.await?.0;

@@ -41,6 +41,8 @@ pub(crate) struct RecallSearch<'s> {
     /// The entries of the verdicts, and the names of the statements that differ.
     pub(super) entries: BTreeSet<u64>,
     differing: BTreeSet<String>,
+    /// The entries of verdicts with statements whose content was pruned, so that it is not known whether they differ.
+    pruned: BTreeSet<u64>,
 }
 
 impl<'s> RecallSearch<'s> {
@@ -56,6 +58,7 @@ impl<'s> RecallSearch<'s> {
             visible: BTreeMap::new(),
             entries: BTreeSet::new(),
             differing: BTreeSet::new(),
+            pruned: BTreeSet::new(),
         }
     }
 
@@ -139,9 +142,16 @@ impl<'s> RecallSearch<'s> {
                 let mut later = runs.into_iter().flatten().filter(|later| run < **later);
                 let is_in_scope =
                     runs.is_none() || later.any(|later| self.has_changed(record, *later, point_in_time));
-                if is_in_scope && self.differs(&name, record, index)? {
-                    self.entries.extend(entries);
-                    self.differing.insert(name);
+                if !is_in_scope {
+                    continue;
+                }
+                match self.differs(&name, record, index)? {
+                    Some(true) => {
+                        self.entries.extend(entries);
+                        self.differing.insert(name);
+                    }
+                    Some(false) => {}
+                    None => self.pruned.extend(entries),
                 }
             }
         }
@@ -180,6 +190,7 @@ impl<'s> RecallSearch<'s> {
             }
             Ok(())
         })?;
+        let mut pruned = BTreeSet::new();
         for ((run, position), names) in by_place {
             let Some(record) = self.view.record(run, position)? else { continue };
             let index = index_of_run(&record, run);
@@ -187,33 +198,48 @@ impl<'s> RecallSearch<'s> {
                 continue;
             }
             for name in names {
-                if self.differs(&name, &record, index)? {
-                    self.differing.insert(name);
-                }
+                match self.differs(&name, &record, index)? {
+                    Some(true) => self.differing.insert(name),
+                    Some(false) => false,
+                    None => pruned.insert(name),
+                };
             }
         }
-        for name in &self.differing {
-            self.postings.visit(name, |found, entries| {
-                if found == name {
-                    self.entries.extend(entries);
-                }
-                Ok(())
-            })?;
+        for (names, all) in [(&self.differing, &mut self.entries), (&pruned, &mut self.pruned)] {
+            for name in names {
+                self.postings.visit(name, |found, entries| {
+                    if found == name {
+                        all.extend(entries);
+                    }
+                    Ok(())
+                })?;
+            }
         }
         Ok(())
     }
 
-    /// Whether the statement at `index` of `record`, of which the verdicts under `name` relied on a part, differs now.
-    fn differs(&mut self, name: &str, record: &RecordStatements, index: usize) -> Result<bool, StoreError> {
-        let Some(statement) = ReliedStatement::read(name) else { return Ok(true) };
+    /// Whether the statement at `index` of `record`, of which the verdicts under `name` relied on a part, differs now. `None` if the
+    /// content that has to be compared was pruned.
+    fn differs(
+        &mut self,
+        name: &str,
+        record: &RecordStatements,
+        index: usize,
+    ) -> Result<Option<bool>, StoreError> {
+        let Some(statement) = ReliedStatement::read(name) else { return Ok(Some(true)) };
+        self.found_pruned = false;
         let (_, now) = self.present(record, statement.point_in_time)?.unzip();
+        if self.found_pruned {
+            return Ok(None);
+        }
         Ok(match statement.part {
             StatementPart::Fact { template_id, sha256 } => {
-                !has_fact(&self.facts(&template_id, &BTreeSet::new(), None, now.as_ref()), &sha256)
+                Some(!has_fact(&self.facts(&template_id, &BTreeSet::new(), None, now.as_ref()), &sha256))
             }
-            StatementPart::Axis(axis) => {
-                differs_on(&axis, self.content(record, index)?.as_ref(), now.as_ref())
-            }
+            StatementPart::Axis(axis) => match self.content(record, index)? {
+                None if now.is_some() => None,
+                before => Some(differs_on(&axis, before.as_ref(), now.as_ref())),
+            },
         })
     }
 
@@ -281,6 +307,7 @@ impl<'s> RecallSearch<'s> {
             not_listed: count(UnknownCause::NotListed)?,
             erased: count(UnknownCause::Erased)?,
             damaged: count(UnknownCause::Damaged)?,
+            pruned: self.pruned.difference(&self.entries).count() as u64,
         })
     }
 }
@@ -306,7 +333,8 @@ impl RecallSearch<'_> {
         self.verdict(seq)
     }
 
-    /// Adds the statements of `reference` that differ now, also those of a record that is not found. Returns whether there are any.
+    /// Adds the statements of `reference` that differ now, also those of a record that is not found. Returns whether there are any, or some
+    /// of which that is not known.
     fn add_differing(&mut self, reference: &StatementReference) -> Result<bool, StoreError> {
         let (place, record) = (self.place(&reference.record_id), self.record(&reference.record_id)?);
         let mut has_any = false;
@@ -314,10 +342,10 @@ impl RecallSearch<'_> {
             let name = statement.name(self.oracle_id());
             let is_differing = match (place, &record) {
                 (Some((run, _)), Some(record)) => self.differs(&name, record, index_of_run(record, run))?,
-                _ => true,
+                _ => Some(true),
             };
-            if is_differing {
-                has_any = true;
+            has_any |= is_differing != Some(false);
+            if is_differing == Some(true) {
                 self.differing.insert(name);
             }
         }

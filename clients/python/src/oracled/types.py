@@ -991,6 +991,8 @@ ProductTier: TypeAlias = Literal["quick", "full", "strategy"]
 class ProvedContinuation(TypedDict):
     """The proof that the log continues an earlier one."""
 
+    checkpoint: NotRequired[str | None]
+    """The signed checkpoint of the earlier log, if the bundle has it."""
     old_size: int
     """The number of entries of the earlier log."""
     proof: LogProof

@@ -75,7 +75,7 @@ impl TestLog {
 
     fn continuation(&self, old_size: u64) -> ProvedContinuation {
         let Ok(proof) = prove_consistency(old_size, self.size(), &mut self.subtree());
-        ProvedContinuation { old_size, proof: LogProof::of(&proof) }
+        ProvedContinuation { old_size, proof: LogProof::of(&proof), checkpoint: None }
     }
 
     fn verdict(&self, session: &str, seqs: &[u64]) -> String {
@@ -178,6 +178,27 @@ fn continuation_is_reported_as_not_verified_without_its_checkpoint() {
     let since = log.file("since", &log.checkpoint(2, 1));
     let shown = log.verify(&text_of(&bundle), &["--since", &since]).expect("it continues");
     assert_eq!(row(&shown), None, "{shown}");
+}
+
+#[test]
+fn continuation_with_its_checkpoint_is_verified_without_another_one() {
+    let log = TestLog::of_deliveries(&["cs_1", "cs_2", "cs_3"]);
+    let mut bundle = log.bundle(&[3]);
+    let mut with_checkpoint = |note: String| {
+        bundle.continuation = Some(ProvedContinuation { checkpoint: Some(note), ..log.continuation(2) });
+        text_of(&bundle)
+    };
+    let document = with_checkpoint(log.checkpoint(2, 1));
+    let shown = log.verify_as_json(&document);
+    assert_eq!((&shown["continues"], &shown["continuation_not_verified"]), (&json!(2), &Value::Null));
+    // the root of another log, signed with the key, and the right root, signed with another key
+    let other_root = signer(1).sign(2, leaf_hash(b"other"));
+    for forged in [other_root, log.checkpoint(2, 2)] {
+        let document = with_checkpoint(forged);
+        let since = log.file("since", &log.checkpoint(2, 1));
+        log.verify(&document, &[]).expect_err("the earlier checkpoint is forged");
+        log.verify(&document, &["--since", &since]).expect_err("also beside the right one");
+    }
 }
 
 #[test]

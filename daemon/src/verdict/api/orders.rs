@@ -22,7 +22,7 @@ use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::wording::ParseTextError;
 use domain_verdict::order::{Order, OrderPosition, OrderState};
-use domain_verdict::problem::{MODEL_UNAVAILABLE, ORDER_STATE_REFUSED, ORDER_UNKNOWN};
+use domain_verdict::problem::{MODEL_UNAVAILABLE, ORDER_STATE_REFUSED, ORDER_UNKNOWN, SESSION_ON_HOLD};
 use domain_verdict::session::SessionRecord;
 use domain_verdict::wire::{OrderReport, OrdersParams};
 use hyper::StatusCode;
@@ -248,7 +248,7 @@ pub async fn get(
     Ok(respond(report.into_local(), StatusCode::OK, service.system.clock.now()))
 }
 
-problems!(CancelProblems: SESSION STORE OWNER; ORDER_UNKNOWN ORDER_STATE_REFUSED);
+problems!(CancelProblems: SESSION STORE OWNER; ORDER_UNKNOWN ORDER_STATE_REFUSED SESSION_ON_HOLD);
 
 /// Cancel an order.
 ///

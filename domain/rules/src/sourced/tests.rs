@@ -203,6 +203,21 @@ fn entry_refers_to_the_statements_that_support_claims() {
 }
 
 #[test]
+fn entry_lists_the_origin_of_a_supporting_fact_beyond_the_first_100() {
+    let [first, second] = <[OriginFacts; 2]>::try_from(source().origins).unwrap();
+    let mut origins = vec![first; 149];
+    origins.push(second);
+    let check = CandidateCheck::default().with_facts_from(vec![FactSource { origins, ..source() }]);
+    let entry = RulesEntry::of(&evaluated(&check, "SRB without Kosovo has 7095383 people"), None);
+    let facts_from = entry.facts_from.unwrap();
+    let relied_on = facts_from.relied_on.unwrap();
+    assert_eq!(relied_on.iter().map(|of| of.record_id.as_str()).collect::<Vec<_>>(), ["0123456789abcdef-2"]);
+    assert_eq!((facts_from.origins.len(), facts_from.origins_omitted), (100, 50));
+    let [.., FactOriginEntry::Record(last)] = &facts_from.origins[..] else { panic!("it is a record") };
+    assert_eq!(last.record_id, relied_on[0].record_id);
+}
+
+#[test]
 fn incomplete_answer_gives_no_facts() {
     let none = |answer: &QueryAnswer, axes: &[String]| {
         FactSource::from_answer(answer, axes, None, &ontology()).unwrap_err().to_string()

@@ -1,6 +1,7 @@
 //! Several opinions on the verdict of one order.
 
 use super::fallbacks::open_circuit;
+use super::policy::{is_on_hold, place_hold};
 use super::*;
 use crate::testing::model::configured;
 use crate::testing::{TestServices, test_model_id, with_services};
@@ -234,6 +235,18 @@ fn cancelled_order_discards_an_opinion_and_those_before() {
         assert_eq!((order.state, order.open_opinions.len()), (OrderState::Cancelled, 0));
         let opinions = logged_events(&world.system.store);
         assert_eq!(opinions.iter().filter(|event| *event == "order_opinion").count(), 1);
+    });
+}
+
+#[test]
+fn open_order_of_a_session_on_hold_keeps_its_opinions() {
+    with_second_call((2, 2), |world, backup, mut progress| async move {
+        place_hold(&world).await;
+        let refused = change(&world, "cs_1", OrderAction::Cancel).await;
+        assert!(is_on_hold(&refused), "{refused:?}");
+        assert_eq!(stored(&world, "cs_1").open_opinions.len(), 1);
+        answer_one(&backup);
+        wait_for(&mut progress, OrderState::Delivered).await;
     });
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::test_submission;
+use actors_verdict::cache::{PlaceLegalHold, VerdictCacheError};
 use domain_verdict::label::ProductTier;
 use domain_verdict::policy::{DeliveryPolicies, DeliveryPolicy};
 use domain_verdict::session::SessionCaller;
@@ -95,5 +96,37 @@ fn cancellation_destroys_a_held_verdict() {
         assert_eq!((order.state, order.policy_causes), (OrderState::Cancelled, Vec::new()));
         assert!(!world.system.store.has_held_verdicts().expect("the store is readable"));
         assert!(release(&world).await.is_err());
+    });
+}
+
+/// Places the session `cs_1` on legal hold.
+pub(super) async fn place_hold(world: &TestSystem) {
+    let hold = PlaceLegalHold { session_id: id("cs_1"), reason: "case 17".to_owned(), peer: PEER };
+    let placed = world.system.cache.ask(hold).await.expect("the actor answers").expect("the commit succeeds");
+    assert!(placed.is_some());
+}
+
+/// Whether a change was refused because of a legal hold.
+pub(super) const fn is_on_hold(refused: &Result<SessionRecord, OrderChangeError>) -> bool {
+    matches!(refused, Err(OrderChangeError::Failed(GenerationError::Cache(VerdictCacheError::OnHold(_)))))
+}
+
+#[test]
+fn held_verdict_of_a_session_on_hold_is_released_and_not_destroyed() {
+    with_policy(&held_model([]), |world| async move {
+        assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
+        place_hold(&world).await;
+        for action in [OrderAction::Retry, OrderAction::Fail, OrderAction::Cancel] {
+            let refused = change(&world, "cs_1", action).await;
+            assert!(is_on_hold(&refused), "{action:?}: {refused:?}");
+        }
+        let cancellation =
+            CancelOrder { session_id: id("cs_1"), caller: SessionCaller::Application, peer: PEER };
+        let refused = world.system.orders.ask(cancellation).await.expect("the actor answers");
+        assert!(matches!(refused, Err(OrderChangeError::OnHold(_))), "{refused:?}");
+        assert!(stored(&world, "cs_1").is_held_by_policy());
+        assert!(world.system.store.has_held_verdicts().expect("the store is readable"));
+        release(&world).await.expect("it is released");
+        assert_eq!(delivered_label(&world, "cs_1"), VerdictLabel::Green);
     });
 }
