@@ -31,9 +31,9 @@ llmposter:
 litellm:
     tests/litellm.sh
 
-# write and read objects of Azure with Azurite, Microsoft's emulator (needs npm and PyPI)
-azurite:
-    tests/azurite.sh
+# write and read objects of Azure, S3 and Google, or the named services, with emulators (needs npm, PyPI and curl)
+objects *services:
+    tests/objects.sh {{ services }}
 
 # test the look-up of sessions with localstripe, a third-party imitation of Stripe (needs Python and PyPI)
 localstripe:

@@ -5,8 +5,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 dir=$(mktemp -d)
 server=
-clean_up() {
+stop_server() {
     if [[ -n $server ]]; then kill "$server" && wait "$server" || true; fi
+    server=
+}
+clean_up() {
+    stop_server
     rm -rf "$dir"
 }
 trap clean_up EXIT

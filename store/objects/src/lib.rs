@@ -2,18 +2,17 @@
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::prefix::PrefixStore;
-use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt as _, WriteMultipart};
+use object_store::{ClientConfigKey, Error, ObjectStore, ObjectStoreExt as _, WriteMultipart};
 use std::future::Future;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 use store_facts::objects::{ObjectName, SharedObjects};
 use tokio::runtime::{Builder, Runtime};
 
@@ -21,8 +20,13 @@ use tokio::runtime::{Builder, Runtime};
 const PART_BYTES: usize = 16 << 20;
 /// The parts that are sent at once.
 const PARTS_AT_ONCE: usize = 4;
-/// How long a bucket may send nothing.
-const IDLE: Duration = Duration::from_secs(30);
+/// The time limits of the HTTP client. They replace those of the environment; its other settings stay, as that which allows plain HTTP.
+const TIMEOUTS: [(ClientConfigKey, &str); 2] = [
+    // in effect none: a long object may need any time
+    (ClientConfigKey::Timeout, "1year"),
+    // how long a bucket may send nothing
+    (ClientConfigKey::ReadTimeout, "30s"),
+];
 
 /// Why an address of objects cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -106,23 +110,29 @@ impl ObjectBucket {
         // the only possible error is that a provider is already installed, which is fine
         drop(rustls::crypto::ring::default_provider().install_default());
         let (place, prefix) = ObjectAddress::parse(address)?;
-        let options = ClientOptions::new().with_timeout_disabled().with_read_timeout(IDLE);
         let store: Arc<dyn ObjectStore> = match place {
             ObjectAddress::Folder(folder) => {
                 Arc::new(LocalFileSystem::new_with_prefix(folder)?.with_fsync(true))
             }
             ObjectAddress::S3 => {
-                let builder = AmazonS3Builder::from_env().with_url(address).with_client_options(options);
+                let builder = AmazonS3Builder::from_env().with_url(address);
+                let builder = TIMEOUTS.into_iter().fold(builder, |builder, (key, limit)| {
+                    builder.with_config(AmazonS3ConfigKey::Client(key), limit)
+                });
                 under(prefix, builder.build()?)?
             }
             ObjectAddress::Google => {
-                let builder =
-                    GoogleCloudStorageBuilder::from_env().with_url(address).with_client_options(options);
+                let builder = GoogleCloudStorageBuilder::from_env().with_url(address);
+                let builder = TIMEOUTS.into_iter().fold(builder, |builder, (key, limit)| {
+                    builder.with_config(GoogleConfigKey::Client(key), limit)
+                });
                 under(prefix, builder.build()?)?
             }
             ObjectAddress::Azure => {
-                let builder =
-                    MicrosoftAzureBuilder::from_env().with_url(address).with_client_options(options);
+                let builder = MicrosoftAzureBuilder::from_env().with_url(address);
+                let builder = TIMEOUTS.into_iter().fold(builder, |builder, (key, limit)| {
+                    builder.with_config(AzureConfigKey::Client(key), limit)
+                });
                 under(prefix, builder.build()?)?
             }
         };
@@ -249,7 +259,9 @@ mod tests {
     #[test]
     #[ignore = "needs an empty bucket of a service, which ORACLED_OBJECTS names, and its credentials"]
     fn object_of_a_service_is_read_as_it_was_written() {
-        write_and_read(&std::env::var("ORACLED_OBJECTS").expect("the address of a bucket"));
+        let address = std::env::var("ORACLED_OBJECTS").expect("the address of a bucket");
+        write_and_read(&address);
+        fail_to_write(&address);
     }
 
     /// Writes short and long objects to the empty place at this address, and reads them.
@@ -273,6 +285,14 @@ mod tests {
 
     #[test]
     fn object_does_not_exist_if_its_content_cannot_be_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fail_to_write(&format!("file://{}", dir.path().display()));
+        let files = fs::read_dir(dir.path().join("facts")).into_iter().flatten().count();
+        assert_eq!(files, 0, "no part of it stays");
+    }
+
+    /// Writes an object to the place at this address with content that cannot be read to its end, short and long.
+    fn fail_to_write(address: &str) {
         struct Failing(usize);
         impl Read for Failing {
             fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -281,16 +301,13 @@ mod tests {
                 if count == 0 { Err(ErrorKind::InvalidData.into()) } else { Ok(count) }
             }
         }
-        let dir = tempfile::tempdir().expect("a directory");
-        let address = format!("file://{}", dir.path().display());
-        let bucket = ObjectBucket::open(&address).expect("the folder is opened");
+        let bucket = ObjectBucket::open(address).expect("the place is opened");
+        let name = name(b"failing");
         for bytes in [5, PART_BYTES + 5] {
-            let put = bucket.put(&name(b""), &mut Failing(bytes)).map_err(|error| error.kind());
+            let put = bucket.put(&name, &mut Failing(bytes)).map_err(|error| error.kind());
             assert_eq!(put, Err(ErrorKind::InvalidData));
-            assert_eq!(bucket.find(&name(b"")).expect("the folder is read"), None);
+            assert_eq!(bucket.find(&name).expect("the place is read"), None);
         }
-        let files = fs::read_dir(dir.path().join("facts")).into_iter().flatten().count();
-        assert_eq!(files, 0, "no part of it stays");
     }
 
     #[test]
