@@ -117,7 +117,7 @@ async fn add_internal(
     let events: BTreeSet<_> = bundle.entries.iter().filter_map(|entry| event_in(&entry.line)).collect();
     let events = events.into_iter().chain(OF_ORDER).collect::<Vec<_>>().join(",");
     let lines = read_all_lines(&mut daemon, &format!("session={session_id}&event={events}"), 0).await?;
-    let lines = internal_lines(bundle, lines, size)?;
+    let lines = internal_lines(&bundle, lines, size)?;
     Ok(card.with_entries(prove_at(&mut daemon, lines, size).await?))
 }
 

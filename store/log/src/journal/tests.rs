@@ -294,6 +294,7 @@ fn log_query_matches_a_plain_filter() {
                             after,
                             limit,
                             newest,
+                            skips_unreadable: false,
                         };
                         let mut plain: Vec<_> = all
                             .iter()
