@@ -420,7 +420,7 @@ async fn host_that_is_cut_off_does_not_answer_that_something_is_missing() {
     })
     .await;
     assert_eq!(at(&get(&mut other, "/v1/orders").await, "/items/0/session_id"), "cs_3");
-    stop_and_check([first, second], &[a, b]).await;
+    stop_and_check([first, second], &[&a, &b]).await;
 }
 
 #[tokio::test]

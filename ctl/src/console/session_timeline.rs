@@ -215,8 +215,10 @@ mod tests {
         members
     }
 
-    /// The rows by name, with their notes and their spans in seconds.
-    fn shown(history: &[Json], held_until: Option<Timestamp>) -> Vec<(String, String, Vec<(i64, i64)>)> {
+    /// The name and the note of a row, and its spans in seconds.
+    type ShownRow = (String, String, Vec<(i64, i64)>);
+
+    fn shown(history: &[Json], held_until: Option<Timestamp>) -> Vec<ShownRow> {
         let rows = HistoryRows::read(history, held_until).rows.into_iter();
         let seconds = |row: &TimelineRow| {
             row.spans.iter().map(|(from, until)| (from.as_second(), until.as_second())).collect()
@@ -224,7 +226,7 @@ mod tests {
         rows.map(|row| (row.name.clone(), row.note.clone(), seconds(&row))).collect()
     }
 
-    fn row(name: &str, note: &str, spans: &[(i64, i64)]) -> (String, String, Vec<(i64, i64)>) {
+    fn row(name: &str, note: &str, spans: &[(i64, i64)]) -> ShownRow {
         (name.to_owned(), note.to_owned(), spans.to_vec())
     }
 
