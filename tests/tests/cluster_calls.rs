@@ -31,7 +31,8 @@ impl SessionCalls<'_> {
             let at: Timestamp = entry["timestamp"].as_str().and_then(|at| at.parse().ok()).expect("a time");
             if entry["event"] == "oracle_interaction" {
                 // an attempt that has not reached the model does not count
-                begun = begun.filter(|_| entry["error_code"] != "connect");
+                let code = entry["error_code"].as_str();
+                begun = begun.filter(|_| !matches!(code, Some("connect" | "shortage")));
             } else if begun.is_some_and(|begun| at.duration_since(begun) < REGEN_PERIOD) {
                 repeated.push(at);
             } else {

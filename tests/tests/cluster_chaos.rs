@@ -461,13 +461,14 @@ async fn disturb_under_load(time: Duration, has_standby: bool) {
         clients.spawn(Arc::clone(&load).run(client, rng.fork()));
     }
     let orders = tokio::spawn(place_orders(Arc::clone(&load), rng.fork()));
-    let losses = tokio::spawn(lose_verdicts(Arc::clone(&load), rng.fork()));
+    let losses: JoinSet<_> =
+        (0..4).map(|loser| lose_verdicts(loser, Arc::clone(&load), rng.fork())).collect();
     let faults = hosts.disturb_until(load.began + time, &mut cluster, &mut rng).await;
     load.is_over.store(true, Ordering::Relaxed);
     let ended = timeout(PATIENCE, clients.join_all()).await;
     assert!(ended.is_ok(), "the clients end");
     let ordered = orders.await.expect("no answer is wrong");
-    let lost = losses.await.expect("no answer is wrong");
+    let lost = losses.join_all().await.concat();
     for (world, process) in hosts.worlds.iter().zip(&mut hosts.processes) {
         let ended = process.as_mut().expect("it runs").exit_status();
         assert!(ended.is_none(), "{ended:?}: {}", notes_of(world));
@@ -509,12 +510,12 @@ async fn place_orders(load: Arc<Load>, mut rng: fastrand::Rng) -> Vec<String> {
 
 /// Purges verdicts at random hosts, some of them again, and reads them at several hosts at once, until the load is over. Returns their
 /// sessions.
-async fn lose_verdicts(load: Arc<Load>, mut rng: fastrand::Rng) -> Vec<String> {
+async fn lose_verdicts(loser: usize, load: Arc<Load>, mut rng: fastrand::Rng) -> Vec<String> {
     let mut lost = Vec::new();
     while !load.is_over.load(Ordering::Relaxed) {
         let session = match rng.choice(&lost) {
             Some(earlier) if rng.u8(..3) == 0 => String::clone(earlier),
-            _ => format!("r{}", lost.len()),
+            _ => format!("r{loser}-{}", lost.len()),
         };
         let path = format!("/v1/verdicts/{session}");
         if !lost.contains(&session) {
