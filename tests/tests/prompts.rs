@@ -253,6 +253,48 @@ async fn trial_compares_two_templates_and_delivers_nothing() {
     assert_eq!(model.request_count(), before);
 }
 
+/// Two queries of the tier quick in a file.
+fn write_queries(world: &DaemonWorld) -> String {
+    let lines: Vec<_> =
+        (0..2).map(|n| json!({"tier": "quick", "query": format!("Plan {n}?")}).to_string()).collect();
+    let file = world.state().join("queries.ndjson");
+    fs::write(&file, lines.join("\n")).expect("the write succeeds");
+    file.to_str().expect("UTF-8").to_owned()
+}
+
+#[tokio::test]
+async fn trial_waits_for_the_first_model_and_never_asks_a_fallback() {
+    let (first, backup) = (ModelServer::start().await, ModelServer::start().await);
+    first.next([ScriptedReply::error(429, "slow down").header("retry-after", "1")]);
+    let mut world = first.create_world("fallbacks = [\"backup\"]\nmax_retries = 0\n");
+    world.config.push_str(&format!(
+        "[models.backup]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{}\"\n",
+        backup.openai_url()
+    ));
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let request = json!({"tier": "quick", "query": "Sell honey?"});
+    let busy = post(control, "/v1/prompts/try", &request).await;
+    problem(&busy, 503, "model_busy");
+    assert!(busy.headers.contains_key("retry-after"));
+
+    let tried =
+        world.ctl_in_thread(&["--json", "prompt", "try", "oracled-default", &write_queries(&world)]).await;
+    assert!(tried.status.success(), "{tried:?}");
+    let report: Value = serde_json::from_slice(&tried.stdout).expect("a report");
+    for name in ["candidate", "current"] {
+        assert_eq!(
+            (&report[name]["oracle_id"], &report[name]["model"]),
+            (&json!("gemini"), &json!("gemini-2.5-flash"))
+        );
+    }
+    assert_eq!((first.request_count(), backup.request_count()), (9, 0));
+    let asked = post(control, "/v1/health/oracles/gemini", &json!({"action": "open"})).await;
+    assert_eq!(asked.status, 200, "{}", document(&asked));
+    problem(&post(control, "/v1/prompts/try", &request).await, 503, "model_unavailable");
+    assert_eq!(backup.request_count(), 0);
+}
+
 #[tokio::test]
 async fn prompt_of_a_request_is_rejected_if_it_cannot_be_used() {
     let model = ModelServer::start().await;

@@ -230,6 +230,10 @@ struct TrialReport {
 struct TemplateReport {
     /// The template; absent before the first answer.
     template: Option<TemplateRef>,
+    /// The model, by its name among the oracles; absent before the first answer.
+    oracle_id: Option<String>,
+    /// The name of the model at its provider.
+    model: Option<String>,
     /// By tier.
     approval: BTreeMap<&'static str, ApprovalReport>,
     /// The number of runs without an answer that can be judged, by their cause.
@@ -287,6 +291,8 @@ impl TemplateReport {
             let approval = report.approval.entry(tier.into_str()).or_default();
             for answer in answers {
                 report.template.get_or_insert_with(|| answer.template.clone());
+                report.oracle_id.get_or_insert_with(|| answer.oracle_id.to_string());
+                report.model.get_or_insert_with(|| answer.model.clone());
                 approval.runs += 1;
                 if let Some(failure) = &answer.failure {
                     *report.failures.entry(failure.clone()).or_default() += 1;
@@ -339,6 +345,10 @@ impl TrialReport {
             let [candidate, current] = both.map(value);
             rows.push([name, candidate, current]);
         };
+        add("model".into(), &|report| match (&report.oracle_id, &report.model) {
+            (Some(oracle_id), Some(model)) => format!("{oracle_id} ({model})"),
+            _ => "unknown".into(),
+        });
         for tier in ProductTier::ALL.map(|tier| tier.into_str()) {
             if both.iter().any(|report| report.approval.contains_key(tier)) {
                 add(format!("approved, {tier}"), &|report| report.approved(tier));
@@ -452,6 +462,8 @@ mod tests {
             };
             PromptTryResponse {
                 template: "house@2".parse().expect("a reference"),
+                oracle_id: "gemini".parse().expect("an id"),
+                model: "gemini-2.5-flash".into(),
                 decision: Some(judge(tier, VerdictPayload::raw(raw)).decision),
                 failure: None,
                 usage: Some(usage),
@@ -501,6 +513,7 @@ mod tests {
             let report = TrialReport { queries: 4, runs: 2, candidate: report, current };
             assert_eq!(report.flip_rows(), [["quick: b", "GREEN 1, RED 1", ""]]);
             let rows = report.rows();
+            assert_eq!(rows[0], ["model", "gemini (gemini-2.5-flash)", "unknown"]);
             assert!(
                 rows.contains(&["approved, quick".into(), "4 of 8 (50.0 %)".into(), String::new()]),
                 "{rows:?}"

@@ -500,6 +500,9 @@ pub struct PromptTrial {
 /// The result of a trial.
 #[derive(Debug)]
 pub struct PromptTrialResult {
+    pub oracle_id: UpstreamId,
+    /// The name of the model at its provider.
+    pub model: String,
     /// The decision on the answer, or why there was no answer that can be judged.
     pub decision: Result<CrosscheckDecision, ModelError>,
     /// The tokens used, with retries.
@@ -509,19 +512,22 @@ pub struct PromptTrialResult {
 }
 
 impl GenerationRunner {
-    /// Asks the model once with a prompt of the template, with the settings of first verdicts, and judges the answer. Only
+    /// Asks the first configured model once with a prompt of the template, with the settings of first verdicts, and judges the answer. Only
     /// log entries are stored.
     ///
     /// # Errors
-    /// The model may not be called now, it rejects the request itself, or the answer could not be judged or logged.
+    /// The first model may not be called now, requests a wait or rejects the request itself, or the answer could not be judged or
+    /// logged.
     pub(crate) async fn try_prompt(&self, trial: PromptTrial) -> Result<PromptTrialResult, GenerationError> {
         let PromptTrial { template, tier, query } = trial;
         let prompt = build_verdict_prompt(&template, tier, &query).map_err(PromptError::from)?;
-        let (model, lease) = self.request_first_lease(&ApplicationName::default()).await?;
+        // a fallback would mix the results of two models
+        let model = self.models.first().ok_or(GenerationError::NoModel)?;
+        let lease = self.request_first_lease_of(model, false).await?;
         let _slots = self.handles.rate_limiter.ask(RequestTrialCall(model.oracle_id().clone())).await??;
         let request = ModelRequest { prompt, settings: model.original.clone() };
         let purpose = ModelCallPurpose { session_id: None, path: GatePath::Try };
-        let called = self.call_model(&model, &model.caller, &purpose, &request).await;
+        let called = self.call_model(model, &model.caller, &purpose, &request).await;
         self.count_refused_request(&called);
         self.report_call(lease, &called, true);
         let interactions = called.interactions;
@@ -537,12 +543,20 @@ impl GenerationRunner {
             }
             Err(error) => {
                 self.handles.log.commit(GenerationTrace::record(Some(&trace), None)).await?;
-                if let ModelError::RefusedRequest { .. } = error {
-                    return Err(GenerationError::Model { error, retry_after: None });
+                match error {
+                    ModelError::RefusedRequest { .. } => {
+                        return Err(GenerationError::Model { error, retry_after: None });
+                    }
+                    ModelError::Unavailable { retry_after: Some(retry_after), .. } => {
+                        let oracle_id = model.oracle_id().clone();
+                        let error = PermitError::RequestedWait { oracle_id, retry_after };
+                        return Err(GenerationError::NotPermitted { error, retry_after });
+                    }
+                    error => Err(error),
                 }
-                Err(error)
             }
         };
-        Ok(PromptTrialResult { decision, usage, cost })
+        let (oracle_id, model) = (model.oracle_id().clone(), model.original.model.clone());
+        Ok(PromptTrialResult { oracle_id, model, decision, usage, cost })
     }
 }

@@ -34,6 +34,7 @@ use domain_ground::source_state::PruneReport;
 use domain_ground::version_name::WordlistName;
 use domain_rules::sourced::FactsFrom;
 use domain_rules::{CandidateExpectations, RuleId, TextLanguage};
+use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -510,6 +511,10 @@ pub struct PromptTryRequest {
 pub struct PromptTryResponse {
     /// The version of the template that was tried.
     pub template: TemplateRef,
+    /// The model that was asked: the first configured one, by its name among the oracles.
+    pub oracle_id: UpstreamId,
+    /// The name of this model at its provider.
+    pub model: String,
     /// The decision on the model's answer; null if there is no answer that can be judged.
     pub decision: Option<CrosscheckDecision>,
     /// Why there is no such answer; null if there is one.
