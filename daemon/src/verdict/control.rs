@@ -182,7 +182,7 @@ pub async fn try_prompt(
     State(service): State<Arc<DaemonService>>,
     body: JsonBody,
 ) -> Result<Json<PromptTryResponse>, Problem> {
-    let PromptTryRequest { template, tier, query } = body.parse()?;
+    let PromptTryRequest { template, tier, query, check_only } = body.parse()?;
     let query = parse_model_query(query, &service.limits)?;
     let template = match template {
         Some(template) if PromptTemplate::built_in_versions().contains(&template) => template,
@@ -203,7 +203,7 @@ pub async fn try_prompt(
     let reference = template.reference();
     let orders = service.system.orders.clone();
     let tried = service.run_work(async move {
-        let tried = orders.ask(TryPrompt(PromptTrial { template, tier, query })).await?;
+        let tried = orders.ask(TryPrompt(PromptTrial { template, tier, query, check_only })).await?;
         tried.map_err(|failed| match &failed {
             // as after a limit of calls, the client continues after the wait
             GenerationError::NotPermitted { error: PermitError::RequestedWait { .. }, retry_after } => {
@@ -212,10 +212,7 @@ pub async fn try_prompt(
             failed => Problem::model_call_failed(failed),
         })
     });
-    let PromptTrialResult { oracle_id, model, decision, usage, cost } = tried.await?;
-    let (decision, failure) = match decision {
-        Ok(decision) => (Some(decision), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let PromptTrialResult { oracle_id, model, decision, failure, usage, cost } = tried.await?;
+    let failure = failure.map(|error| error.to_string());
     Ok(Json(PromptTryResponse { template: reference, oracle_id, model, decision, failure, usage, cost }))
 }
