@@ -347,9 +347,12 @@ struct LabelFlips {
     line: u64,
     tier: ProductTier,
     query: String,
-    /// How often it got each label.
+    /// How often it got each label; `none` for answers without a readable one.
     labels: BTreeMap<&'static str, u64>,
 }
+
+/// The label of an answer that has no readable one.
+const NO_LABEL: &str = "none";
 
 impl AgreementReport {
     fn add(&mut self, is_same: bool) {
@@ -384,13 +387,12 @@ impl TemplateReport {
             }
             let decisions: Vec<_> = answers.iter().filter_map(|answer| answer.decision.as_ref()).collect();
             let mut labels = BTreeMap::new();
-            for label in decisions.iter().filter_map(|decision| decision.verdict_label) {
-                *labels.entry(label.into_str()).or_default() += 1;
+            for decision in &decisions {
+                let label = decision.verdict_label.map_or(NO_LABEL, |label| label.into_str());
+                *labels.entry(label).or_default() += 1;
             }
             if decisions.len() == runs_of_each {
                 report.all_approved.add(decisions.iter().all(|decision| decision.approved));
-            }
-            if labels.values().sum::<u64>() == runs_of_each as u64 {
                 report.label_agreement.add(labels.len() == 1);
             }
             if labels.len() > 1 {
@@ -598,7 +600,7 @@ mod tests {
             let report = TemplateReport::of(&runs, 2);
             let approval = report.approval.get("quick").expect("the tier was tried");
             assert_eq!((approval.runs, approval.approved, report.missing), (10, 5, 0));
-            assert_eq!((report.label_agreement.compared, report.label_agreement.agreed), (2, 1));
+            assert_eq!((report.label_agreement.compared, report.label_agreement.agreed), (4, 2));
             assert_eq!((report.all_approved.compared, report.all_approved.agreed), (4, 2));
             assert_eq!(report.failures.get("declined"), Some(&1));
             assert_eq!(report.flags.get("verdict_missing"), Some(&4), "{:?}", report.flags);
@@ -610,7 +612,9 @@ mod tests {
             );
             let current = TemplateReport::default();
             let report = TrialReport { queries: 5, runs: 2, candidate: report, current };
-            let flips = [["line 2, quick: b", "GREEN 1, RED 1", ""]];
+            // the same query twice, and an answer without a label
+            let flips =
+                [["line 2, quick: b", "GREEN 1, RED 1", ""], ["line 5, quick: b", "RED 1, none 1", ""]];
             assert_eq!(report.flip_rows(), flips);
             let rows = report.rows();
             assert_eq!(rows[0], ["model", "gemini (gemini-2.5-flash)", "unknown"]);
