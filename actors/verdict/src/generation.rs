@@ -508,7 +508,7 @@ pub struct PromptTrialResult {
     /// The decision on the answer; `None` if there was no answer that can be judged, or the model was not called.
     pub decision: Option<CrosscheckDecision>,
     /// Why there was no answer that can be judged.
-    pub failure: Option<ModelError>,
+    pub failure: Option<String>,
     /// The tokens used, with retries.
     pub usage: Option<ModelTokenUsage>,
     /// The cost, with retries; `None` if the model has no prices, or reported no tokens.
@@ -569,7 +569,7 @@ impl GenerationRunner {
                         let error = PermitError::RequestedWait { oracle_id, retry_after };
                         return Err(GenerationError::NotPermitted { error, retry_after });
                     }
-                    error => result.failure = Some(error),
+                    _ => result.failure = called.cause,
                 }
             }
         }

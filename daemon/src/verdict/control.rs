@@ -213,6 +213,5 @@ pub async fn try_prompt(
         })
     });
     let PromptTrialResult { oracle_id, model, decision, failure, usage, cost } = tried.await?;
-    let failure = failure.map(|error| error.to_string());
     Ok(Json(PromptTryResponse { template: reference, oracle_id, model, decision, failure, usage, cost }))
 }
