@@ -5,7 +5,9 @@ use nix::sys::resource::{UsageWho, getrusage};
 use oracled_tests::DaemonWorld;
 use parquet::basic::{Compression, Encoding};
 use parquet::column::writer::ColumnCloseResult;
-use parquet::data_type::{ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type};
+use parquet::data_type::{
+    ByteArray, ByteArrayType, DoubleType, FixedLenByteArray, FixedLenByteArrayType, Int32Type,
+};
 use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -344,6 +346,41 @@ async fn parquet_payload_is_read_with_exact_values() {
     ctl(&world, &["try", &documents, &broken], 5);
     ctl(&world, &["new", "source", &broken, "--id", "broken"], 5);
     drop(daemon);
+}
+
+/// Writes a file with a column that is left out.
+fn write_spans(path: &Path, cities: &[ByteArray]) {
+    let schema =
+        "message records { required binary city (UTF8); required fixed_len_byte_array(12) span (INTERVAL); }";
+    let schema = Arc::new(parse_message_type(schema).expect("a valid schema"));
+    let target = fs::File::create(path).expect("the file is created");
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut writer = SerializedFileWriter::new(target, schema, properties).expect("the file is written");
+    let mut group = writer.next_row_group().expect("the file is written");
+    let mut column = group.next_column().expect("the file is written").expect("a column");
+    column.typed::<ByteArrayType>().write_batch(cities, None, None).expect("the file is written");
+    column.close().expect("the file is written");
+    let mut column = group.next_column().expect("the file is written").expect("a column");
+    let spans = vec![FixedLenByteArray::from(vec![0; 12]); cities.len()];
+    column.typed::<FixedLenByteArrayType>().write_batch(&spans, None, None).expect("the file is written");
+    column.close().expect("the file is written");
+    group.close().expect("the file is written");
+    writer.close().expect("the file is written");
+}
+
+#[test]
+fn new_source_names_omitted_columns_once_and_a_parquet_file_without_rows() {
+    let world = DaemonWorld::default();
+    let payload = world.path("spans.parquet");
+    let documents = world.path("spans.yaml").display().to_string();
+    for (cities, status, note) in
+        [(&["Bern".into(), "Basel".into()][..], 0, "left out"), (&[], 5, "has no rows")]
+    {
+        write_spans(&payload, cities);
+        let read = world.ctl(&["new", "source", &payload.display().to_string(), "--force", "-o", &documents]);
+        let notes = String::from_utf8_lossy(&read.stderr).into_owned();
+        assert_eq!((read.status.code(), notes.matches(note).count()), (Some(status), 1), "{notes}");
+    }
 }
 
 /// The library takes the memory that a header names before it reads the data. What is read must not take more than 1 GiB.

@@ -72,6 +72,12 @@ async fn operator_and_log_have_the_labels_and_the_application_one_text() {
     }
     assert_eq!((&found["agreed_label"], &found["count"]), (&json!("GREEN"), &json!(3)));
 
+    let shown = world.ctl_in_thread(&["order", "show", "cs_1"]).await;
+    let shown = String::from_utf8(shown.stdout).expect("valid UTF-8");
+    // two rows of attempts and two of opinions, by the same name
+    assert_eq!(shown.matches("gemini (").count(), 2, "{shown}");
+    assert_eq!(shown.matches("gemini ").count(), 4, "{shown}");
+
     let entries = log(control, "session=cs_1&limit=100").await;
     let opinions: Vec<_> = entries.iter().filter(|entry| text(entry, "event") == "order_opinion").collect();
     let labels: Vec<_> = opinions.iter().map(|entry| text(entry, "verdict_label")).collect();

@@ -253,6 +253,93 @@ async fn trial_compares_two_templates_and_delivers_nothing() {
     assert_eq!(model.request_count(), before);
 }
 
+/// Two queries of the tier quick in a file.
+fn write_queries(world: &DaemonWorld) -> String {
+    let lines: Vec<_> =
+        (0..2).map(|n| json!({"tier": "quick", "query": format!("Plan {n}?")}).to_string()).collect();
+    let file = world.state().join("queries.ndjson");
+    fs::write(&file, lines.join("\n")).expect("the write succeeds");
+    file.to_str().expect("UTF-8").to_owned()
+}
+
+#[tokio::test]
+async fn trial_waits_for_the_first_model_and_never_asks_a_fallback() {
+    let (first, backup) = (ModelServer::start().await, ModelServer::start().await);
+    first.next([ScriptedReply::error(429, "slow down").header("retry-after", "1")]);
+    let mut world = first.create_world("fallbacks = [\"backup\"]\nmax_retries = 0\n");
+    world.config.push_str(&format!(
+        "[models.backup]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{}\"\n",
+        backup.openai_url()
+    ));
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let request = json!({"tier": "quick", "query": "Sell honey?"});
+    let busy = post(control, "/v1/prompts/try", &request).await;
+    problem(&busy, 503, "model_busy");
+    assert!(busy.headers.contains_key("retry-after"));
+
+    let tried =
+        world.ctl_in_thread(&["--json", "prompt", "try", "oracled-default", &write_queries(&world)]).await;
+    assert!(tried.status.success(), "{tried:?}");
+    let report: Value = serde_json::from_slice(&tried.stdout).expect("a report");
+    for name in ["candidate", "current"] {
+        assert_eq!(
+            (&report[name]["oracle_id"], &report[name]["model"]),
+            (&json!("gemini"), &json!("gemini-2.5-flash"))
+        );
+    }
+    assert_eq!((first.request_count(), backup.request_count()), (9, 0));
+    let asked = post(control, "/v1/health/oracles/gemini", &json!({"action": "open"})).await;
+    assert_eq!(asked.status, 200, "{}", document(&asked));
+    problem(&post(control, "/v1/prompts/try", &request).await, 503, "model_unavailable");
+    assert_eq!(backup.request_count(), 0);
+}
+
+#[tokio::test]
+async fn trial_is_refused_before_the_first_call_if_a_query_cannot_be_tried() {
+    let model = ModelServer::start().await;
+    let mut world = with_template(&model, "house");
+    world.config.push_str("[limits]\nquery_bytes = 20\n");
+    let daemon = world.serve().await;
+    let house = template(1, "Judge {{query}}.");
+    let control = &mut daemon.control().await;
+    assert_eq!(put_document(control, "/v1/documents/prompt_template/house@1", &house).await.status, 200);
+    let file = world.state().join("queries.ndjson");
+    let path = file.to_str().expect("UTF-8");
+    let quick = json!({"tier": "quick", "query": "Sell honey?"});
+    for (second, code) in [
+        (json!({"tier": "quick", "query": "Sell honey? ".repeat(4)}), "query_too_long"),
+        // the candidate has a text for the tier, the current template has none
+        (json!({"tier": "full", "query": "Sell honey?"}), "prompt_unavailable"),
+    ] {
+        fs::write(&file, format!("{quick}\n{second}\n")).expect("the write succeeds");
+        let refused = world.ctl_in_thread(&["--json", "prompt", "try", "oracled-default", path]).await;
+        assert!(!refused.status.success(), "{refused:?}");
+        let problem: Value = serde_json::from_slice(&refused.stdout).expect("a problem");
+        assert_eq!(problem["code"], code);
+        assert!(problem["detail"].to_string().contains("queries.ndjson:2:"), "{problem}");
+    }
+    assert_eq!(model.request_count(), 0);
+}
+
+#[tokio::test]
+async fn trial_reports_the_results_before_a_failure() {
+    let model = ModelServer::start().await;
+    model.next((0..3).map(|_| ScriptedReply::with_text(GOOD)));
+    model.set_default(ScriptedReply::error(400, "what is that"));
+    let world = model.create_world("");
+    let _daemon = world.serve().await;
+    let tried =
+        world.ctl_in_thread(&["--json", "prompt", "try", "oracled-default", &write_queries(&world)]).await;
+    assert_eq!(tried.status.code(), Some(4), "{tried:?}");
+    let report: Value = serde_json::from_slice(&tried.stdout).expect("a report");
+    let sum = |path: &str| -> u64 {
+        let reports = [&report["candidate"], &report["current"]].into_iter();
+        reports.filter_map(|report| report.pointer(path)?.as_u64()).sum()
+    };
+    assert_eq!((sum("/approval/quick/approved"), sum("/missing")), (3, 5), "{report}");
+}
+
 #[tokio::test]
 async fn prompt_of_a_request_is_rejected_if_it_cannot_be_used() {
     let model = ModelServer::start().await;

@@ -165,6 +165,18 @@ async fn retryable_failure_is_tried_four_times_and_others_once() {
 }
 
 #[tokio::test]
+async fn cause_of_a_failure_does_not_depend_on_the_number_of_requests() {
+    let server = ModelServer::start().await;
+    server.set_default(ScriptedReply::error(503, "not now"));
+    let client = || all_clients(&server)[0].clone();
+    let once = call_within(client(), ModelCallPolicy { max_retries: 0, ..ModelCallPolicy::default() }).await;
+    let often = call(client()).await;
+    assert_eq!((once.interactions.len(), often.interactions.len()), (1, 4));
+    assert!(once.cause.is_some() && once.outcome != often.outcome, "{often:?}");
+    assert_eq!(once.cause, often.cause);
+}
+
+#[tokio::test]
 async fn temporary_failure_is_retried_without_an_error_to_the_caller() {
     for wire in 0..3 {
         let server = ModelServer::start().await;

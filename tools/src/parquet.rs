@@ -328,6 +328,9 @@ fn write_rows(file: File, out: &mut impl Write) -> Result<(), ParquetError> {
 impl RowReader {
     fn open(file: File) -> Result<Self, ParquetError> {
         let file = SerializedFileReader::new(file)?;
+        for column in file.metadata().row_groups().iter().flat_map(|group| group.columns()) {
+            check_compression(column.compression())?;
+        }
         let (mut columns, mut omitted) = (Vec::<RowColumn>::new(), Vec::new());
         for (index, column) in file.metadata().file_metadata().schema_descr().columns().iter().enumerate() {
             let path = column.path().parts().to_vec();
@@ -372,6 +375,18 @@ impl RowReader {
         }
         Ok(Some(text))
     }
+}
+
+/// Checks that this program can decompress the columns of a file.
+fn check_compression(compression: Compression) -> Result<(), ParquetError> {
+    let name = match compression {
+        Compression::BROTLI(_) => "BROTLI",
+        Compression::LZO => "LZO",
+        _ => return Ok(()),
+    };
+    Err(general(format!(
+        "the Parquet file has the compression {name}; write it with ZSTD, SNAPPY, GZIP or LZ4, or without compression"
+    )))
 }
 
 /// Inserts a value at a path of names.

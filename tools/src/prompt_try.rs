@@ -23,9 +23,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::signal::ctrl_c;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -55,31 +57,24 @@ async fn try_template(
 ) -> Result<(), CtlError> {
     let template = find_template(args, options).await?;
     let queries = read_queries(&args.queries, &template)?;
-    let [candidate, current] =
-        run_all(&options.control_path()?, template, &queries, args.repeat.into()).await?;
-    let report = TrialReport {
-        queries: queries.len(),
-        runs: args.repeat.into(),
-        candidate: TemplateReport::of(&candidate, args.repeat.into()),
-        current: TemplateReport::of(&current, args.repeat.into()),
-    };
-    if options.json {
-        return print_json(out, &report);
+    let (socket, runs) = (options.control_path()?, usize::from(args.repeat));
+    check_queries(&socket, &args.queries, &queries).await?;
+    let ([candidate, current], ended) = run_all(&socket, template, &queries, runs).await;
+    let (candidate, current) = (TemplateReport::of(&candidate, runs), TemplateReport::of(&current, runs));
+    let report = TrialReport { queries: queries.len(), runs, candidate, current };
+    let (calls, missing) = (2 * runs * queries.len(), report.candidate.missing + report.current.missing);
+    if missing < calls as u64 {
+        report.print(options, out)?;
     }
-    let name = |report: &TemplateReport, what: &str| {
-        report.template.as_ref().map_or_else(|| what.to_owned(), |template| format!("{what}: {template}"))
-    };
-    let (candidate, current) = (name(&report.candidate, "candidate"), name(&report.current, "current"));
-    let (queries, runs) =
-        (format_count(report.queries, "query", "queries"), format_count(report.runs, "run", "runs"));
-    let heading = [format!("{queries}, {runs}"), candidate, current];
-    let [queries, candidate, current] = &heading;
-    writeln!(out, "{}", format_table([queries, candidate, current], report.rows()))?;
-    let flips = report.flip_rows();
-    if flips.is_empty() {
-        return Ok(());
+    match ended {
+        // only its text: a problem document would follow the report on standard output
+        Err(error) if missing < calls as u64 => Err(CtlError::Verb {
+            message: format!("{error}; the results are partial: {missing} of {calls} calls are missing"),
+            exit_code: error.exit_code(),
+            was_printed: false,
+        }),
+        ended => ended,
     }
-    Ok(writeln!(out, "\n{}", format_table(["query with several labels", candidate, current], flips))?)
 }
 
 /// The template of a file, or the registered one.
@@ -106,52 +101,116 @@ async fn find_template(args: &PromptTryArgs, options: &GlobalOptions) -> Result<
 /// The results of a template: each query, and its runs.
 type TemplateRuns = Vec<(TrialQuery, Vec<PromptTryResponse>)>;
 
-/// Runs all queries with `template` and with the current template.
+/// The answer to a call: the position of its query, and whether it was with the candidate; `None` if it was not sent, because the trial
+/// had ended.
+type TrialAnswer = Option<Result<(usize, bool, PromptTryResponse), CtlError>>;
+
+/// Starts all calls, which take turns: those of the first query come first.
+fn start_calls(
+    socket: &Path,
+    template: PromptTemplate,
+    queries: &[TrialQuery],
+    runs: usize,
+    room: &Arc<Semaphore>,
+) -> JoinSet<TrialAnswer> {
+    let (template, mut running) = (Arc::new(template), JoinSet::new());
+    for (position, query) in queries.iter().enumerate() {
+        for call in 0..2 * runs {
+            let is_candidate = call < runs;
+            let template = is_candidate.then(|| Arc::clone(&template));
+            let (query, room, socket) = (query.clone(), Arc::clone(room), socket.to_owned());
+            running.spawn(async move {
+                let _permit = room.acquire().await.ok()?;
+                let template = template.map(|template| PromptTemplate::clone(&template));
+                let answer = send(&socket, &query.into_request(template, false), &room).await;
+                Some(answer.map(|answer| (position, is_candidate, answer)))
+            });
+        }
+    }
+    running
+}
+
+/// Runs all queries with `template` and with the current template. After an error, no further call is sent, but the answers to those in
+/// flight, which cost money, are waited for. Ctrl-C ends the wait.
 async fn run_all(
     socket: &Path,
     template: PromptTemplate,
     queries: &[TrialQuery],
     runs: usize,
-) -> Result<[TemplateRuns; 2], CtlError> {
+) -> ([TemplateRuns; 2], Result<(), CtlError>) {
     let none = || queries.iter().map(|query| (query.clone(), Vec::new())).collect::<Vec<_>>();
-    let (mut candidate, mut current) = (none(), none());
-    let (template, room) = (Arc::new(template), Arc::new(Semaphore::new(CALLS_AT_ONCE)));
-    let mut running = JoinSet::new();
-    for (position, query) in queries.iter().enumerate() {
-        for call in 0..2 * runs {
-            let is_candidate = call < runs;
-            let template = is_candidate.then(|| Arc::clone(&template));
-            let (query, room, socket) = (query.clone(), Arc::clone(&room), socket.to_owned());
-            running.spawn(async move {
-                let _permit = room.acquire_owned().await;
-                let TrialQuery { tier, query } = query;
-                let template = template.map(|template| PromptTemplate::clone(&template));
-                (position, is_candidate, send(&socket, &PromptTryRequest { template, tier, query }).await)
-            });
-        }
-    }
+    let (mut candidate, mut current, mut ended) = (none(), none(), Ok(()));
+    let room = Arc::new(Semaphore::new(CALLS_AT_ONCE));
+    let mut running = start_calls(socket, template, queries, runs, &room);
     let bar = ProgressBar::new(running.len() as u64);
     let bar = with_style(bar, "trying {bar:20} {pos} of {len} calls, {eta} left");
-    // an error drops the other calls
-    while let Some(ended) = running.join_next().await {
-        let (position, is_candidate, answer) = ended.map_err(io::Error::other)?;
-        let runs = if is_candidate { &mut candidate } else { &mut current };
-        if let Some((_, answers)) = runs.get_mut(position) {
-            answers.push(answer?);
+    bar.enable_steady_tick(BUSY_PAUSE);
+    let mut interrupted = pin!(ctrl_c());
+    loop {
+        let joined = tokio::select! {
+            joined = running.join_next() => joined,
+            _ = &mut interrupted => {
+                let message = "the trial was interrupted".to_owned();
+                ended = ended.and(Err(CtlError::Verb { message, exit_code: 130, was_printed: false }));
+                break;
+            }
+        };
+        let Some(joined) = joined else { break };
+        match joined.unwrap_or_else(|error| Some(Err(io::Error::other(error).into()))) {
+            Some(Ok((position, is_candidate, answer))) => {
+                let runs = if is_candidate { &mut candidate } else { &mut current };
+                if let Some((_, answers)) = runs.get_mut(position) {
+                    answers.push(answer);
+                }
+                bar.inc(1);
+            }
+            Some(Err(error)) => {
+                room.close();
+                ended = ended.and(Err(error));
+            }
+            None => {}
         }
-        bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok([candidate, current])
+    ([candidate, current], ended)
 }
 
-/// Sends a call until the daemon's limits permit it. A used up daily budget is an error, because it lasts for hours.
-async fn send(socket: &Path, request: &PromptTryRequest) -> Result<PromptTryResponse, CtlError> {
+/// The route that tries a prompt.
+const PATH: &str = "/v1/prompts/try";
+
+/// Checks before the first call what only the daemon knows: the tiers of the current template, the longest query, and that a model is
+/// configured.
+async fn check_queries(socket: &Path, file: &Path, queries: &[TrialQuery]) -> Result<(), CtlError> {
+    for query in queries {
+        let body = serde_json::to_vec(&query.clone().into_request(None, true)).map_err(io::Error::from)?;
+        let checked = call(socket, Method::POST, PATH, Some(body.into())).await;
+        checked.map_err(|error| match &error {
+            CtlError::Problem { code, detail, .. }
+                if matches!(code.as_str(), "query_too_long" | "prompt_unavailable") =>
+            {
+                let (code, text) = (code.clone(), format!("{}:{}: {detail}", display_name(file), query.line));
+                error.reword(&code, || text)
+            }
+            _ => error,
+        })?;
+    }
+    Ok(())
+}
+
+/// Sends a call until the daemon's limits and the model permit it, or the trial has ended. A used up daily budget is an error, because it
+/// lasts for hours.
+async fn send(
+    socket: &Path,
+    request: &PromptTryRequest,
+    room: &Semaphore,
+) -> Result<PromptTryResponse, CtlError> {
     let body = serde_json::to_vec(request).map_err(io::Error::from)?;
     loop {
-        match call(socket, Method::POST, "/v1/prompts/try", Some(body.clone().into())).await {
+        match call(socket, Method::POST, PATH, Some(body.clone().into())).await {
             Err(CtlError::Problem { code, retry_after, .. })
-                if code == "model_busy" && retry_after.unwrap_or_default() <= BUSY_MAX =>
+                if code == "model_busy"
+                    && retry_after.unwrap_or_default() <= BUSY_MAX
+                    && !room.is_closed() =>
             {
                 sleep(BUSY_PAUSE).await;
             }
@@ -167,8 +226,18 @@ const QUERIES_MAX: usize = 500;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TrialQuery {
-    pub(super) tier: ProductTier,
-    pub(super) query: String,
+    tier: ProductTier,
+    query: String,
+    /// Its line in the file, from 1.
+    #[serde(skip)]
+    line: u64,
+}
+
+impl TrialQuery {
+    /// The request with `template`, or with the current template.
+    fn into_request(self, template: Option<PromptTemplate>, check_only: bool) -> PromptTryRequest {
+        PromptTryRequest { template, tier: self.tier, query: self.query, check_only }
+    }
 }
 
 /// The queries of a file, all of which `template` has a text for.
@@ -180,11 +249,12 @@ fn read_queries(file: &Path, template: &PromptTemplate) -> Result<Vec<TrialQuery
         exit_code: 5,
         was_printed: false,
     };
-    let (input, bar) = open(file, "reading").map_err(unreadable)?;
+    let (input, bar) = open(file, "reading queries").map_err(unreadable)?;
     let (mut lines, mut queries) = (InputLineReader::new(input), Vec::new());
     while let Some(InputLine { number, text }) = lines.next_line().map_err(unreadable)? {
         let read = text.map_err(|error| error.to_string()).and_then(|text| parse_query(text, template));
-        queries.push(read.map_err(|fault| invalid(format!(":{number}: {fault}")))?);
+        let query = read.map_err(|fault| invalid(format!(":{number}: {fault}")))?;
+        queries.push(TrialQuery { line: number, ..query });
         if queries.len() > QUERIES_MAX {
             let fault = format!(" has more than {QUERIES_MAX} queries (at most {QUERIES_MAX} allowed)");
             return Err(invalid(format!("{fault}; try them in several files")));
@@ -232,6 +302,12 @@ struct TrialReport {
 struct TemplateReport {
     /// The template; absent before the first answer.
     template: Option<TemplateRef>,
+    /// The model, by its name among the oracles; absent before the first answer.
+    oracle_id: Option<String>,
+    /// The name of the model at its provider.
+    model: Option<String>,
+    /// The number of runs without a result, because the trial ended before.
+    missing: u64,
     /// By tier.
     approval: BTreeMap<&'static str, ApprovalReport>,
     /// The number of runs without an answer that can be judged, by their cause.
@@ -267,11 +343,16 @@ struct AgreementReport {
 /// A query that got several labels.
 #[derive(Debug, Serialize)]
 struct LabelFlips {
+    /// The line of the query.
+    line: u64,
     tier: ProductTier,
     query: String,
-    /// How often it got each label.
+    /// How often it got each label; `none` for answers without a readable one.
     labels: BTreeMap<&'static str, u64>,
 }
+
+/// The label of an answer that has no readable one.
+const NO_LABEL: &str = "none";
 
 impl AgreementReport {
     fn add(&mut self, is_same: bool) {
@@ -285,10 +366,13 @@ impl TemplateReport {
     fn of(runs: &[(TrialQuery, Vec<PromptTryResponse>)], runs_of_each: usize) -> Self {
         let mut report = Self::default();
         let (mut coherence, mut judged) = (0.0, 0u64);
-        for (TrialQuery { tier, query }, answers) in runs {
+        for (TrialQuery { tier, query, line }, answers) in runs {
+            report.missing += runs_of_each.saturating_sub(answers.len()) as u64;
             let approval = report.approval.entry(tier.into_str()).or_default();
             for answer in answers {
                 report.template.get_or_insert_with(|| answer.template.clone());
+                report.oracle_id.get_or_insert_with(|| answer.oracle_id.to_string());
+                report.model.get_or_insert_with(|| answer.model.clone());
                 approval.runs += 1;
                 if let Some(failure) = &answer.failure {
                     *report.failures.entry(failure.clone()).or_default() += 1;
@@ -302,18 +386,17 @@ impl TemplateReport {
                 }
             }
             let decisions: Vec<_> = answers.iter().filter_map(|answer| answer.decision.as_ref()).collect();
+            let mut labels = BTreeMap::new();
+            for decision in &decisions {
+                let label = decision.verdict_label.map_or(NO_LABEL, |label| label.into_str());
+                *labels.entry(label).or_default() += 1;
+            }
             if decisions.len() == runs_of_each {
                 report.all_approved.add(decisions.iter().all(|decision| decision.approved));
-            }
-            let mut labels = BTreeMap::new();
-            for label in decisions.iter().filter_map(|decision| decision.verdict_label) {
-                *labels.entry(label.into_str()).or_default() += 1;
-            }
-            if labels.values().sum::<u64>() == runs_of_each as u64 {
                 report.label_agreement.add(labels.len() == 1);
             }
             if labels.len() > 1 {
-                report.flips.push(LabelFlips { tier: *tier, query: query.clone(), labels });
+                report.flips.push(LabelFlips { line: *line, tier: *tier, query: query.clone(), labels });
             }
         }
         report.mean_coherence = (judged > 0).then(|| coherence / judged as f64);
@@ -341,6 +424,13 @@ impl TrialReport {
             let [candidate, current] = both.map(value);
             rows.push([name, candidate, current]);
         };
+        add("model".into(), &|report| match (&report.oracle_id, &report.model) {
+            (Some(oracle_id), Some(model)) => format!("{oracle_id} ({model})"),
+            _ => "unknown".into(),
+        });
+        if both.iter().any(|report| report.missing > 0) {
+            add("missing runs".into(), &|report| report.missing.to_string());
+        }
         for tier in ProductTier::ALL.map(|tier| tier.into_str()) {
             if both.iter().any(|report| report.approval.contains_key(tier)) {
                 add(format!("approved, {tier}"), &|report| report.approved(tier));
@@ -389,21 +479,43 @@ impl LabelFlips {
 }
 
 impl TrialReport {
-    /// The rows of the queries with several labels: the query, and the labels by each template.
+    fn print(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
+        if options.json {
+            return print_json(out, self);
+        }
+        let name = |report: &TemplateReport, what: &str| {
+            report.template.as_ref().map_or_else(|| what.to_owned(), |template| format!("{what}: {template}"))
+        };
+        let (candidate, current) = (name(&self.candidate, "candidate"), name(&self.current, "current"));
+        let heading = format!(
+            "{}, {}",
+            format_count(self.queries, "query", "queries"),
+            format_count(self.runs, "run", "runs")
+        );
+        writeln!(out, "{}", format_table([&heading, &candidate, &current], self.rows()))?;
+        let flips = self.flip_rows();
+        if flips.is_empty() {
+            return Ok(());
+        }
+        Ok(writeln!(out, "\n{}", format_table(["query with several labels", &candidate, &current], flips))?)
+    }
+
+    /// The rows of the queries with several labels: the line and the query, and the labels by each template.
     fn flip_rows(&self) -> Vec<[String; 3]> {
-        let mut rows = BTreeMap::<(&str, &str), [String; 2]>::new();
-        for (column, report) in [&self.candidate, &self.current].into_iter().enumerate() {
+        let mut rows = BTreeMap::<u64, [String; 3]>::new();
+        for (column, report) in [(1, &self.candidate), (2, &self.current)] {
             for flips in &report.flips {
-                let row = rows.entry((&flips.query, flips.tier.into_str())).or_default();
+                let LabelFlips { line, tier, query, .. } = flips;
+                let row = rows.entry(*line).or_insert_with(|| {
+                    let name = format!("line {line}, {tier}: {}", shorten_line(query, QUERY_SHOWN_CHARS));
+                    [name, String::new(), String::new()]
+                });
                 if let Some(cell) = row.get_mut(column) {
                     *cell = flips.describe();
                 }
             }
         }
-        let row = |((query, tier), [candidate, current]): ((&str, &str), [String; 2])| {
-            [format!("{tier}: {}", shorten_line(query, QUERY_SHOWN_CHARS)), candidate, current]
-        };
-        rows.into_iter().map(row).collect()
+        rows.into_values().collect()
     }
 }
 
@@ -424,7 +536,7 @@ mod tests {
         let mut template = PromptTemplate::built_in().clone();
         template.tiers.full = None;
         let parse = |text: &str| parse_query(text.as_bytes(), &template);
-        let quick = TrialQuery { tier: ProductTier::Quick, query: "Sell honey?".into() };
+        let quick = TrialQuery { tier: ProductTier::Quick, query: "Sell honey?".into(), line: 0 };
         assert_eq!(parse(r#"{"tier":"quick","query":"Sell honey?"}"#), Ok(quick));
         for line in [
             "quick",
@@ -433,6 +545,7 @@ mod tests {
             r#"{"tier":"gold","query":"Sell honey?"}"#,
             r#"{"tier":"quick","query":" "}"#,
             r#"{"tier":"quick","query":"Sell honey?","id":1}"#,
+            r#"{"tier":"quick","query":"Sell honey?","line":1}"#,
             r#"{"tier":"full","query":"Sell honey?"}"#,
         ] {
             assert!(parse(line).is_err(), "{line}");
@@ -454,6 +567,8 @@ mod tests {
             };
             PromptTryResponse {
                 template: "house@2".parse().expect("a reference"),
+                oracle_id: "gemini".parse().expect("an id"),
+                model: "gemini-2.5-flash".into(),
                 decision: Some(judge(tier, VerdictPayload::raw(raw)).decision),
                 failure: None,
                 usage: Some(usage),
@@ -476,39 +591,43 @@ mod tests {
                 cost: None,
                 ..good(VerdictLabel::Green)
             };
-            let query = |query: &str| TrialQuery { tier: quick, query: query.to_owned() };
+            let query = |line, query: &str| TrialQuery { tier: quick, query: query.to_owned(), line };
             let runs = [
-                (query("a"), vec![good(VerdictLabel::Green), good(VerdictLabel::Green)]),
-                (query("b"), vec![good(VerdictLabel::Green), good(VerdictLabel::Red)]),
-                (query("c"), vec![answer(quick, "{}"), failed]),
-                // answers without a label do not agree
-                (query("d"), vec![answer(quick, "{}"), answer(quick, "{}")]),
+                (query(1, "a"), vec![good(VerdictLabel::Green), good(VerdictLabel::Green)]),
+                (query(2, "b"), vec![good(VerdictLabel::Green), good(VerdictLabel::Red)]),
+                (query(3, "c"), vec![answer(quick, "{}"), failed]),
+                (query(4, "d"), vec![answer(quick, "{}"), answer(quick, "{}")]),
+                (query(5, "b"), vec![good(VerdictLabel::Red), answer(quick, "{}")]),
             ];
+            let cut_off = TemplateReport::of(&runs, 3);
+            assert_eq!((cut_off.missing, cut_off.label_agreement.compared), (5, 0));
             let report = TemplateReport::of(&runs, 2);
             let approval = report.approval.get("quick").expect("the tier was tried");
-            assert_eq!((approval.runs, approval.approved), (8, 4));
-            assert_eq!((report.label_agreement.compared, report.label_agreement.agreed), (2, 1));
-            assert_eq!((report.all_approved.compared, report.all_approved.agreed), (3, 2));
-            let flips: Vec<_> = report.flips.iter().map(|flips| (&*flips.query, flips.describe())).collect();
-            assert_eq!(flips, [("b", "GREEN 1, RED 1".to_owned())]);
+            assert_eq!((approval.runs, approval.approved, report.missing), (10, 5, 0));
+            assert_eq!((report.label_agreement.compared, report.label_agreement.agreed), (4, 2));
+            assert_eq!((report.all_approved.compared, report.all_approved.agreed), (4, 2));
             assert_eq!(report.failures.get("declined"), Some(&1));
-            assert_eq!(report.flags.get("verdict_missing"), Some(&3), "{:?}", report.flags);
+            assert_eq!(report.flags.get("verdict_missing"), Some(&4), "{:?}", report.flags);
             assert!(report.mean_coherence.is_some_and(|mean| mean < 1.0));
             let usage = report.usage.expect("the model reported its tokens");
             assert_eq!(
                 (usage.prompt_tokens, usage.output_tokens, usage.total_tokens),
-                (Some(70), Some(14), None)
+                (Some(90), Some(18), None)
             );
             let current = TemplateReport::default();
-            let report = TrialReport { queries: 4, runs: 2, candidate: report, current };
-            assert_eq!(report.flip_rows(), [["quick: b", "GREEN 1, RED 1", ""]]);
+            let report = TrialReport { queries: 5, runs: 2, candidate: report, current };
+            // the same query twice, and an answer without a label
+            let flips =
+                [["line 2, quick: b", "GREEN 1, RED 1", ""], ["line 5, quick: b", "RED 1, none 1", ""]];
+            assert_eq!(report.flip_rows(), flips);
             let rows = report.rows();
+            assert_eq!(rows[0], ["model", "gemini (gemini-2.5-flash)", "unknown"]);
             assert!(
-                rows.contains(&["approved, quick".into(), "4 of 8 (50.0 %)".into(), String::new()]),
+                rows.contains(&["approved, quick".into(), "5 of 10 (50.0 %)".into(), String::new()]),
                 "{rows:?}"
             );
-            // seven of eight answers have a cost
-            assert_eq!(rows.last(), Some(&["cost".into(), "1.75 USD".into(), "unknown".into()]));
+            // nine of ten answers have a cost
+            assert_eq!(rows.last(), Some(&["cost".into(), "2.25 USD".into(), "unknown".into()]));
         }
     }
 }

@@ -134,6 +134,8 @@ pub enum ModelHealthEffect {
 pub struct ModelCallResult {
     /// The answer, or why there is none.
     pub outcome: Result<ModelAnswer, ModelError>,
+    /// The text of the error without the number and the time of the requests, so that equal failures have equal texts.
+    pub cause: Option<String>,
     /// One log event for each attempt.
     pub interactions: Vec<AuditEvent>,
     /// Whether any attempt may have reached the model.
@@ -250,6 +252,7 @@ impl ModelCaller {
                 break (outcome, latency_ms);
             }
         };
+        let cause = outcome.as_ref().err().map(|miss| ModelError::from(miss.clone()).to_string());
         if let Err(ModelTextError::Failed(failure)) = &mut outcome
             && interactions.len() > 1
         {
@@ -258,7 +261,7 @@ impl ModelCaller {
             let end = if failure.detail.is_empty() { "" } else { "; " };
             failure.detail = format!("{}{end}{total}", failure.detail);
         }
-        ModelCallResult::new(outcome, interactions, reached, latency_ms)
+        ModelCallResult { cause, ..ModelCallResult::new(outcome, interactions, reached, latency_ms) }
     }
 
     /// The time left before the deadline.
@@ -373,7 +376,8 @@ impl ModelCallResult {
             }
             Err(ModelTextError::Failed(_)) => ModelHealthEffect::Neutral,
         };
-        Self { outcome: outcome.map_err(ModelError::from), interactions, reached, health, latency_ms }
+        let outcome = outcome.map_err(ModelError::from);
+        Self { outcome, cause: None, interactions, reached, health, latency_ms }
     }
 }
 

@@ -495,13 +495,20 @@ pub struct PromptTrial {
     pub template: PromptTemplate,
     pub tier: ProductTier,
     pub query: CustomerQuery,
+    /// Whether the trial ends before the model is called.
+    pub check_only: bool,
 }
 
 /// The result of a trial.
 #[derive(Debug)]
 pub struct PromptTrialResult {
-    /// The decision on the answer, or why there was no answer that can be judged.
-    pub decision: Result<CrosscheckDecision, ModelError>,
+    pub oracle_id: UpstreamId,
+    /// The name of the model at its provider.
+    pub model: String,
+    /// The decision on the answer; `None` if there was no answer that can be judged, or the model was not called.
+    pub decision: Option<CrosscheckDecision>,
+    /// Why there was no answer that can be judged.
+    pub failure: Option<String>,
     /// The tokens used, with retries.
     pub usage: Option<ModelTokenUsage>,
     /// The cost, with retries; `None` if the model has no prices, or reported no tokens.
@@ -509,40 +516,63 @@ pub struct PromptTrialResult {
 }
 
 impl GenerationRunner {
-    /// Asks the model once with a prompt of the template, with the settings of first verdicts, and judges the answer. Only
+    /// Asks the first configured model once with a prompt of the template, with the settings of first verdicts, and judges the answer. Only
     /// log entries are stored.
     ///
     /// # Errors
-    /// The model may not be called now, it rejects the request itself, or the answer could not be judged or logged.
+    /// The first model may not be called now, requests a wait or rejects the request itself, or the answer could not be judged or
+    /// logged.
     pub(crate) async fn try_prompt(&self, trial: PromptTrial) -> Result<PromptTrialResult, GenerationError> {
-        let PromptTrial { template, tier, query } = trial;
+        let PromptTrial { template, tier, query, check_only } = trial;
         let prompt = build_verdict_prompt(&template, tier, &query).map_err(PromptError::from)?;
-        let (model, lease) = self.request_first_lease(&ApplicationName::default()).await?;
+        // a fallback would mix the results of two models
+        let model = self.models.first().ok_or(GenerationError::NoModel)?;
+        let (oracle_id, name) = (model.oracle_id().clone(), model.original.model.clone());
+        let mut result = PromptTrialResult {
+            oracle_id,
+            model: name,
+            decision: None,
+            failure: None,
+            usage: None,
+            cost: None,
+        };
+        if check_only {
+            return Ok(result);
+        }
+        let lease = self.request_first_lease_of(model, false).await?;
         let _slots = self.handles.rate_limiter.ask(RequestTrialCall(model.oracle_id().clone())).await??;
         let request = ModelRequest { prompt, settings: model.original.clone() };
         let purpose = ModelCallPurpose { session_id: None, path: GatePath::Try };
-        let called = self.call_model(&model, &model.caller, &purpose, &request).await;
+        let called = self.call_model(model, &model.caller, &purpose, &request).await;
         self.count_refused_request(&called);
         self.report_call(lease, &called, true);
         let interactions = called.interactions;
-        let usage = ModelTokenUsage::sum(interactions.iter().filter_map(OracleInteraction::usage_of));
-        let cost =
-            ModelCost::sum(interactions.iter().filter_map(OracleInteraction::cost_of).map(|sum| sum.cost));
+        result.usage = ModelTokenUsage::sum(interactions.iter().filter_map(OracleInteraction::usage_of));
+        let costs = interactions.iter().filter_map(OracleInteraction::cost_of);
+        result.cost = ModelCost::sum(costs.map(|sum| sum.cost));
         let trace = GenerationTrace { generation: request.generation(), interactions };
-        let decision = match called.outcome {
+        match called.outcome {
             Ok(answer) => {
                 let payload = VerdictPayload::raw(&answer.text);
                 let record = GenerationTrace::record(Some(&trace), None);
-                Ok(self.handles.crosscheck.ask(JudgeTrial { tier, query, payload, record }).await??)
+                let judge = JudgeTrial { tier, query, payload, record };
+                result.decision = Some(self.handles.crosscheck.ask(judge).await??);
             }
             Err(error) => {
                 self.handles.log.commit(GenerationTrace::record(Some(&trace), None)).await?;
-                if let ModelError::RefusedRequest { .. } = error {
-                    return Err(GenerationError::Model { error, retry_after: None });
+                match error {
+                    ModelError::RefusedRequest { .. } => {
+                        return Err(GenerationError::Model { error, retry_after: None });
+                    }
+                    ModelError::Unavailable { retry_after: Some(retry_after), .. } => {
+                        let oracle_id = model.oracle_id().clone();
+                        let error = PermitError::RequestedWait { oracle_id, retry_after };
+                        return Err(GenerationError::NotPermitted { error, retry_after });
+                    }
+                    _ => result.failure = called.cause,
                 }
-                Err(error)
             }
-        };
-        Ok(PromptTrialResult { decision, usage, cost })
+        }
+        Ok(result)
     }
 }

@@ -401,11 +401,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn order_shows_the_cause_of_its_stop_and_the_outcomes_of_attempts_in_words() {
+    fn order_shows_its_stop_and_the_outcomes_of_attempts_in_words() {
         let at = "2026-11-20T10:00:00Z";
         let attempt = serde_json::from_value(json!({
             "attempt": 1, "started_at": at, "ended_at": at, "outcome": "refused_by_rules",
-            "generation": {"model": "m", "candidate_count": 1},
+            "generation": {"model": "m", "candidateCount": 1},
         }));
         let at = at.parse().expect("a time");
         let mut order = Order::placed(at).stopped(OrderStopCause::GenerationsUsedUp, false, at);

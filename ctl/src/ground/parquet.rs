@@ -36,12 +36,24 @@ pub(super) fn is_parquet(file: &Path) -> io::Result<bool> {
     Ok(start == MAGIC)
 }
 
-/// The columns of a Parquet file that are left out; none if it does not begin as one.
+/// The columns of a Parquet file that are left out, with a note; none if it does not begin as one.
 ///
 /// # Errors
 /// The file cannot be read, or is damaged.
 pub(super) fn omitted_columns(file: &Path) -> io::Result<Vec<String>> {
-    if is_parquet(file)? { Ok(mem::take(&mut ParquetRows::open(file)?.omitted)) } else { Ok(Vec::new()) }
+    if !is_parquet(file)? {
+        return Ok(Vec::new());
+    }
+    let omitted = mem::take(&mut ParquetRows::open(file)?.omitted);
+    note_omitted(&omitted);
+    Ok(omitted)
+}
+
+fn note_omitted(columns: &[String]) {
+    if !columns.is_empty() {
+        let columns = columns.join(", ");
+        print_note(&format!("left out, since only texts, numbers, dates and times are read: {columns}"));
+    }
 }
 
 /// The rows of a Parquet file as lines of JSON. Lists, maps and values without a meaning as text are left out.
@@ -52,14 +64,15 @@ struct ParquetRows {
     omitted: Vec<String>,
 }
 
-/// Opens a payload as [`input::open`] does. A Parquet file is read as lines of JSON, which must be what `retrieval` names.
+/// Opens a payload as [`input::open`] does. A Parquet file is read as lines of JSON, which must be what `retrieval` names. Without
+/// `retrieval`, the caller reports the columns that are left out.
 pub(super) fn open_payload(
     file: &Path,
     done: &str,
     retrieval: Option<&PipelineRetrieval>,
 ) -> io::Result<OpenedFile> {
     if !is_parquet(file)? {
-        return input::open(file, done);
+        return refuse_parquet(input::open(file, done)?);
     }
     let rows = ParquetRows::open(file)?;
     let is_plain = |retrieval: &PipelineRetrieval| {
@@ -72,14 +85,21 @@ pub(super) fn open_payload(
                      `encoding` and `compression`";
         return Err(invalid(fault.to_owned()));
     }
-    if !rows.omitted.is_empty() {
-        print_note(&format!(
-            "left out, since only texts, numbers, dates and times are read: {}",
-            rows.omitted.join(", ")
-        ));
+    if retrieval.is_some() {
+        note_omitted(&rows.omitted);
     }
     let bar = input::progress_bar(None, done);
     Ok((BufReader::new(Box::new(bar.wrap_read(rows))), bar))
+}
+
+/// The same input, unless a pipe has a Parquet file, which is read from its end.
+fn refuse_parquet((mut input, bar): OpenedFile) -> io::Result<OpenedFile> {
+    if input.fill_buf()?.starts_with(MAGIC) {
+        bar.finish_and_clear();
+        let fault = "it is a Parquet file, which cannot be read from a pipe; give the name of the file";
+        return Err(invalid(fault.to_owned()));
+    }
+    Ok((input, bar))
 }
 
 impl ParquetRows {
@@ -165,4 +185,22 @@ impl Drop for ParquetRows {
 
 fn invalid(fault: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, fault)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parquet_file_is_refused_on_a_pipe_and_other_input_stays_whole() {
+        let opened = |text: &'static str| {
+            let input: Box<dyn Read + Send> = Box::new(text.as_bytes());
+            (BufReader::new(input), input::progress_bar(None, "read"))
+        };
+        assert!(refuse_parquet(opened("PAR1 rows PAR1")).is_err());
+        for text in ["PAR", "city\nBern\n", ""] {
+            let (mut input, _) = refuse_parquet(opened(text)).expect("it is no Parquet file");
+            assert_eq!(io::read_to_string(&mut input).expect("UTF-8"), text);
+        }
+    }
 }

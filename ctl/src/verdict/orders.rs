@@ -463,10 +463,13 @@ pub(crate) fn share_row(share: &OpinionShare) -> [String; 4] {
 
 fn attempt_row(order: &Order, attempt: &OrderAttempt) -> [String; 7] {
     let tokens = attempt.usage.and_then(|usage| usage.total_tokens);
+    let name = &attempt.generation.model;
+    // the opinions have the id
+    let model = attempt.oracle_id.as_ref().map_or_else(|| name.clone(), |id| format!("{id} ({name})"));
     [
         format!("{}{}", attempt.attempt, if attempt.is_last { " (last)" } else { "" }),
         attempt.started_at.to_string(),
-        attempt.generation.model.clone(),
+        model,
         order.outcome_of(attempt).to_owned(),
         tokens.map_or_else(|| "unknown".into(), |tokens| tokens.to_string()),
         attempt.cost.as_ref().map_or_else(|| "unknown".into(), ToString::to_string),

@@ -58,8 +58,8 @@ enum PromptVerb {
 /// Run queries through the model with a prompt template and with the current one, and compare the results
 ///
 /// Each query is sent twice with each template, or as often as `--repeat` says. No verdict is stored or mailed. The model's calls are in the
-/// audit log with the path `try`. Orders and regenerations come first. Ctrl-C stops the trial; calls in flight
-/// end in the daemon. The program `oraclectl-tools` must be installed beside oraclectl.
+/// audit log with the path `try`. Orders and regenerations come first. Ctrl-C stops the trial and shows
+/// the results so far; calls in flight end in the daemon. The program `oraclectl-tools` must be installed beside oraclectl.
 #[derive(Debug, clap::Args)]
 pub struct PromptTryArgs {
     /// The template: a registered ID or ID@VERSION, or a YAML or JSON file such as `./house.yaml`

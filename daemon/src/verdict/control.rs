@@ -17,6 +17,7 @@ use crate::platform::service::{DaemonService, run_blocking};
 use crate::verdict::MODEL;
 use crate::verdict::api::{parse_model_query, verdicts};
 use crate::verdict::config::CommonPromptTemplate;
+use actors_upstream::oracle_health::PermitError;
 use actors_verdict::generation::{
     GenerationError, PromptError, PromptTrial, PromptTrialResult, find_prompt_template,
 };
@@ -30,7 +31,7 @@ use domain_base::problem::INVALID_DOCUMENT;
 use domain_verdict::cost::day_of;
 use domain_verdict::divergence::DivergenceTable;
 use domain_verdict::event::RegenDivergenceCheck;
-use domain_verdict::problem::QUERY_TOO_LONG;
+use domain_verdict::problem::{MODEL_BUSY, QUERY_TOO_LONG};
 use domain_verdict::prompt::PromptTemplate;
 use domain_verdict::wire::{
     CostsParams, CostsResponse, DivergenceParams, DivergenceResponse, PromptTryRequest, PromptTryResponse,
@@ -161,10 +162,11 @@ fn count_divergences(store: &Store, since: Option<Timestamp>) -> Result<Divergen
 
 problems!(TryProblems: JSON_BODY STORE MODEL; INVALID_DOCUMENT QUERY_TOO_LONG);
 
-/// Ask the model once with a prompt template, and judge its answer.
+/// Ask the first configured model once with a prompt template, and judge its answer.
 ///
-/// The model gets the settings of first verdicts. No verdict is stored or delivered; the log has the model's calls and the
-/// decision with the path `try`. Trials use at most half of the limits of model calls.
+/// The model gets the settings of first verdicts. A wait that it requests is reported as `model_busy`, and no fallback is
+/// asked instead. No verdict is stored or delivered; the log has the model's calls and the decision with the path `try`.
+/// Trials use at most half of the limits of model calls.
 #[utoipa::path(
     post,
     path = "/v1/prompts/try",
@@ -180,7 +182,7 @@ pub async fn try_prompt(
     State(service): State<Arc<DaemonService>>,
     body: JsonBody,
 ) -> Result<Json<PromptTryResponse>, Problem> {
-    let PromptTryRequest { template, tier, query } = body.parse()?;
+    let PromptTryRequest { template, tier, query, check_only } = body.parse()?;
     let query = parse_model_query(query, &service.limits)?;
     let template = match template {
         Some(template) if PromptTemplate::built_in_versions().contains(&template) => template,
@@ -201,13 +203,15 @@ pub async fn try_prompt(
     let reference = template.reference();
     let orders = service.system.orders.clone();
     let tried = service.run_work(async move {
-        let tried = orders.ask(TryPrompt(PromptTrial { template, tier, query })).await?;
-        tried.map_err(|failed| Problem::model_call_failed(&failed))
+        let tried = orders.ask(TryPrompt(PromptTrial { template, tier, query, check_only })).await?;
+        tried.map_err(|failed| match &failed {
+            // as after a limit of calls, the client continues after the wait
+            GenerationError::NotPermitted { error: PermitError::RequestedWait { .. }, retry_after } => {
+                Problem::new(MODEL_BUSY, failed.to_string()).retry_after(*retry_after)
+            }
+            failed => Problem::model_call_failed(failed),
+        })
     });
-    let PromptTrialResult { decision, usage, cost } = tried.await?;
-    let (decision, failure) = match decision {
-        Ok(decision) => (Some(decision), None),
-        Err(error) => (None, Some(error.to_string())),
-    };
-    Ok(Json(PromptTryResponse { template: reference, decision, failure, usage, cost }))
+    let PromptTrialResult { oracle_id, model, decision, failure, usage, cost } = tried.await?;
+    Ok(Json(PromptTryResponse { template: reference, oracle_id, model, decision, failure, usage, cost }))
 }

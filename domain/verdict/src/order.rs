@@ -260,8 +260,8 @@ pub struct Order {
     /// The last change by an operator. It is not shown to the application.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub operator_action: Option<OperatorAction>,
-    /// The labels of the opinions of several models on its verdict; absent if it needs only one. They are not shown to the
-    /// application.
+    /// The labels of the opinions of several models on its verdict; absent if it needs only one, or its verdict was delivered or held
+    /// without them. They are not shown to the application.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub opinions: Option<OpinionTally>,
     /// The last attempts, up to 10, the latest one last.
@@ -487,6 +487,7 @@ impl Order {
             attempt.cause =
                 Some(stored_cause(&format!("the policy held the verdict: {}", join_causes(&causes))));
         }
+        self.drop_undecided_opinions();
         let stop_cause = Some(OrderStopCause::Policy);
         Self { stop_cause, policy_causes: causes, ..self.enter(OrderState::Held, now) }
     }
@@ -615,7 +616,14 @@ impl Order {
         if self.state == OrderState::Generating {
             self.end_answer(outcome, usage, cost, now);
         }
+        self.drop_undecided_opinions();
         self.enter(OrderState::Delivered, now)
+    }
+
+    /// Removes the labels of opinions that have not decided on the verdict: `orders.opinions` requires only one since, or the application
+    /// submitted the verdict.
+    fn drop_undecided_opinions(&mut self) {
+        self.opinions = self.opinions.take().filter(|tally| tally.agreed_label.is_some());
     }
 
     /// Ends the attempt in progress. If the answer of an earlier one is decided on, that one gets the outcome. Returns the attempt of the

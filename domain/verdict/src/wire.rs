@@ -34,6 +34,7 @@ use domain_ground::source_state::PruneReport;
 use domain_ground::version_name::WordlistName;
 use domain_rules::sourced::FactsFrom;
 use domain_rules::{CandidateExpectations, RuleId, TextLanguage};
+use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -503,6 +504,9 @@ pub struct PromptTryRequest {
     pub tier: ProductTier,
     /// The query.
     pub query: String,
+    /// Only check that the request can be tried, without a call of the model. The answer then has neither a decision nor a failure.
+    #[serde(default)]
+    pub check_only: bool,
 }
 
 /// The result of one trial.
@@ -510,9 +514,13 @@ pub struct PromptTryRequest {
 pub struct PromptTryResponse {
     /// The version of the template that was tried.
     pub template: TemplateRef,
-    /// The decision on the model's answer; null if there is no answer that can be judged.
+    /// The model that was asked: the first configured one, by its name among the oracles.
+    pub oracle_id: UpstreamId,
+    /// The name of this model at its provider.
+    pub model: String,
+    /// The decision on the model's answer; null if there is no answer that can be judged, or the model was not called.
     pub decision: Option<CrosscheckDecision>,
-    /// Why there is no such answer; null if there is one.
+    /// Why there is no such answer; null if there is one, or the model was not called.
     pub failure: Option<String>,
     /// The tokens used, with retries; null if the model did not report them.
     pub usage: Option<ModelTokenUsage>,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::parquet::columns::{format_decimal, unscaled};
+use parquet::basic::BrotliLevel;
 use parquet::data_type::{
     ByteArray, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type,
     Int96, Int96Type,
@@ -116,6 +117,16 @@ fn damaged_file_is_an_error_or_gives_rows() {
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
     assert!(read(&path).is_err());
     assert!((1..400).contains(&refused), "{refused} of 400 were refused");
+}
+
+#[test]
+fn compression_is_refused_if_it_cannot_be_read() {
+    for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4_RAW] {
+        assert!(check_compression(compression).is_ok());
+    }
+    for compression in [Compression::BROTLI(BrotliLevel::default()), Compression::LZO] {
+        assert!(check_compression(compression).is_err());
+    }
 }
 
 #[test]

@@ -291,21 +291,6 @@ impl GenerationRunner {
         })
     }
 
-    /// The first model of the application's order that may be called now. The error is that of the model that may be called soonest.
-    pub(super) async fn request_first_lease(
-        &self,
-        application: &ApplicationName,
-    ) -> Result<(Arc<ConfiguredModel>, CallLease), GenerationError> {
-        let mut soonest = SoonestDenial::default();
-        for model in self.models.order_of(application) {
-            match self.request_first_lease_of(model, false).await {
-                Ok(lease) => return Ok((Arc::clone(model), lease)),
-                Err(error) => soonest.add(error)?,
-            }
-        }
-        Err(soonest.0.map_or(GenerationError::NoModel, |(_, error)| error))
-    }
-
     /// Checks that a model is configured.
     pub(crate) fn require_model(&self) -> Result<(), GenerationError> {
         self.models.first().map(drop).ok_or(GenerationError::NoModel)
@@ -354,7 +339,7 @@ impl GenerationRunner {
         not_permitted(self.handles.oracle_health.ask(RequestCallPermit(model.oracle_id().clone())).await?)
     }
 
-    async fn request_first_lease_of(
+    pub(super) async fn request_first_lease_of(
         &self,
         model: &ConfiguredModel,
         is_last: bool,

@@ -879,8 +879,8 @@ class OrderReport(TypedDict):
     operator_action: NotRequired[OperatorAction | None]
     """The last change by an operator. It is not shown to the application."""
     opinions: NotRequired[OpinionTally | None]
-    """The labels of the opinions of several models on its verdict; absent if it needs only one. They are not shown to
-    the application."""
+    """The labels of the opinions of several models on its verdict; absent if it needs only one, or its verdict was
+    delivered or held without them. They are not shown to the application."""
     placed_at: str
     """When it was accepted."""
     policy_causes: NotRequired[list[PolicyCause]]

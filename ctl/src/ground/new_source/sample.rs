@@ -4,7 +4,7 @@ use super::columns::SampleColumn;
 use super::remark::SourceRemark;
 use super::table::{find_table, unpivot_measured};
 use crate::ground::new_source::columns::find_columns;
-use crate::ground::parquet::{omitted_columns, open_payload};
+use crate::ground::parquet::{is_parquet, omitted_columns, open_payload};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::is_blank;
 use domain_ground::format::{ColumnUnpivot, PayloadCompression, PayloadFormat, RecordsPath, TextEncoding};
@@ -127,6 +127,9 @@ impl SampleText {
         // the caller names the file
         let unreadable = |error: io::Error| format!("the file cannot be read: {error}");
         let head = read_start(file, SAMPLE_BYTES).map_err(unreadable)?;
+        if head.is_empty() && is_parquet(file).map_err(unreadable)? {
+            return Err("the Parquet file has no rows; name a file with at least one".to_owned());
+        }
         let compression = match head.as_slice() {
             [0x1f, 0x8b, ..] => Some(PayloadCompression::Gzip),
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(PayloadCompression::Zstd),

@@ -22,8 +22,8 @@ pub struct TierOpinionsSection {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OpinionsSection {
-    /// Maximum number of opinions: approved answers to the same prompt, each of an attempt of its own. With 1, the default, the first
-    /// approved answer is delivered.
+    /// Maximum number of opinions: approved answers, each of an attempt of its own. With 1, the default, the first approved answer is
+    /// delivered.
     #[schema(minimum = 1, maximum = 9)]
     pub count: Option<u32>,
     /// Number of opinions that must have the same label: more than half of `count`, which is the default.

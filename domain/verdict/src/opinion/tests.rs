@@ -251,6 +251,11 @@ fn order_keeps_its_labels_and_no_answers_when_it_ends() {
     assert_eq!(differing.reason().as_deref(), Some("no_agreement: GREEN 1, RED 1"));
     let delivered =
         give(order.clone(), "b", GREEN).delivered((GenerationOutcome::Delivered, None, None), now);
+    // `orders.opinions` requires only one since
+    let one_answer = || order.clone().attempted(start(&oracle("b")), now);
+    let used = || (GenerationOutcome::Delivered, None, None);
+    assert_eq!(one_answer().delivered(used(), now).opinions, None);
+    assert_eq!(one_answer().held_by_policy(Vec::new(), used(), now).opinions, None);
     for ended in [differing, delivered, order.cancelled(now)] {
         assert!(ended.open_opinions.is_empty() && ended.opinions.is_some(), "{ended:?}");
     }
