@@ -318,9 +318,11 @@ pub async fn read_status(
     let degraded = service.degraded_reasons().await;
     let variance = service.system.regen.ask(ReadVariance).await?;
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
+    let now = service.system.clock.now();
     let oracles = statuses.iter().map(|health| {
-        let refusal = health.refusal().map(|refusal| format!(" ({refusal})")).unwrap_or_default();
-        format!("{} {}{refusal}", health.oracle_id, health.status.into_str())
+        let pause = || health.paused_until(now).map(|until| format!("not called until {until:.0}"));
+        let cause = health.refusal().or_else(pause).map(|cause| format!(" ({cause})")).unwrap_or_default();
+        format!("{} {}{cause}", health.oracle_id, health.status.into_str())
     });
     let oracles = oracles.collect();
     let reading = Arc::clone(&service);

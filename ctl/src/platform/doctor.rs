@@ -492,7 +492,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     let name = format!("oracled {} (pid {})", status.version, status.pid);
     let ready = if status.ready && !status.degraded.is_empty() {
         let value = format!("{name} accepts verdicts and orders, but {}", status.degraded.join("; "));
-        CheckResult::warning("daemon", value, "see the check of each model and of the mail service")
+        CheckResult::warning("daemon", value, "see docs/monitor.md, and the checks of models and mail")
     } else if status.ready {
         CheckResult::pass("daemon", format!("{name} accepts verdicts"))
     } else {
@@ -598,6 +598,11 @@ fn check_model(status: &StatusReport) -> CheckResult {
 
 fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {
     let id = &oracle.oracle_id;
+    if let Some(until) = oracle.paused_until(Timestamp::now()) {
+        let value = format!("{id} is not called until {until:.0}, since it requested this wait");
+        let remedy = format!("check its limits; `oraclectl health close {id}` allows its calls at once");
+        return CheckResult::warning("upstream", value, remedy);
+    }
     let error = oracle.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
     let value = match oracle.refusal() {
         Some(refusal) => format!("{id} is refusing: {refusal}"),

@@ -22,6 +22,20 @@ fn clock_before_the_newest_entry_or_file_is_a_fault() {
 }
 
 #[test]
+fn upstream_that_requested_a_long_wait_is_a_warning() {
+    let level = |wait_s: i64| {
+        let retry_at = Timestamp::now() + SignedDuration::from_secs(wait_s);
+        let oracle = json!({
+            "oracle_id": "openai", "status": "healthy", "last_success_at": null, "last_failure_at": null,
+            "consecutive_failures": 0, "latency_p50_ms": 0, "latency_p99_ms": 0, "circuit_opened_at": null,
+            "retry_at": retry_at, "held_open": false, "last_error": null,
+        });
+        check_oracle(&serde_json::from_value(oracle).expect("a valid status")).level
+    };
+    assert_eq!((level(20), level(3600)), (Pass, Warning));
+}
+
+#[test]
 fn backup_is_a_warning_2_days_after_the_last_one_or_the_first_verdict() {
     let examples: Value =
         serde_json::from_str(include_str!("../../../../docs/openapi-examples.json")).expect("valid JSON");
