@@ -517,6 +517,11 @@ async fn model_that_requested_a_long_wait_is_shown_as_such() {
     assert_eq!(at(&status, "/degraded/0"), degraded);
     let oracle = at(&status, "/oracles/0");
     assert!(oracle.as_str().is_some_and(|it| it.contains("not called until")), "{oracle}");
+    // the next order is not attempted before the wait is over, so its request does not wait either
+    let began = Instant::now();
+    let answer = request_verdict(routes, "cs_2").await;
+    assert!(answer.status == 202 && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(at(&answer, "/waiting_for/until").is_string(), "{}", document(&answer));
 }
 
 #[tokio::test]
