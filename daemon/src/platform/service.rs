@@ -18,7 +18,6 @@ use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use domain_base::series::SeriesHistory;
 use domain_base::session_id::ApplicationName;
-use domain_base::wording::format_count;
 use domain_upstream::health::OracleHealthStatus;
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
@@ -491,17 +490,9 @@ impl DaemonService {
             Vec::new()
         });
         let mail = statuses.iter().filter_map(|health| mail_unavailable(health, now));
-        let store = self.system.store.clone();
-        let erased = run_blocking(move || store.pending_erasures()).await;
-        let erased = match erased.map(|sessions| sessions.len()) {
-            Ok(0) => None,
-            Ok(sessions) => {
-                let of = format_count(sessions, "erased session", "erased sessions");
-                Some(format!(
-                    "erasure_incomplete: the files still have data of {of}; the daemon retries it every minute"
-                ))
-            }
-            Err(_) => Some("erasure_unknown: the erasures in progress cannot be read".to_owned()),
+        let erased: Vec<_> = match self.system.erasure.incomplete().await {
+            Ok(causes) => causes.into_iter().map(|cause| format!("erasure_incomplete: {cause}")).collect(),
+            Err(_) => vec!["erasure_unknown: the erasures in progress cannot be read".to_owned()],
         };
         let held = self.system.check_held_key().await.err();
         // applications see this, too, so it names no session
