@@ -532,6 +532,11 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     };
     let held = status.held_runs.iter().flatten().map(run);
     let messages = status.outbox.iter().flat_map(check_outbox);
+    let unsent = status.mails.filter(|mails| *mails > 0 && status.mail.starts_with("none")).map(|mails| {
+        let mails = format_count(mails, "mail waits", "mails wait");
+        let value = format!("{mails} in the outbox, and `mail.transport` is \"none\"");
+        CheckResult::warning("outbox", value, "set a transport, or remove them with `oraclectl outbox drop`")
+    });
     let backup = status.backup_overdue_since(Timestamp::now()).map(|since| {
         let last = status.last_backup_at.map_or_else(|| "none".to_owned(), |at| format!("{at:.0}"));
         let value = format!("overdue since {since:.0}, the last one: {last}");
@@ -541,7 +546,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
             "take one with `oraclectl backup`, or enable `oracled-backup.timer`",
         )
     });
-    let state = [Some(ready), version, lag, damage, lost, backup].into_iter().flatten();
+    let state = [Some(ready), version, lag, damage, lost, backup, unsent].into_iter().flatten();
     state.chain(witness).chain(held).chain(messages).collect()
 }
 

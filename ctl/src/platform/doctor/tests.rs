@@ -36,6 +36,20 @@ fn upstream_that_requested_a_long_wait_is_a_warning() {
 }
 
 #[test]
+fn mails_that_wait_without_a_transport_are_a_warning() {
+    let examples: Value =
+        serde_json::from_str(include_str!("../../../../docs/openapi-examples.json")).expect("valid JSON");
+    let has_warning = |mail: &str, mails: u64| {
+        let mut status = examples["read_status"]["200"].clone();
+        (status["mail"], status["mails"], status["outbox"]) = (json!(mail), json!(mails), Value::Null);
+        let status: StatusReport = serde_json::from_value(status).expect("a valid status");
+        check_status(&status).iter().any(|result| result.check == "outbox" && result.level == Warning)
+    };
+    assert!(has_warning("none: no mail is sent", 2));
+    assert!(!has_warning("none: no mail is sent", 0) && !has_warning("smtp, localhost", 2));
+}
+
+#[test]
 fn backup_is_a_warning_2_days_after_the_last_one_or_the_first_verdict() {
     let examples: Value =
         serde_json::from_str(include_str!("../../../../docs/openapi-examples.json")).expect("valid JSON");
