@@ -222,7 +222,7 @@ fn check_socket(key: &str, path: &Path, config: Option<&CheckedConfig>) -> Check
         );
     }
     if let Err(error) = UnixStream::connect(path) {
-        return connect_fault(&value, &error, &group);
+        return connect_fault(&value, &error, (key, mode, group.as_str()));
     }
     let (_, configured_mode, configured_group) =
         match config.and_then(|config| config.socket(key)).filter(|_| !path.starts_with(SYSTEMD_SOCKETS)) {
@@ -238,9 +238,15 @@ fn check_socket(key: &str, path: &Path, config: Option<&CheckedConfig>) -> Check
     CheckResult::warning(SOCKET_CHECK, value, "restart the daemon; it applies both when it binds the socket")
 }
 
-fn connect_fault(value: &str, error: &io::Error, group: &str) -> CheckResult {
+/// The result if this user cannot connect to the socket with this configuration key, mode and group.
+fn connect_fault(value: &str, error: &io::Error, (key, mode, group): (&str, u32, &str)) -> CheckResult {
     let value = format!("{value}: {error}");
     match error.kind() {
+        // its group may not connect, either
+        ErrorKind::PermissionDenied if mode & 0o020 == 0 => {
+            let remedy = format!("set `{key}_mode = \"0660\"` and `{key}_group`, and restart the daemon");
+            CheckResult::warning(SOCKET_CHECK, value, remedy)
+        }
         ErrorKind::PermissionDenied => {
             let remedy = format!("sudo usermod -aG {group} \"$USER\", and log in again");
             CheckResult::warning(SOCKET_CHECK, value, remedy)
@@ -685,20 +691,32 @@ fn check_key(dir: &Path, name: &str) -> Option<CheckResult> {
             check_secret_mode("key", &at.to_string(), &found)
         }
         Ok(_) => {
-            let remedy = "restore it from a backup";
-            CheckResult::fault("key", format!("{at} is not 32 bytes in Base64"), remedy)
+            CheckResult::fault("key", format!("{at} is not 32 bytes in Base64"), key_remedy(name))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // a key of the log can be a systemd credential
             let is_needed = name == "log.key" && dir.join("segments").exists();
             return is_needed.then(|| {
-                let remedy = "restore it from a backup, unless the key is systemd's credential oracled_log-key; \
-                              otherwise the next start creates a new key";
+                let remedy = format!(
+                    "nothing, if the key is systemd's credential oracled_log-key; else {}",
+                    key_remedy(name)
+                );
                 CheckResult::warning("key", format!("{at} does not exist"), remedy)
             });
         }
         Err(error) => CheckResult::warning("key", format!("{at}: {error}"), AS_ROOT),
     })
+}
+
+/// What to do about the key in the file `name` that is damaged or missing.
+fn key_remedy(name: &str) -> &'static str {
+    match name {
+        "log.key" => {
+            "put your copy of it back (a backup has no private keys), or move it away: the next start creates another key, and \
+             everyone who verifies the log needs its public key"
+        }
+        _ => "put your copy of it back (a backup has no private keys); without it, held verdicts are lost",
+    }
 }
 
 /// Checks that others cannot read the secret in the file `name`.

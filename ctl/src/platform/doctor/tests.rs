@@ -36,6 +36,28 @@ fn upstream_that_requested_a_long_wait_is_a_warning() {
 }
 
 #[test]
+fn socket_that_its_group_may_not_use_needs_another_mode() {
+    let denied = io::Error::from(ErrorKind::PermissionDenied);
+    let remedy = |mode| {
+        connect_fault("a socket", &denied, ("control_socket", mode, "root")).remedy.expect("it has a remedy")
+    };
+    let own = remedy(0o600);
+    assert!(own.contains("control_socket_mode") && own.contains("control_socket_group"), "{own}");
+    assert!(!own.contains("usermod") && remedy(0o660).contains("usermod"), "{own}");
+}
+
+#[test]
+fn damaged_key_is_not_sought_in_a_backup() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for name in KEYS {
+        fs::write(dir.path().join(name), "damaged").expect("the write succeeds");
+        let check = check_key(dir.path(), name).expect("it is checked");
+        let remedy = check.remedy.expect("it has a remedy");
+        assert!(check.level == Fault && remedy.contains("your copy"), "{remedy}");
+    }
+}
+
+#[test]
 fn mails_that_wait_without_a_transport_are_a_warning() {
     let examples: Value =
         serde_json::from_str(include_str!("../../../../docs/openapi-examples.json")).expect("valid JSON");
