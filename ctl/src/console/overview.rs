@@ -245,7 +245,8 @@ fn failed_need(failed: &[OrderReport]) -> Option<Need> {
 
 fn oracle_need(oracle: &OracleHealthStatus) -> Option<Need> {
     if let Some(until) = oracle.paused_until(Timestamp::now()) {
-        let title = format!("{} is not called until {}", oracle.oracle_id, until.strftime("%-d %B, %H:%M UTC"));
+        let title =
+            format!("{} is not called until {}", oracle.oracle_id, until.strftime("%-d %B, %H:%M UTC"));
         return Some(Need::new(Tone::Waiting, title, "It requested this wait.", "#health", "See health"));
     }
     let word = match oracle.status {

@@ -114,7 +114,7 @@ impl DoctorArgs {
             checks.extend(check_disk(dir, config.as_ref().and_then(CheckedConfig::min_free_bytes)));
         }
         checks.extend(config.as_ref().map(check_secret_files).unwrap_or_default());
-        checks.push(check_clock(state_dir.as_deref(), daemon.last_entry_at));
+        checks.push(check_clock(state_dir.as_deref(), daemon.last_entry_at, daemon.latest_entry_at));
         let count = |level| checks.iter().filter(|result| result.level == level).count();
         let (faults, warnings) = (count(CheckLevel::Fault), count(CheckLevel::Warning));
         let report = DoctorReport { faults, warnings, checks };
@@ -147,26 +147,37 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 /// No clock is right before the first release of the daemon.
 const EARLIEST_CLOCK: &str = "2026-01-01T00:00:00Z";
 
-/// Checks the clock against the newest log entry, and the newest file in the state directory.
-fn check_clock(state_dir: Option<&Path>, last_entry_at: Option<Timestamp>) -> CheckResult {
+/// Checks the clock against the newest log entry, the latest time of an entry, and the newest file in the state directory.
+fn check_clock(
+    state_dir: Option<&Path>,
+    last_entry_at: Option<Timestamp>,
+    latest_entry_at: Option<Timestamp>,
+) -> CheckResult {
     let newest_file_at = state_dir.and_then(newest_file_at);
-    judge_clock(Timestamp::now(), last_entry_at, newest_file_at)
+    judge_clock(Timestamp::now(), last_entry_at, latest_entry_at, newest_file_at)
 }
 
 fn judge_clock(
     now: Timestamp,
     last_entry_at: Option<Timestamp>,
+    latest_entry_at: Option<Timestamp>,
     newest_file_at: Option<Timestamp>,
 ) -> CheckResult {
     let remedy = "check the time synchronization (`timedatectl`)";
     if EARLIEST_CLOCK.parse().is_ok_and(|earliest: Timestamp| now < earliest) {
         return CheckResult::fault("clock", format!("the clock shows {now}"), remedy);
     }
+    let is_ahead = |at: &Timestamp| at.duration_since(now) > CLOCK_TOLERANCE;
     for (what, at) in [("log entry", last_entry_at), ("file", newest_file_at)] {
-        if let Some(at) = at.filter(|at| at.duration_since(now) > CLOCK_TOLERANCE) {
+        if let Some(at) = at.filter(is_ahead) {
             let value = format!("the clock shows {now}, and the newest {what} is of {at}");
             return CheckResult::fault("clock", value, remedy);
         }
+    }
+    if let Some(at) = latest_entry_at.filter(is_ahead) {
+        let value =
+            format!("the clock shows {now}, and the log has an entry of {at}: the clock was set back");
+        return CheckResult::warning("clock", value, remedy);
     }
     let newest = last_entry_at.map(|at| format!(", and the newest log entry is of {at}")).unwrap_or_default();
     CheckResult::pass("clock", format!("the clock shows {now}{newest}"))
@@ -400,6 +411,8 @@ struct DaemonFindings {
     config_file: Option<Option<PathBuf>>,
     /// The time of the newest entry in the log.
     last_entry_at: Option<Timestamp>,
+    /// The latest time of an entry.
+    latest_entry_at: Option<Timestamp>,
     is_test_mode: bool,
 }
 
@@ -425,6 +438,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
         state_dir: Some(status.state_dir.into()),
         config_file: Some(status.config_file.map(PathBuf::from)),
         last_entry_at: status.last_entry_at,
+        latest_entry_at: status.latest_entry_at,
         is_test_mode: status.test_mode,
     })
 }
@@ -690,9 +704,7 @@ fn check_key(dir: &Path, name: &str) -> Option<CheckResult> {
         Ok((found, content)) if decode_secret_key(&content).is_some() => {
             check_secret_mode("key", &at.to_string(), &found)
         }
-        Ok(_) => {
-            CheckResult::fault("key", format!("{at} is not 32 bytes in Base64"), key_remedy(name))
-        }
+        Ok(_) => CheckResult::fault("key", format!("{at} is not 32 bytes in Base64"), key_remedy(name)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // a key of the log can be a systemd credential
             let is_needed = name == "log.key" && dir.join("segments").exists();

@@ -39,7 +39,9 @@ impl ErasureService {
         let unread = self.on_files(read).await?;
         let unfinished = (unfinished > 0).then(|| {
             let of = format_count(unfinished, "erased session", "erased sessions");
-            format!("the files still have data of {of}; the daemon removes them, and tries again every minute")
+            format!(
+                "the files still have data of {of}; the daemon removes them, and tries again every minute"
+            )
         });
         let unread = (!unread.is_empty()).then(|| {
             let names = unread.join(", ");

@@ -7,18 +7,19 @@ use serde_json::{Value, json};
 #[test]
 fn clock_before_the_newest_entry_or_file_is_a_fault() {
     let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).ok();
-    for (entry, file, level) in [
-        (None, None, Pass),
-        (at(-9), at(-1), Pass),
-        (at(2), at(2), Pass),
-        (at(3), None, Fault),
-        (at(0), at(3), Fault),
+    for (entry, latest, file, level) in [
+        (None, None, None, Pass),
+        (at(-9), at(-9), at(-1), Pass),
+        (at(2), at(2), at(2), Pass),
+        (at(3), at(3), None, Fault),
+        (at(0), at(0), at(3), Fault),
+        (at(0), at(3), at(0), Warning),
     ] {
         let now = at(0).expect("a valid time");
-        assert_eq!(judge_clock(now, entry, file).level, level, "{entry:?} {file:?}");
+        assert_eq!(judge_clock(now, entry, latest, file).level, level, "{entry:?} {latest:?} {file:?}");
     }
     let reset = Timestamp::from_second(0).expect("a valid time");
-    assert_eq!(judge_clock(reset, None, None).level, Fault);
+    assert_eq!(judge_clock(reset, None, None, None).level, Fault);
 }
 
 #[test]
