@@ -403,6 +403,7 @@ impl ActorSystem {
             hosts: removals,
             found: Mutex::default(),
             ended_up_to: AtomicU64::default(),
+            unread: Mutex::default(),
         });
         actix_rt::spawn(erasure.clone().resume());
 

@@ -37,6 +37,7 @@ use domain_base::event::{Event, LoggedEvent};
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemDocument, STORAGE_UNAVAILABLE};
 use domain_base::row::Row;
 use domain_base::service::ReloadResponse;
+use domain_upstream::health::OracleHealthStatus;
 use domain_verdict::cost::DailyBudget;
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::VerdictCached;
@@ -318,11 +319,8 @@ pub async fn read_status(
     let degraded = service.degraded_reasons().await;
     let variance = service.system.regen.ask(ReadVariance).await?;
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
-    let oracles = statuses.iter().map(|health| {
-        let refusal = health.refusal().map(|refusal| format!(" ({refusal})")).unwrap_or_default();
-        format!("{} {}{refusal}", health.oracle_id, health.status.into_str())
-    });
-    let oracles = oracles.collect();
+    let now = service.system.clock.now();
+    let oracles = statuses.iter().map(|health| describe_oracle(health, now)).collect();
     let reading = Arc::clone(&service);
     let stored = spawn_blocking(move || StoredStatus::read(&reading)).await.unwrap_or_default();
     let webhooks = stored.webhooks;
@@ -335,7 +333,7 @@ pub async fn read_status(
         version: env!("CARGO_PKG_VERSION").into(),
         pid: process::id(),
         started_at: service.started_at,
-        uptime_s: service.system.clock.now().duration_since(service.started_at).as_secs(),
+        uptime_s: now.duration_since(service.started_at).as_secs(),
         ready: reasons.is_empty(),
         reasons,
         degraded,
@@ -344,6 +342,7 @@ pub async fn read_status(
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
         last_entry_at: stored.last_entry_at,
+        latest_entry_at: stored.latest_entry_at,
         last_backup_at: stored.last_backup_at,
         first_verdict_at: stored.first_verdict_at,
         paused_endpoints: service.system.notifier.ask(ListPausedEndpoints).await?,
@@ -380,6 +379,13 @@ pub async fn read_status(
     }))
 }
 
+/// The status of an upstream system, and until when or why it is not called.
+fn describe_oracle(health: &OracleHealthStatus, now: Timestamp) -> String {
+    let pause = || health.paused_until(now).map(|until| format!("not called until {until:.0}"));
+    let cause = health.refusal().or_else(pause).map(|cause| format!(" ({cause})")).unwrap_or_default();
+    format!("{} {}{cause}", health.oracle_id, health.status.into_str())
+}
+
 /// The part of the status that is read from the store. A value is `None` if it cannot be read: the status must be readable while the
 /// store is not.
 #[derive(Default)]
@@ -389,6 +395,7 @@ struct StoredStatus {
     held_runs: Option<Vec<HeldRun>>,
     webhooks: Option<u64>,
     last_entry_at: Option<Timestamp>,
+    latest_entry_at: Option<Timestamp>,
     last_backup_at: Option<Timestamp>,
     first_verdict_at: Option<Timestamp>,
 }
@@ -403,6 +410,7 @@ impl StoredStatus {
             held_runs: read_held_runs(store).ok(),
             webhooks: store.count_webhooks().ok(),
             last_entry_at: store.last_entry_at().ok().flatten(),
+            latest_entry_at: store.latest_entry_at().ok().flatten(),
             last_backup_at: control::last_backup_at(store).ok().flatten(),
             first_verdict_at: first_verdict_at(store).ok().flatten(),
         }

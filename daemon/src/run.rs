@@ -806,7 +806,8 @@ const fn reading_remedy(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PermissionDenied => "make the daemon's user the owner of the file, with mode 0600",
         ErrorKind::InvalidData => {
-            "restore the whole state directory from a backup, or remove this file: the daemon then creates another key"
+            "put your copy of the file back (a backup has no private keys), or move the file away: the daemon then creates another \
+             key, whose public key everyone who verifies the log needs"
         }
         _ => "check the disk",
     }

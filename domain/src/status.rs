@@ -59,6 +59,8 @@ pub struct StatusReport {
     pub entries: u64,
     /// The time of the last entry; null if it cannot be read.
     pub last_entry_at: Option<Timestamp>,
+    /// The latest time of an entry: later than that of the last entry if the clock was set back. Null if it cannot be read.
+    pub latest_entry_at: Option<Timestamp>,
     /// When the last complete backup was sent; null if the log has none, or if it cannot be read.
     pub last_backup_at: Option<Timestamp>,
     /// When the first verdict that the log has was stored; null if the log has none, or if it cannot be read.

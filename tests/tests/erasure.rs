@@ -186,6 +186,34 @@ async fn id_of_an_erased_session_is_in_no_file_if_configured() {
     assert!(daemon.stop().success());
 }
 
+/// The reasons of an incomplete erasure why the daemon is degraded.
+async fn erasure_reasons(daemon: &DaemonProcess) -> Vec<String> {
+    let ready = document(&get(&mut daemon.routes().await, "/readyz").await);
+    let reasons = ready["degraded"].as_array().expect("a list").iter().filter_map(Value::as_str);
+    reasons.filter(|reason| reason.starts_with("erasure_incomplete")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn file_that_an_erasure_could_not_read_is_reported_until_it_is_deleted() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    deliver(&mut daemon.routes().await, "ada", "ada-7421").await;
+    let (name, compressed) = ("oracle_log-2026-11.jsonl.gz", [0x1f_u8, 0x8b, 0xff]);
+    fs::write(world.state().join(name), compressed).expect("the write succeeds");
+    assert_eq!(erasure_reasons(&daemon).await, Vec::<String>::new());
+    printed(&world, &["erase", "--session", "ada", "--reason", "asked"]);
+    let entries = log(&mut daemon.control().await, "session=ada&after=0").await;
+    let ended = entries.iter().find(|entry| entry["event"] == "session_erased").expect("it is logged");
+    assert_eq!(ended["unread_files"], json!([name]));
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    let reasons = erasure_reasons(&daemon).await;
+    assert!(reasons.len() == 1 && reasons[0].contains(name), "{reasons:?}");
+    fs::remove_file(world.state().join(name)).expect("the removal succeeds");
+    assert_eq!(erasure_reasons(&daemon).await, Vec::<String>::new());
+    assert!(daemon.stop().success());
+}
+
 #[tokio::test]
 async fn erasure_that_fails_is_reported_and_can_be_repeated() {
     let world = DaemonWorld::default();
@@ -199,8 +227,10 @@ async fn erasure_that_fails_is_reported_and_can_be_repeated() {
     problem(&answer, 503, "storage_unavailable");
     let refused = post(&mut daemon.control().await, "/v1/backup", &json!({})).await;
     problem(&refused, 409, "backup_in_progress");
+    assert_eq!(erasure_reasons(&daemon).await.len(), 1);
     fs::remove_dir(&blocked).expect("the removal succeeds");
     printed(&world, &["erase", "--session", "ada", "--reason", "asked"]);
+    assert_eq!(erasure_reasons(&daemon).await, Vec::<String>::new());
     assert_eq!(files_with(&world.state(), "ada-7421"), Vec::<PathBuf>::new());
     assert!(daemon.stop().success());
 }

@@ -503,6 +503,28 @@ async fn case_retry_after_ms_is_that_wait_after_one_call() {
 }
 
 #[tokio::test]
+async fn model_that_requested_a_long_wait_is_shown_as_such() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::error(429, "slow").header("retry-after", "3600"));
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    place_order(&world, "cs_1").await;
+    wait_for_first_attempt(routes, "cs_1").await;
+    let degraded = at(&get(routes, "/readyz").await, "/degraded/0");
+    assert!(degraded.as_str().is_some_and(|it| it.starts_with("models_unavailable: ")), "{degraded}");
+    let status = get(control, "/v1/status").await;
+    assert_eq!(at(&status, "/degraded/0"), degraded);
+    let oracle = at(&status, "/oracles/0");
+    assert!(oracle.as_str().is_some_and(|it| it.contains("not called until")), "{oracle}");
+    // the next order is not attempted before the wait is over, so its request does not wait either
+    let began = Instant::now();
+    let answer = request_verdict(routes, "cs_2").await;
+    assert!(answer.status == 202 && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(at(&answer, "/waiting_for/until").is_string(), "{}", document(&answer));
+}
+
+#[tokio::test]
 async fn model_that_refuses_every_call_is_shown_as_such() {
     let model = ModelServer::start().await;
     model.set_default(ScriptedReply::error(401, "no such key"));

@@ -10,6 +10,7 @@
 //!
 //! Each host of a cluster removes the data from its own files. The end is logged when all have.
 
+mod incomplete;
 mod sharing;
 
 use crate::cache::{EraseSession, ExpireSessions, VerdictCache, VerdictCacheError};
@@ -177,6 +178,15 @@ pub struct ErasureHandles {
     pub found: Mutex<Found>,
     /// All removals that started up to this entry have ended.
     pub ended_up_to: AtomicU64,
+    pub unread: Mutex<UnreadFiles>,
+}
+
+/// The files of the log that ended erasures have named, by the sessions; those of sessions whose ids are erased by `None`.
+#[derive(Debug, Default)]
+pub struct UnreadFiles {
+    /// The last entry that was read.
+    read_up_to: u64,
+    files: BTreeMap<Option<SessionId>, BTreeSet<String>>,
 }
 
 /// What was found by a removal.
@@ -187,7 +197,8 @@ pub struct FoundData {
     data: BTreeSet<ErasedData>,
     /// The number of its sessions, for a retention.
     sessions: u64,
-    unread_files: u64,
+    /// The names of the files of the log that may still have the data.
+    unread_files: Vec<String>,
 }
 
 /// An entry `erasure_started`.
@@ -455,17 +466,18 @@ impl ErasureService {
             *known = up_to.max(*known);
         }
         let ErasureOutcome { data, unread_files } = self.erase_files(plan).await?;
-        let unread = unread_files.len() as u64;
+        let unread = unread_files.iter().filter_map(|path| path.file_name());
+        let unread: Vec<_> = unread.map(|name| name.to_string_lossy().into_owned()).collect();
         let mut found = Found::new();
         for StartedErasure { seq, session_id, .. } in erasures {
             let of_session =
                 session_id.as_ref().map(|session_id| data.get(session_id).cloned().unwrap_or_default());
             // an entry that was erased before a restart can be that of any pending session
             let data = of_session.unwrap_or_else(|| data.values().flatten().cloned().collect());
-            found.insert(seq, FoundData { session_id, data, sessions: 0, unread_files: unread });
+            found.insert(seq, FoundData { session_id, data, sessions: 0, unread_files: unread.clone() });
         }
         for (seq, sessions) in retentions {
-            found.insert(seq, FoundData { sessions, unread_files: unread, ..FoundData::default() });
+            found.insert(seq, FoundData { sessions, unread_files: unread.clone(), ..FoundData::default() });
         }
         Ok((found, unread_files))
     }
@@ -477,14 +489,14 @@ impl ErasureService {
         let StartedRemovals { erasures, retentions } = self.started().await?;
         let mut record = JournalRecord::default();
         for StartedErasure { seq, session_id, start } in erasures {
-            let Some(FoundData { data, .. }) = found.get(&seq).cloned() else { continue };
+            let Some(FoundData { data, unread_files, .. }) = found.get(&seq).cloned() else { continue };
             let ErasureStartEntry { reason, peer } = start;
-            let ended = ErasureEndEntry { started_seq: seq, data, reason, peer };
+            let ended = ErasureEndEntry { started_seq: seq, data, reason, peer, unread_files };
             record.events.push(AuditEvent::new(clock.now(), session_id, SessionErased(ended)));
         }
         for started in retentions {
             let Some(FoundData { sessions, unread_files, .. }) = found.get(&started.seq) else { continue };
-            record.events.push(started.end_event(clock.now(), *sessions, *unread_files));
+            record.events.push(started.end_event(clock.now(), *sessions, unread_files.len() as u64));
         }
         let removals = record.events.len();
         if removals > 0 {

@@ -471,8 +471,10 @@ fn key_note(dir: &Path, file: &str, logged: Option<&str>) -> Result<Option<FileN
     let path = dir.join(file);
     let text = fs::read(&path).map_err(|cause| CtlError::Read { file: path.display().to_string(), cause })?;
     let Some(secret) = decode_secret_key(&text) else {
-        let message =
-            format!("{}: the file is not 32 bytes in Base64; restore it from a backup", path.display());
+        let message = format!(
+            "{}: the file is not 32 bytes in Base64; put your copy of it back (a backup has no private keys)",
+            path.display()
+        );
         return Err(refused(message));
     };
     if file != LOG_KEY_FILE {

@@ -244,6 +244,11 @@ fn failed_need(failed: &[OrderReport]) -> Option<Need> {
 }
 
 fn oracle_need(oracle: &OracleHealthStatus) -> Option<Need> {
+    if let Some(until) = oracle.paused_until(Timestamp::now()) {
+        let title =
+            format!("{} is not called until {}", oracle.oracle_id, until.strftime("%-d %B, %H:%M UTC"));
+        return Some(Need::new(Tone::Waiting, title, "It requested this wait.", "#health", "See health"));
+    }
     let word = match oracle.status {
         OracleHealthLevel::Refusing => "refuses every call",
         OracleHealthLevel::CircuitOpen => "is not called: its circuit is open",
@@ -388,7 +393,12 @@ fn render_oracles(oracles: &[OracleHealthStatus]) -> Markup {
         let latency = (oracle.latency_p50_ms, oracle.latency_p99_ms);
         vec![
             html! { b { (oracle.oracle_id) } },
-            health_badge(oracle.status),
+            html! {
+                @match oracle.paused_until(Timestamp::now()) {
+                    Some(until) => { (badge(Tone::Waiting, "paused until")) " " (moment(until)) },
+                    None => (health_badge(oracle.status)),
+                }
+            },
             html! { @if let Some(at) = oracle.circuit_opened_at { (moment(at)) } @else { "–" } },
             moment_or_none(oracle.last_success_at),
             html! { @if latency == (0, 0) { "–" } @else { (latency.0) " / " (latency.1) } },
@@ -584,6 +594,10 @@ mod tests {
             );
         }
         assert!(["healthy", "degraded"].iter().all(|status| oracle_need(&oracle(status)).is_none()));
+        let later = Timestamp::now() + SignedDuration::from_hours(1);
+        let paused = OracleHealthStatus { retry_at: Some(later), ..oracle("healthy") };
+        assert!(oracle_need(&paused).is_some_and(|need| need.tone == Tone::Waiting));
+        assert!(!render_oracles(&[paused]).into_string().contains("works"));
         let first = "2026-11-26T01:22:00Z".parse().expect("a time");
         let open = OracleHealthStatus { circuit_opened_at: Some(first), ..oracle("circuit_open") };
         let need = oracle_need(&open).expect("it needs a person");

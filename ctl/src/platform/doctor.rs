@@ -114,7 +114,7 @@ impl DoctorArgs {
             checks.extend(check_disk(dir, config.as_ref().and_then(CheckedConfig::min_free_bytes)));
         }
         checks.extend(config.as_ref().map(check_secret_files).unwrap_or_default());
-        checks.push(check_clock(state_dir.as_deref(), daemon.last_entry_at));
+        checks.push(check_clock(state_dir.as_deref(), daemon.last_entry_at, daemon.latest_entry_at));
         let count = |level| checks.iter().filter(|result| result.level == level).count();
         let (faults, warnings) = (count(CheckLevel::Fault), count(CheckLevel::Warning));
         let report = DoctorReport { faults, warnings, checks };
@@ -147,26 +147,37 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 /// No clock is right before the first release of the daemon.
 const EARLIEST_CLOCK: &str = "2026-01-01T00:00:00Z";
 
-/// Checks the clock against the newest log entry, and the newest file in the state directory.
-fn check_clock(state_dir: Option<&Path>, last_entry_at: Option<Timestamp>) -> CheckResult {
+/// Checks the clock against the newest log entry, the latest time of an entry, and the newest file in the state directory.
+fn check_clock(
+    state_dir: Option<&Path>,
+    last_entry_at: Option<Timestamp>,
+    latest_entry_at: Option<Timestamp>,
+) -> CheckResult {
     let newest_file_at = state_dir.and_then(newest_file_at);
-    judge_clock(Timestamp::now(), last_entry_at, newest_file_at)
+    judge_clock(Timestamp::now(), last_entry_at, latest_entry_at, newest_file_at)
 }
 
 fn judge_clock(
     now: Timestamp,
     last_entry_at: Option<Timestamp>,
+    latest_entry_at: Option<Timestamp>,
     newest_file_at: Option<Timestamp>,
 ) -> CheckResult {
     let remedy = "check the time synchronization (`timedatectl`)";
     if EARLIEST_CLOCK.parse().is_ok_and(|earliest: Timestamp| now < earliest) {
         return CheckResult::fault("clock", format!("the clock shows {now}"), remedy);
     }
+    let is_ahead = |at: &Timestamp| at.duration_since(now) > CLOCK_TOLERANCE;
     for (what, at) in [("log entry", last_entry_at), ("file", newest_file_at)] {
-        if let Some(at) = at.filter(|at| at.duration_since(now) > CLOCK_TOLERANCE) {
+        if let Some(at) = at.filter(is_ahead) {
             let value = format!("the clock shows {now}, and the newest {what} is of {at}");
             return CheckResult::fault("clock", value, remedy);
         }
+    }
+    if let Some(at) = latest_entry_at.filter(is_ahead) {
+        let value =
+            format!("the clock shows {now}, and the log has an entry of {at}: the clock was set back");
+        return CheckResult::warning("clock", value, remedy);
     }
     let newest = last_entry_at.map(|at| format!(", and the newest log entry is of {at}")).unwrap_or_default();
     CheckResult::pass("clock", format!("the clock shows {now}{newest}"))
@@ -222,7 +233,7 @@ fn check_socket(key: &str, path: &Path, config: Option<&CheckedConfig>) -> Check
         );
     }
     if let Err(error) = UnixStream::connect(path) {
-        return connect_fault(&value, &error, &group);
+        return connect_fault(&value, &error, (key, mode, group.as_str()));
     }
     let (_, configured_mode, configured_group) =
         match config.and_then(|config| config.socket(key)).filter(|_| !path.starts_with(SYSTEMD_SOCKETS)) {
@@ -238,9 +249,15 @@ fn check_socket(key: &str, path: &Path, config: Option<&CheckedConfig>) -> Check
     CheckResult::warning(SOCKET_CHECK, value, "restart the daemon; it applies both when it binds the socket")
 }
 
-fn connect_fault(value: &str, error: &io::Error, group: &str) -> CheckResult {
+/// The result if this user cannot connect to the socket with this configuration key, mode and group.
+fn connect_fault(value: &str, error: &io::Error, (key, mode, group): (&str, u32, &str)) -> CheckResult {
     let value = format!("{value}: {error}");
     match error.kind() {
+        // its group may not connect, either
+        ErrorKind::PermissionDenied if mode & 0o020 == 0 => {
+            let remedy = format!("set `{key}_mode = \"0660\"` and `{key}_group`, and restart the daemon");
+            CheckResult::warning(SOCKET_CHECK, value, remedy)
+        }
         ErrorKind::PermissionDenied => {
             let remedy = format!("sudo usermod -aG {group} \"$USER\", and log in again");
             CheckResult::warning(SOCKET_CHECK, value, remedy)
@@ -394,6 +411,8 @@ struct DaemonFindings {
     config_file: Option<Option<PathBuf>>,
     /// The time of the newest entry in the log.
     last_entry_at: Option<Timestamp>,
+    /// The latest time of an entry.
+    latest_entry_at: Option<Timestamp>,
     is_test_mode: bool,
 }
 
@@ -419,6 +438,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
         state_dir: Some(status.state_dir.into()),
         config_file: Some(status.config_file.map(PathBuf::from)),
         last_entry_at: status.last_entry_at,
+        latest_entry_at: status.latest_entry_at,
         is_test_mode: status.test_mode,
     })
 }
@@ -492,7 +512,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     let name = format!("oracled {} (pid {})", status.version, status.pid);
     let ready = if status.ready && !status.degraded.is_empty() {
         let value = format!("{name} accepts verdicts and orders, but {}", status.degraded.join("; "));
-        CheckResult::warning("daemon", value, "see the check of each model and of the mail service")
+        CheckResult::warning("daemon", value, "see docs/monitor.md, and the checks of models and mail")
     } else if status.ready {
         CheckResult::pass("daemon", format!("{name} accepts verdicts"))
     } else {
@@ -532,6 +552,11 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     };
     let held = status.held_runs.iter().flatten().map(run);
     let messages = status.outbox.iter().flat_map(check_outbox);
+    let unsent = status.mails.filter(|mails| *mails > 0 && status.mail.starts_with("none")).map(|mails| {
+        let mails = format_count(mails, "mail waits", "mails wait");
+        let value = format!("{mails} in the outbox, and `mail.transport` is \"none\"");
+        CheckResult::warning("outbox", value, "set a transport, or remove them with `oraclectl outbox drop`")
+    });
     let backup = status.backup_overdue_since(Timestamp::now()).map(|since| {
         let last = status.last_backup_at.map_or_else(|| "none".to_owned(), |at| format!("{at:.0}"));
         let value = format!("overdue since {since:.0}, the last one: {last}");
@@ -541,7 +566,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
             "take one with `oraclectl backup`, or enable `oracled-backup.timer`",
         )
     });
-    let state = [Some(ready), version, lag, damage, lost, backup].into_iter().flatten();
+    let state = [Some(ready), version, lag, damage, lost, backup, unsent].into_iter().flatten();
     state.chain(witness).chain(held).chain(messages).collect()
 }
 
@@ -598,6 +623,11 @@ fn check_model(status: &StatusReport) -> CheckResult {
 
 fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {
     let id = &oracle.oracle_id;
+    if let Some(until) = oracle.paused_until(Timestamp::now()) {
+        let value = format!("{id} is not called until {until:.0}, since it requested this wait");
+        let remedy = format!("check its limits; `oraclectl health close {id}` allows its calls at once");
+        return CheckResult::warning("upstream", value, remedy);
+    }
     let error = oracle.last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
     let value = match oracle.refusal() {
         Some(refusal) => format!("{id} is refusing: {refusal}"),
@@ -674,21 +704,31 @@ fn check_key(dir: &Path, name: &str) -> Option<CheckResult> {
         Ok((found, content)) if decode_secret_key(&content).is_some() => {
             check_secret_mode("key", &at.to_string(), &found)
         }
-        Ok(_) => {
-            let remedy = "restore it from a backup";
-            CheckResult::fault("key", format!("{at} is not 32 bytes in Base64"), remedy)
-        }
+        Ok(_) => CheckResult::fault("key", format!("{at} is not 32 bytes in Base64"), key_remedy(name)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             // a key of the log can be a systemd credential
             let is_needed = name == "log.key" && dir.join("segments").exists();
             return is_needed.then(|| {
-                let remedy = "restore it from a backup, unless the key is systemd's credential oracled_log-key; \
-                              otherwise the next start creates a new key";
+                let remedy = format!(
+                    "nothing, if the key is systemd's credential oracled_log-key; else {}",
+                    key_remedy(name)
+                );
                 CheckResult::warning("key", format!("{at} does not exist"), remedy)
             });
         }
         Err(error) => CheckResult::warning("key", format!("{at}: {error}"), AS_ROOT),
     })
+}
+
+/// What to do about the key in the file `name` that is damaged or missing.
+fn key_remedy(name: &str) -> &'static str {
+    match name {
+        "log.key" => {
+            "put your copy of it back (a backup has no private keys), or move it away: the next start creates another key, and \
+             everyone who verifies the log needs its public key"
+        }
+        _ => "put your copy of it back (a backup has no private keys); without it, held verdicts are lost",
+    }
 }
 
 /// Checks that others cannot read the secret in the file `name`.

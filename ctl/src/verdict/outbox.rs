@@ -155,8 +155,8 @@ pub(super) fn format_mails(mails: &[MailState], now: Timestamp) -> String {
     if mails.is_empty() {
         return "no mails".into();
     }
-    // a mail that is due but not sent waits for the mail service; `health` shows until when
-    let next = |at: Timestamp| if at <= now { "due: see `health`".to_owned() } else { at.to_string() };
+    // a mail that is due but not sent waits for the mail service, or lacks one
+    let next = |at: Timestamp| if at <= now { "due: see `doctor`".to_owned() } else { at.to_string() };
     let rows = mails.iter().map(|mail| {
         [
             mail.mail_id.to_string(),

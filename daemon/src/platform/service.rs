@@ -18,7 +18,6 @@ use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use domain_base::series::SeriesHistory;
 use domain_base::session_id::ApplicationName;
-use domain_base::wording::format_count;
 use domain_upstream::health::OracleHealthStatus;
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
@@ -474,32 +473,26 @@ impl DaemonService {
         Some(ClusterReport { config_differences: report.find_config_differences(), ..report })
     }
 
-    /// The faults that do not stop submissions: no model can make first verdicts, a budget is used up, mail cannot be sent, held verdicts
-    /// cannot be opened, or recalled verdicts cannot be reported.
+    /// The faults that do not stop submissions: no model can make first verdicts, a budget is used up, mail cannot be sent, files still
+    /// have data of erased sessions, held verdicts cannot be opened, or recalled verdicts cannot be reported.
     pub async fn degraded_reasons(&self) -> Vec<String> {
         let statuses = self.system.oracle_health.ask(ListHealthStatuses).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "could not read the health of the upstream systems");
             Vec::new()
         });
         let orders = self.system.model_orders.iter();
-        let models = orders.filter_map(|(name, models)| models_unavailable(name.as_ref(), models, &statuses));
+        let now = self.system.clock.now();
+        let models =
+            orders.filter_map(|(name, models)| models_unavailable(name.as_ref(), models, &statuses, now));
         let system = self.system.clone();
         let budgets = run_blocking(move || system.used_up_budgets()).await.unwrap_or_else(|problem| {
             tracing::warn!(?problem, "could not read the daily budgets");
             Vec::new()
         });
-        let mail = statuses.iter().filter_map(mail_unavailable);
-        let store = self.system.store.clone();
-        let erased = run_blocking(move || store.pending_erasures()).await;
-        let erased = match erased.map(|sessions| sessions.len()) {
-            Ok(0) => None,
-            Ok(sessions) => {
-                let of = format_count(sessions, "erased session", "erased sessions");
-                Some(format!(
-                    "erasure_incomplete: the files still have data of {of}; the daemon retries it every minute"
-                ))
-            }
-            Err(_) => Some("erasure_unknown: the erasures in progress cannot be read".to_owned()),
+        let mail = statuses.iter().filter_map(|health| mail_unavailable(health, now));
+        let erased: Vec<_> = match self.system.erasure.incomplete().await {
+            Ok(causes) => causes.into_iter().map(|cause| format!("erasure_incomplete: {cause}")).collect(),
+            Err(_) => vec!["erasure_unknown: the erasures in progress cannot be read".to_owned()],
         };
         let held = self.system.check_held_key().await.err();
         // applications see this, too, so it names no session
@@ -536,13 +529,10 @@ impl DaemonService {
 }
 
 /// That mail cannot be sent; `None` if the upstream system is another one, or takes calls.
-fn mail_unavailable(health: &OracleHealthStatus) -> Option<String> {
-    let is_mail = health.oracle_id.as_str() == MAIL_ORACLE;
-    let since = health.circuit_opened_at.filter(|_| is_mail && health.is_unavailable())?;
-    Some(format!(
-        "mail_unavailable since {since:.0}: the mail service cannot be used ({}), so mails wait",
-        health.status.into_str()
-    ))
+fn mail_unavailable(health: &OracleHealthStatus, now: Timestamp) -> Option<String> {
+    let cause = health.unavailability(now).filter(|_| health.oracle_id.as_str() == MAIL_ORACLE)?;
+    let since = health.circuit_opened_at.map(|since| format!(" since {since:.0}")).unwrap_or_default();
+    Some(format!("mail_unavailable{since}: the mail service cannot be used ({cause}), so mails wait"))
 }
 
 /// That none of `models` can make first verdicts of `application`, or of all applications; `None` if one can, or if none is configured.
@@ -550,14 +540,19 @@ fn models_unavailable(
     application: Option<&ApplicationName>,
     models: &[UpstreamId],
     statuses: &[OracleHealthStatus],
+    now: Timestamp,
 ) -> Option<String> {
-    let found =
-        |id: &UpstreamId| statuses.iter().find(|health| health.oracle_id == *id && health.is_unavailable());
+    let found = |id: &UpstreamId| {
+        let health = statuses.iter().find(|health| health.oracle_id == *id)?;
+        Some((health, health.unavailability(now)?))
+    };
     let unavailable: Vec<_> = models.iter().map(found).collect::<Option<_>>()?;
-    let since = unavailable.iter().filter_map(|health| health.circuit_opened_at).max();
+    // since when a model is paused is not known
+    let since: Option<Vec<_>> = unavailable.iter().map(|(health, _)| health.circuit_opened_at).collect();
+    let since = since.and_then(|since| since.into_iter().max());
     let since = since.map(|since| format!(" since {since:.0}")).unwrap_or_default();
     let of = application.map(|name| format!(" of {name}")).unwrap_or_default();
-    let each = unavailable.iter().map(|health| format!("{}: {}", health.oracle_id, health.status.into_str()));
+    let each = unavailable.iter().map(|(health, cause)| format!("{}: {cause}", health.oracle_id));
     let each = each.collect::<Vec<_>>().join(", ");
     (!each.is_empty())
         .then(|| format!("models_unavailable{since}: no model{of} can answer ({each}), so orders wait"))
@@ -708,6 +703,8 @@ fn add_files(dir: &Path, prefix: &str, sizes: &mut [(&'static str, u64)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_upstream::health::{CircuitBreaker, OracleHealthConfig};
+    use std::slice;
 
     #[tokio::test]
     async fn action_runs_to_its_end_if_its_caller_disconnects() {
@@ -727,6 +724,25 @@ mod tests {
         assert!(panicked.is_err(), "{panicked:?}");
         assert!(run_to_end(async { Ok(()) }).await.is_ok());
         assert_eq!(request_panics() - before, 1);
+    }
+
+    #[test]
+    fn models_are_unavailable_if_the_only_one_requested_a_long_wait() {
+        let now: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let id: UpstreamId = "openai".parse().expect("an id");
+        let reason_of = |id: &UpstreamId, wait_s| {
+            let mut circuit = CircuitBreaker::new(id.clone(), OracleHealthConfig::default());
+            circuit.note_requested_wait(now, Duration::from_secs(wait_s));
+            let statuses = [circuit.status()];
+            let mail = statuses.iter().find_map(|health| mail_unavailable(health, now));
+            models_unavailable(None, slice::from_ref(id), &statuses, now).filter(|_| mail.is_none()).or(mail)
+        };
+        let reason = reason_of(&id, 3600).expect("no model can answer");
+        let is_named = reason.starts_with("models_unavailable") && reason.contains("2026-11-20T11:00:00Z");
+        assert!(is_named, "{reason}");
+        assert_eq!(reason_of(&id, 20), None, "a short wait needs no person");
+        let reason = reason_of(&MAIL_ORACLE.parse().expect("an id"), 3600).expect("mails wait");
+        assert!(reason.starts_with("mail_unavailable"), "{reason}");
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub struct ErasureEndEntry {
     pub reason: String,
     /// The administrator's process.
     pub peer: PeerCredentials,
+    /// The files of `oracle_log.jsonl` that may still have the data; absent if there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unread_files: Vec<String>,
 }
 
 /// A removal of old data started. It continues after a restart until its end is logged.
@@ -166,7 +169,9 @@ impl Event for SessionErased {
     const NEEDS_COMMIT: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {
-        format!("{} {}", entry.list("data"), entry.by_peer())
+        let unread = entry.list("unread_files");
+        let unread = if unread.is_empty() { unread } else { format!("; not from {unread}") };
+        format!("{} {}{unread}", entry.list("data"), entry.by_peer())
     }
 }
 

@@ -487,6 +487,7 @@ fn order_events(session_id: &SessionId, peer: PeerCredentials, timestamp: Timest
             data: [ErasedData::new("session"), ErasedData::LOG_VALUES].into(),
             reason: "request of the customer".into(),
             peer,
+            unread_files: Vec::new(),
         }),
         RetentionStarted(RetentionStartEntry { due: due_data(), peer: None, log_key: None }),
         SessionsExpired(SessionExpiryEntry {

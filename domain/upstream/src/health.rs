@@ -40,6 +40,8 @@ use utoipa::ToSchema;
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
 /// How often the time doubles after which an oracle that rejects the caller is called again.
 const REFUSAL_DOUBLINGS_MAX: u32 = 3;
+/// A requested wait that ends within this time needs no person.
+const WAIT_NOTED: SignedDuration = SignedDuration::from_secs(30);
 /// The retry time for callers that are refused because of such a call.
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 /// The maximum length of an upstream's error that is stored, in characters.
@@ -744,6 +746,20 @@ impl OracleHealthStatus {
     #[must_use]
     pub const fn is_unavailable(&self) -> bool {
         !self.status.accepts_calls() || self.circuit_opened_at.is_some()
+    }
+
+    /// The time until which it is not called because it requested a wait; `None` if that is at most 30 s after `now`, or if it makes no
+    /// first verdicts for another cause.
+    #[must_use]
+    pub fn paused_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.retry_at.filter(|until| !self.is_unavailable() && until.duration_since(now) > WAIT_NOTED)
+    }
+
+    /// Why it makes no first verdicts: its status, or the wait that it requested; `None` if it makes them.
+    #[must_use]
+    pub fn unavailability(&self, now: Timestamp) -> Option<String> {
+        let pause = self.paused_until(now).map(|until| format!("paused until {until:.0}"));
+        pause.or_else(|| self.is_unavailable().then(|| self.status.into_str().to_owned()))
     }
 
     /// That the oracle rejects every call, since when and why; `None` unless it does.

@@ -95,10 +95,12 @@ impl Words {
         let text = |path| self.text(entry, path);
         Some(match event {
             OracleInteraction::NAME if entry.text("status") == "success" => {
-                let (model, version) = (text("oracle_id"), text("oracle_version"));
+                let (model, version) = (text("generation/model"), text("oracle_version"));
+                let version = Some(version).filter(|version| *version != model);
+                let version = version.map(|version| format!(" (version {version})")).unwrap_or_default();
                 self.pick(
-                    format!("The language model {model} (version {version}) wrote an answer."),
-                    format!("Das Sprachmodell {model} (Version {version}) schrieb eine Antwort."),
+                    format!("The language model {model}{version} wrote an answer."),
+                    format!("Das Sprachmodell {model}{version} schrieb eine Antwort."),
                 )
             }
             RulesEvaluated::NAME => self.of_rules(entry),

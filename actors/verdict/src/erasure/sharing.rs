@@ -167,17 +167,21 @@ impl ErasureService {
 
     /// The removals without an end, by the entries with which they have started.
     async fn unfinished(&self) -> Result<BTreeSet<u64>, ErasureError> {
+        Ok(self.unfinished_removals().await?.seqs().collect())
+    }
+
+    /// The removals without an end.
+    pub(super) async fn unfinished_removals(&self) -> Result<StartedRemovals, ErasureError> {
         let (store, ended_up_to) = (self.0.store.clone(), self.0.ended_up_to.load(Ordering::Relaxed));
         let read = move || {
             let last_seq = store.last_seq();
-            let started = StartedRemovals::unfinished_since(&store, ended_up_to)?;
-            Ok((started.seqs().collect::<BTreeSet<_>>(), last_seq))
+            Ok((StartedRemovals::unfinished_since(&store, ended_up_to)?, last_seq))
         };
-        let (seqs, last_seq) = self.on_files(read).await?;
+        let (started, last_seq) = self.on_files(read).await?;
         // the next look begins here
-        let all_ended = seqs.first().map_or(last_seq, |first| first - 1);
+        let all_ended = started.seqs().min().map_or(last_seq, |first| first - 1);
         self.0.ended_up_to.fetch_max(all_ended, Ordering::Relaxed);
-        Ok(seqs)
+        Ok(started)
     }
 
     /// Logs the end of the removals that all members have done.

@@ -7,18 +7,69 @@ use serde_json::{Value, json};
 #[test]
 fn clock_before_the_newest_entry_or_file_is_a_fault() {
     let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).ok();
-    for (entry, file, level) in [
-        (None, None, Pass),
-        (at(-9), at(-1), Pass),
-        (at(2), at(2), Pass),
-        (at(3), None, Fault),
-        (at(0), at(3), Fault),
+    for (entry, latest, file, level) in [
+        (None, None, None, Pass),
+        (at(-9), at(-9), at(-1), Pass),
+        (at(2), at(2), at(2), Pass),
+        (at(3), at(3), None, Fault),
+        (at(0), at(0), at(3), Fault),
+        (at(0), at(3), at(0), Warning),
     ] {
         let now = at(0).expect("a valid time");
-        assert_eq!(judge_clock(now, entry, file).level, level, "{entry:?} {file:?}");
+        assert_eq!(judge_clock(now, entry, latest, file).level, level, "{entry:?} {latest:?} {file:?}");
     }
     let reset = Timestamp::from_second(0).expect("a valid time");
-    assert_eq!(judge_clock(reset, None, None).level, Fault);
+    assert_eq!(judge_clock(reset, None, None, None).level, Fault);
+}
+
+#[test]
+fn upstream_that_requested_a_long_wait_is_a_warning() {
+    let level = |wait_s: i64| {
+        let retry_at = Timestamp::now() + SignedDuration::from_secs(wait_s);
+        let oracle = json!({
+            "oracle_id": "openai", "status": "healthy", "last_success_at": null, "last_failure_at": null,
+            "consecutive_failures": 0, "latency_p50_ms": 0, "latency_p99_ms": 0, "circuit_opened_at": null,
+            "retry_at": retry_at, "held_open": false, "last_error": null,
+        });
+        check_oracle(&serde_json::from_value(oracle).expect("a valid status")).level
+    };
+    assert_eq!((level(20), level(3600)), (Pass, Warning));
+}
+
+#[test]
+fn socket_that_its_group_may_not_use_needs_another_mode() {
+    let denied = io::Error::from(ErrorKind::PermissionDenied);
+    let remedy = |mode| {
+        connect_fault("a socket", &denied, ("control_socket", mode, "root")).remedy.expect("it has a remedy")
+    };
+    let own = remedy(0o600);
+    assert!(own.contains("control_socket_mode") && own.contains("control_socket_group"), "{own}");
+    assert!(!own.contains("usermod") && remedy(0o660).contains("usermod"), "{own}");
+}
+
+#[test]
+fn damaged_key_is_not_sought_in_a_backup() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for name in KEYS {
+        fs::write(dir.path().join(name), "damaged").expect("the write succeeds");
+        let check = check_key(dir.path(), name).expect("it is checked");
+        let remedy = check.remedy.expect("it has a remedy");
+        assert!(check.level == Fault && remedy.contains("your copy"), "{remedy}");
+    }
+}
+
+#[test]
+fn mails_that_wait_without_a_transport_are_a_warning() {
+    let examples: Value =
+        serde_json::from_str(include_str!("../../../../docs/openapi-examples.json")).expect("valid JSON");
+    let has_warning = |mail: &str, mails: u64| {
+        let mut status = examples["read_status"]["200"].clone();
+        (status["mail"], status["mails"], status["outbox"]) = (json!(mail), json!(mails), Value::Null);
+        let status: StatusReport = serde_json::from_value(status).expect("a valid status");
+        check_status(&status).iter().any(|result| result.check == "outbox" && result.level == Warning)
+    };
+    assert!(has_warning("none: no mail is sent", 2));
+    assert!(!has_warning("none: no mail is sent", 0) && !has_warning("smtp, localhost", 2));
 }
 
 #[test]

@@ -32,12 +32,14 @@ use oracled_store::OrderQuery;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// The header with which a client asks for an answer before the work is done (RFC 7240).
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// The time between the last moment of waiting and the time limit of the request.
 const ANSWER_TAKES: Duration = Duration::from_millis(500);
+/// The time between two looks at what an order waits for.
+const WAIT_LOOK: Duration = Duration::from_millis(200);
 /// The shortest and the longest time after which a client should read an order again. What an order waits for can end
 /// earlier than expected.
 const POLL_AFTER_S: u64 = 5;
@@ -71,7 +73,7 @@ pub(super) async fn place(
             let application = session_id.application();
             let budgets = service.system.daily_budgets()?;
             if !is_async && !budgets.iter().any(|budget| budget.stops(Some(&application))) {
-                wait_for_verdict(&service, &mut progress, until).await;
+                wait_for_verdict(&service, &session_id, &mut progress, until).await;
             }
             let session = service.system.store.session(&session_id)?;
             let session = session.ok_or_else(|| Problem::session_unknown(session_id.local()))?.0;
@@ -82,19 +84,35 @@ pub(super) async fn place(
 }
 
 /// Waits until the order is not open any longer, at most `until`. An order whose next attempt is later is not waited for.
-async fn wait_for_verdict(service: &DaemonService, progress: &mut watch::Receiver<Order>, until: Instant) {
+async fn wait_for_verdict(
+    service: &DaemonService,
+    session_id: &SessionId,
+    progress: &mut watch::Receiver<Order>,
+    until: Instant,
+) {
     let mut stopping = service.subscribe_stop();
-    let is_decided = |order: &Order| {
+    let is_late = |due: Timestamp| {
         let left = until.saturating_duration_since(stopwatch());
         let now = service.system.clock.now();
-        let is_late = order
-            .next_attempt_at
-            .is_some_and(|due| Duration::try_from(due.duration_since(now)).is_ok_and(|wait| wait > left));
-        !order.state.is_open() || is_late
+        Duration::try_from(due.duration_since(now)).is_ok_and(|wait| wait > left)
+    };
+    let is_decided = |order: &Order| !order.state.is_open() || order.next_attempt_at.is_some_and(is_late);
+    let latest = progress.clone();
+    // what a due order waits for is no change of the order
+    let waits_later = async {
+        loop {
+            sleep(WAIT_LOOK).await;
+            let is_queued = latest.borrow().state == OrderState::Queued;
+            let waits_until = service.system.order_waits.of(session_id).and_then(|wait| wait.until);
+            if is_queued && waits_until.is_some_and(is_late) {
+                break;
+            }
+        }
     };
     let wait = async {
         tokio::select! {
             _ = progress.wait_for(is_decided) => {}
+            () = waits_later => {}
             _ = stopping.wait_for(|stops| *stops) => {}
         }
     };

@@ -40,6 +40,20 @@ fn explanation_has_the_findings_the_score_and_what_would_have_changed_it() {
 }
 
 #[test]
+fn explanation_names_the_model_and_not_its_protocol() {
+    let answered = |version: &str| {
+        let entry = json!({
+            "seq": 1, "event": "oracle_interaction", "timestamp": "2026-11-29T14:05:00Z", "session_id": "cs_1",
+            "oracle_id": "openai", "oracle_version": version, "status": "success", "generation": {"model": "toy"},
+        });
+        explain(&[entry.to_string()], ExplanationLanguage::English).concat()
+    };
+    let (same, other) = (answered("toy"), answered("toy-2026"));
+    assert!(same.contains(" toy ") && !same.contains("openai") && !same.contains("version"), "{same}");
+    assert!(other.contains(" toy (version toy-2026) "), "{other}");
+}
+
+#[test]
 fn explanation_says_what_was_erased_and_leaves_out_what_operators_wrote() {
     let erased = judged(&json!({"verdict": "RED", "summary": "No."})).replacen(
         "[\"short_summary\"]",

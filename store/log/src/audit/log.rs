@@ -208,6 +208,19 @@ impl TableReader {
         let fields = lines.first().map(|line| self.parse_entry::<LogEntryFields>(line)).transpose()?;
         Ok(fields.map(|fields| fields.timestamp))
     }
+
+    /// The latest timestamp of an entry. It is not that of the last entry if the clock was set back.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn latest_entry_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let latest = self.read(|db, durable_seq| {
+            let reader = LogReader { store: self, db, durable_seq };
+            // each row has the latest time of the log up to its end
+            reader.latest_time_us(reader.row_with(durable_seq)?)
+        })?;
+        Ok(Timestamp::from_microsecond(latest).ok())
+    }
 }
 
 /// The matches of a search from the end so far, the highest number first.

@@ -256,6 +256,20 @@ fn row_of_a_megabyte_is_stored_only_in_the_synced_file() {
 }
 
 #[test]
+fn latest_time_of_the_log_stays_if_the_clock_is_set_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    assert_eq!(store.latest_entry_at().expect("the log is readable"), None);
+    for second in [9, 2] {
+        let events = vec![AuditEvent::new(at(second), None, ServiceStopped {})];
+        let record = JournalRecord { events, ..JournalRecord::default() };
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("the record is not stale");
+    }
+    assert_eq!(store.latest_entry_at().expect("the log is readable"), Some(at(9)));
+    assert_eq!(store.last_entry_at().expect("the log is readable"), Some(at(2)));
+}
+
+#[test]
 fn log_query_matches_a_plain_filter() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());

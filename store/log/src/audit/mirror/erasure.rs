@@ -3,6 +3,7 @@
 use super::{FILE, LogMirror, MirrorSnapshot};
 use crate::audit::erasure::DataEraser;
 use crate::audit::log::seq_of_line;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -112,7 +113,7 @@ impl LogMirror {
 
 /// Erases the values from the files that the mirror in `dir` was renamed to: those in `dir`, and those beside the file to which the
 /// mirror is a link. Returns those that may still have values: files that are no texts, cannot be opened or change all the time,
-/// and those with a line about a session that is not an entry, or has no salts.
+/// and those with a line about a session that is not an entry, or has no salts, or with a part of a line.
 pub(crate) fn erase_from_renamed(dir: &Path, eraser: &mut DataEraser) -> Result<Vec<PathBuf>, StoreError> {
     let places = renamed_places(dir).map_err(|source| StoreError::Io { path: dir.to_owned(), source })?;
     let mut unread = Vec::new();
@@ -273,13 +274,14 @@ fn create_copy(path: &Path, of: &File) -> io::Result<File> {
 
 fn erase_from_file(path: &Path, of: &File, eraser: &mut DataEraser) -> io::Result<RenamedFile> {
     let before = of.metadata()?;
-    let mut has_data = false;
+    let (mut has_data, mut has_part) = (false, false);
     each_line(BufReader::new(of), |line| {
         has_data |= eraser.drops(line) || eraser.may_have_data(line);
+        has_part |= is_part(line);
         Ok(())
     })?;
     if !has_data {
-        return Ok(RenamedFile::Unchanged);
+        return Ok(if has_part { RenamedFile::Unread } else { RenamedFile::Unchanged });
     }
     let path = match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(RenamedFile::InUse),
@@ -318,6 +320,7 @@ fn copy_lines(eraser: &mut DataEraser, from: impl BufRead, to: &File) -> io::Res
         if eraser.drops(line) {
             return Ok(());
         }
+        is_read &= !is_part(line);
         let entry = str::from_utf8(line.strip_suffix(b"\n").unwrap_or(line)).ok();
         let erased = entry.and_then(|entry| eraser.erase_from_line(entry).ok());
         if let Some(erased) = erased {
@@ -330,6 +333,13 @@ fn copy_lines(eraser: &mut DataEraser, from: impl BufRead, to: &File) -> io::Res
     })?;
     to.flush()?;
     Ok(is_read)
+}
+
+/// Whether the line is no JSON. It can be a part of an entry, such as a torn last line, without the member that names the session.
+fn is_part(line: &[u8]) -> bool {
+    // a power cut can leave zeros
+    let is_empty = line.iter().all(|byte| *byte == 0 || byte.is_ascii_whitespace());
+    !is_empty && serde_json::from_slice::<IgnoredAny>(line).is_err()
 }
 
 fn each_line(mut from: impl BufRead, mut visit: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {

@@ -260,7 +260,7 @@ fn file_with_a_line_about_the_session_that_is_no_entry_is_named() {
     let torn = line.split_at(line.len() - 20).0;
     fs::write(&foreign, format!("{first}{torn}")).expect("the write succeeds");
     let other = dir.path().join("oracle_log-0.jsonl");
-    fs::write(&other, "a text about nobody\n").expect("the write succeeds");
+    fs::write(&other, "{\"text\":\"about nobody\"}\n\0\0\0\n").expect("the write succeeds");
     let linked = dir.path().join("elsewhere");
     fs::rename(&rotated, &linked).expect("the rename succeeds");
     std::os::unix::fs::symlink(&linked, &rotated).expect("a link");
@@ -270,6 +270,24 @@ fn file_with_a_line_about_the_session_that_is_no_entry_is_named() {
     assert_eq!(finish(&mut journal, erasure).unread_files, [foreign]);
     assert!(rotated.is_symlink() && !linked.is_symlink());
     assert!(!fs::read_to_string(&linked).expect("the file is readable").contains("Question 1?"));
+}
+
+#[test]
+fn file_with_a_line_that_is_torn_before_its_session_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = filled(dir.path());
+    let rotated = dir.path().join("oracle_log-1.jsonl");
+    let first = fs::read_to_string(&rotated).expect("the file is readable");
+    let line = first.lines().find(|line| line.contains("cs_1\"")).expect("a line about the session");
+    let torn = line.split_at(line.find("\"session_id\"").expect("it names the session")).0;
+    let foreign = dir.path().join("oracle_log.jsonl.foreign-1");
+    fs::write(&foreign, torn).expect("the write succeeds");
+    fs::write(&rotated, format!("{first}{torn}")).expect("the write succeeds");
+    remove(&mut journal, 1);
+    let mut erasure = begin(&mut journal, &[1]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    assert_eq!(finish(&mut journal, erasure).unread_files, [rotated.clone(), foreign]);
+    assert!(!fs::read_to_string(&rotated).expect("the file is readable").contains("Question 1?"));
 }
 
 #[test]
