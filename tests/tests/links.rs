@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// The Markdown files of a folder and of the folders below it.
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the folder can be read") {
         let path = entry.expect("the entry can be read").path();
         let name = path.file_name().unwrap_or_default();

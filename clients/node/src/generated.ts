@@ -119,7 +119,7 @@ export interface components {
          * @enum {string}
          */
         CallOutcome: "answered" | "no_record" | "several" | "timed_out" | "failed" | "circuit_open" | "refused" | "not_awaited" | "not_asked";
-        /** @description The expectations of a candidate (seed: `expected`). Members are in RFC 8785 order. */
+        /** @description The expectations of a candidate. Members are in RFC 8785 order. */
         CandidateExpectations: {
             /** @description Pairs of opposites that must not both appear: `a-b`, `b-a`, or either term, in any case. */
             contradiction_ids?: string[];
@@ -872,7 +872,7 @@ export interface components {
             request: components["schemas"]["QueryRequest"];
         };
         /**
-         * @description The trust in a source: declared, never inferred (RFC, "Oracle Trust Hierarchy"). Tiers are ordered by trust.
+         * @description The trust in a source: declared, never inferred. Tiers are ordered by trust.
          * @enum {string}
          */
         OracleTier: "unverified" | "cross_domain" | "secondary" | "primary";

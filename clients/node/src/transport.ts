@@ -114,10 +114,12 @@ export class Transport {
       throw invalidArgument("request", parts.body, "an object is required");
     }
     const limitMs = checkTimeLimit("timeoutMs", options.timeoutMs ?? this.timeoutMs);
-    const deadline = performance.now() + limitMs;
+    const began = performance.now();
+    const deadline = began + limitMs;
     const body = parts.body === undefined ? undefined : encodeJson(parts.body);
     let attempt = 0;
     let restartEnds: number | undefined;
+    const failures: unknown[] = [];
     for (;;) {
       try {
         return await this.#exchange<Body>(parts, body, options, deadline, limitMs);
@@ -130,7 +132,8 @@ export class Transport {
           pauseMs = pauseBeforeRetry(error, attempt);
           attempt += 1;
         }
-        if (pauseMs === undefined || performance.now() + pauseMs >= deadline) throw error;
+        if (pauseMs === undefined || performance.now() + pauseMs >= deadline) throw withLastFailure(error, failures, began);
+        failures.push(error);
         await pause(pauseMs, options.signal);
       }
     }
@@ -312,6 +315,14 @@ function isProblem(body: unknown): body is ProblemDocument {
 
 function isUnreachable(error: unknown): boolean {
   return error instanceof ConnectionError && (error.cause as NodeJS.ErrnoException | undefined)?.syscall === "connect";
+}
+
+/** The error of a call after these failures: a timeout alone does not show why earlier attempts failed. */
+function withLastFailure(error: unknown, failures: unknown[], began: number): unknown {
+  const last = failures.at(-1);
+  if (!(error instanceof TimeoutError && last instanceof Error)) return error;
+  const attempts = `after ${failures.length + 1} attempts in ${Math.round(performance.now() - began)} ms`;
+  return new TimeoutError(`${error.message}, ${attempts}; the last failure: ${last.message}`, undefined, { cause: last });
 }
 
 /** The time before a retry, in milliseconds; undefined if a retry does not help. */

@@ -205,6 +205,15 @@ test("call_ends_at_its_time_limit_before_and_within_the_body", async (context) =
   assert.equal(requests.length, 2);
 });
 
+test("timeout_in_a_retry_has_the_last_failure_and_the_time", async (context) => {
+  respond = (request) => requests.length === 1 && request.socket.destroy();
+  await assert.rejects(client(context, { timeoutMs: 400 }).listRules(), (error) => {
+    assert.ok(error instanceof TimeoutError && error.cause instanceof ConnectionError);
+    assert.match(error.message, /within 400 ms, after 2 attempts in [4-9]\d\d ms; the last failure: .*broke: socket hang up$/);
+    return true;
+  });
+});
+
 test("signal_ends_a_call_with_its_reason", async (context) => {
   respond = () => {};
   const reason = new Error("the customer left");

@@ -105,6 +105,14 @@ def test_call_ends_at_its_time_limit(scripted: ScriptedServer) -> None:
     assert len(scripted.requests) == 1
 
 
+def test_timeout_in_a_retry_has_the_last_failure_and_the_time(scripted: ScriptedServer) -> None:
+    scripted.script = [[], [5.0]]
+    expected = r"within 0\.5 s, after 2 attempts in 0\.[5-9] s; the last failure: .* broke: "
+    with Client(scripted.path) as client, pytest.raises(DaemonTimeoutError, match=expected) as raised:
+        client.list_rules(timeout=0.5)
+    assert isinstance(raised.value.__cause__, DaemonConnectionError)
+
+
 def test_call_ends_at_its_time_limit_if_the_body_trickles(scripted: ScriptedServer) -> None:
     begun = RULES.replace(b"content-length: 13", b"content-length: 900")
     trickle: list[bytes | float] = [b" ", 0.1]

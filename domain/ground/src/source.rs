@@ -450,7 +450,8 @@ impl SourceRegistryEntry {
     }
 }
 
-/// The trust in a source: declared, never inferred (RFC, "Oracle Trust Hierarchy"). Tiers are ordered by trust.
+/// The trust in a source: declared, never inferred. Tiers are ordered by trust.
+// RFC-0002, "Oracle Trust Hierarchy"
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, IntoStaticStr,
 )]

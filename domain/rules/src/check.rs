@@ -63,7 +63,8 @@ pub struct CandidateCheck {
     pub request_sha256: Option<Sha256Hex>,
 }
 
-/// The expectations of a candidate (seed: `expected`). Members are in RFC 8785 order.
+/// The expectations of a candidate. Members are in RFC 8785 order.
+// oracle-a-rules: `expected`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateExpectations {

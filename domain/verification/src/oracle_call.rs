@@ -168,7 +168,8 @@ pub enum CallFailure {
     Internal,
 }
 
-/// Why an answer cannot be trusted (RFC, "Failure Modes": poisoning).
+/// Why an answer cannot be trusted.
+// RFC-0002, "Failure Modes": poisoning
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]

@@ -82,6 +82,7 @@ class Call:
     request_id: str
     deadline: float
     attempts: int = 0
+    failures: list[OracledError] = field(default_factory=list)
     restart_ends: float | None = None
     status: int = 0
     response_headers: Mapping[str, str] = field(default_factory=dict)
@@ -98,6 +99,14 @@ class Call:
             f"{self.method} {self.path} has no response within {self.timeout:g} s", self.request_id
         )
 
+    def timed_out_after_failures(self, now: float) -> DaemonTimeoutError:
+        """The error of a timeout in a retry, which alone does not show why earlier attempts failed."""
+        elapsed = now - (self.deadline - self.timeout)
+        attempts = f"after {len(self.failures) + 1} attempts in {elapsed:.1f} s"
+        return DaemonTimeoutError(
+            f"{self.timed_out()}, {attempts}; the last failure: {self.failures[-1]}", self.request_id
+        )
+
     def broken(self, fault: str) -> DaemonConnectionError:
         """The error of an attempt without a complete response."""
         return DaemonConnectionError(f"{self.method} {self.path} has no complete response: {fault}", self.request_id)
@@ -112,7 +121,10 @@ class Call:
             self.attempts += 1
             pause = pause_before_retry(error, self.attempts) if self.attempts <= self.retries else None
         if pause is None or pause >= self.deadline - now:
+            if isinstance(error, DaemonTimeoutError) and self.failures:
+                raise self.timed_out_after_failures(now) from self.failures[-1]
             raise error
+        self.failures.append(error)
         return pause
 
     def pieces(self) -> list[bytes] | None:

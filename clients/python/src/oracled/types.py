@@ -119,7 +119,7 @@ CallOutcome: TypeAlias = Literal["answered", "no_record", "several", "timed_out"
 
 
 class CandidateExpectations(TypedDict):
-    """The expectations of a candidate (seed: `expected`). Members are in RFC 8785 order."""
+    """The expectations of a candidate. Members are in RFC 8785 order."""
 
     contradiction_ids: NotRequired[list[str]]
     """Pairs of opposites that must not both appear: `a-b`, `b-a`, or either term, in any case."""
@@ -790,7 +790,7 @@ class OracleQuery(TypedDict):
 
 
 OracleTier: TypeAlias = Literal["unverified", "cross_domain", "secondary", "primary"]
-"""The trust in a source: declared, never inferred (RFC, "Oracle Trust Hierarchy"). Tiers are ordered by trust."""
+"""The trust in a source: declared, never inferred. Tiers are ordered by trust."""
 
 
 class OracleVerificationRecord(TypedDict):
