@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# drive the console and verdict cards in a real browser: needs chromium, and npm with its registry; SHOTS=FOLDER writes screenshots
+# drive the console and verdict cards in a real browser: needs chromium, and npm with its registry; SHOTS=FOLDER writes screenshots, and with BROWSER_REQUIRED=1 a missing browser is a failure
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [[ -z $chromium ]] || ! command -v npm >/dev/null; then
-    echo "skipped: the console and cards in a browser (chromium or npm is not here)"
-    exit 0
+    echo "${BROWSER_REQUIRED:+failed instead of }skipped: the console and cards in a browser (chromium or npm is not here)"
+    exit "${BROWSER_REQUIRED:-0}"
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,6 +1,6 @@
 // verifies cards in a real browser, and shows that each change of their data or their text turns exactly its part red
 //
-// The environment has CARDS (JSON with the paths of two cards), CHROMIUM, CARD_CHANGES (the number of changes, 60 by default), and
+// The environment has CARDS (JSON with the paths of two cards), STORED (a folder with cards of earlier versions), CHROMIUM, CARD_CHANGES (the number of changes, 60 by default), and
 // CONSOLE_SHOTS (a folder for screenshots; none are taken without it).
 
 import { AxeBuilder } from "@axe-core/playwright";
@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { chromium } from "playwright-core";
 
-const { CARDS, CONSOLE_SHOTS: shots, CHROMIUM: executablePath = "/usr/bin/chromium", CARD_CHANGES: changes = "60" } = process.env;
+const { CARDS, STORED: stored, CONSOLE_SHOTS: shots, CHROMIUM: executablePath = "/usr/bin/chromium", CARD_CHANGES: changes = "60" } = process.env;
 const paths = JSON.parse(CARDS);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
@@ -52,6 +52,14 @@ for (const [index, path] of paths.entries()) {
   await page.emulateMedia({ colorScheme: "light" });
   const pdf = (await page.pdf({ preferCSSPageSize: true })).toString("latin1");
   assert.equal(pdf.match(/\/Type\s*\/Page\b/g).length, 1, "one page is printed");
+}
+
+// stored cards: of an erased person, and with a cosignature
+for (const [name, shown] of [["card-1-erased", /because it was erased/], ["card-1-cosigned", /witness\.example\/w1/]]) {
+  const states = await statesOf(`${stored}/${name}.html`);
+  assert.deepEqual(states, { ...all("consistent"), origin: "empty", divergence: "empty" }, name);
+  assert.match(await page.locator("body").innerText(), shown);
+  if (shots) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
 }
 
 // without Ed25519, and without scripts

@@ -272,10 +272,18 @@ fn each_published_frame_is_in_the_documentation_and_in_the_clients() {
 }
 
 #[test]
-fn stored_card_of_the_first_version_is_verified() {
-    let stored = concat!(env!("CARGO_MANIFEST_DIR"), "/stored/card-1.html");
+fn stored_cards_of_the_first_version_are_verified() {
     let world = DaemonWorld::default();
-    assert!(printed(&world, &["card", "verify", stored]).contains("facts"));
+    let key = witness_key();
+    for (name, witness) in
+        [("card-1", None), ("card-1-erased", None), ("card-1-cosigned", Some(key.as_str()))]
+    {
+        let stored = format!("{}/stored/{name}.html", env!("CARGO_MANIFEST_DIR"));
+        let mut arguments = vec!["card", "verify", stored.as_str()];
+        arguments.extend(witness.into_iter().flat_map(|key| ["--witness", key]));
+        let shown = printed(&world, &arguments);
+        assert!(shown.contains("facts"), "{name}: {shown}");
+    }
 }
 
 /// Verifies cards in a real browser; `tests/console.sh` calls it.
@@ -289,6 +297,7 @@ async fn browser_walks_through_cards_and_their_changes() {
     let paths = [0, 1].map(|at| file(&world, &format!("card-{at}.html"), &pages[at]));
     let mut walk = Command::new("node");
     walk.arg("card.mjs").current_dir(Path::new(&folder)).env("CARDS", json!(paths).to_string());
+    walk.env("STORED", concat!(env!("CARGO_MANIFEST_DIR"), "/stored"));
     let status = tokio::task::spawn_blocking(move || walk.status()).await.expect("it does not panic");
     assert!(status.expect("node starts").success());
 }

@@ -1,7 +1,7 @@
 //! Recall: which delivered verdicts relied on statements that a source has changed since. The answers are compared with those of a
 //! model of the source that replays all verdicts.
 
-use domain_verdict::label::ProductTier;
+use domain_verdict::label::{ProductTier, VerdictDimension};
 use oracled_api::client::DaemonClient;
 use oracled_tests::described::{documents, validator};
 use oracled_tests::generation::{generation_request, request_order, wait_for_order};
@@ -263,6 +263,7 @@ struct ModelVerdict {
     claims: BTreeMap<&'static str, u64>,
     /// For each claim, the number of the run since which the source stated its value.
     since: BTreeMap<&'static str, usize>,
+    is_purged: bool,
 }
 
 /// The source, and the delivered verdicts.
@@ -316,93 +317,184 @@ impl Model {
     }
 }
 
-#[expect(clippy::too_many_lines, reason = "one arm for each kind of step, and the comparison after it")]
-async fn run_history(seed: u64) {
-    let mut random = fastrand::Rng::with_seed(seed);
-    let world = DaemonWorld::default();
-    let daemon = world.serve().await;
-    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    with_source(control).await;
-    let mut model = Model::default();
-    let first: Release = AREAS.iter().map(|(area, _)| (*area, random.u64(1..4) * 100_003)).collect();
-    model.runs.push((ingest_release(control, 0, &first).await, Ok(first)));
-    approve(control, SOURCE).await;
-    for step in 1..36_usize {
-        match random.usize(0..12) {
-            0..=5 => {
-                let known = model.runs.len();
-                let stated = AREAS.iter().filter_map(|(area, _)| Some((*area, model.value(area, known)?)));
-                let claims: BTreeMap<_, _> = stated.filter(|_| random.bool()).collect();
-                if claims.is_empty() {
-                    continue;
-                }
-                let since = claims.keys().map(|area| (*area, model.since(area))).collect();
-                let session = format!("cs_{step}");
-                let delivered = post(routes, &format!("/v1/verdicts/{session}"), &submitted(&claims)).await;
+/// A verdict of this tier with a member that is not judged, on which the policy of a history acts.
+fn flagged(claims: &BTreeMap<&str, u64>, tier: ProductTier) -> Value {
+    let text = text_of(claims);
+    let mut verdict = json!({"verdict": "GREEN", "summary": text, "mood": "good"});
+    if tier == ProductTier::Full {
+        for dimension in VerdictDimension::ALL {
+            verdict["breakdown"][dimension.to_string()] = json!({"verdict": "GREEN", "analysis": text});
+        }
+    }
+    verdict
+}
+
+/// A random history, with its source and its verdicts.
+struct History {
+    random: fastrand::Rng,
+    model: Model,
+    /// The verdicts that the policy holds.
+    held: BTreeMap<String, ModelVerdict>,
+    routes: DaemonClient,
+    control: DaemonClient,
+}
+
+impl History {
+    /// The policy: flagged verdicts of one tier are held, and those of the other one refused.
+    const POLICY: &str =
+        "[gate.quick]\nhold = [\"unexpected_field\"]\n[gate.full]\nrefuse = [\"unexpected_field\"]\n";
+
+    /// Submits a verdict about some present values, which the policy can hold or refuse. A refused one is followed by one without
+    /// facts in the same session.
+    async fn submit(&mut self, step: usize) {
+        let known = self.model.runs.len();
+        let stated = AREAS.iter().filter_map(|(area, _)| Some((*area, self.model.value(area, known)?)));
+        let claims: BTreeMap<_, _> = stated.filter(|_| self.random.bool()).collect();
+        if claims.is_empty() {
+            return;
+        }
+        let since = claims.keys().map(|area| (*area, self.model.since(area))).collect();
+        let (session, mut body) = (format!("cs_{step}"), submitted(&claims));
+        let path = format!("/v1/verdicts/{session}");
+        let verdict = ModelVerdict { claims, since, is_purged: false };
+        match self.random.usize(0..6) {
+            0 => {
+                body["raw"] = json!(flagged(&verdict.claims, ProductTier::Quick).to_string());
+                let held = post(&mut self.routes, &path, &body).await;
+                assert_eq!(held.status, 202, "{}", document(&held));
+                self.held.insert(session, verdict);
+            }
+            1 => {
+                let mut refused = flagged(&verdict.claims, ProductTier::Full);
+                body["tier"] = json!("full");
+                body["raw"] = json!(refused.to_string());
+                problem(&post(&mut self.routes, &path, &body).await, 422, "policy_rejected");
+                refused.as_object_mut().expect("an object").remove("mood");
+                let mut body = oracled_tests::submission(&refused.to_string());
+                body["tier"] = json!("full");
+                let delivered = post(&mut self.routes, &path, &body).await;
                 assert_eq!(delivered.status, 201, "{}", document(&delivered));
-                model.verdicts.insert(session, ModelVerdict { claims, since });
-            }
-            6..=8 => {
-                let (_, last) = model
-                    .releases(model.runs.len())
-                    .last()
-                    .map(|(at, last)| (*at, (*last).clone()))
-                    .unwrap_or_default();
-                let mut release = last;
-                for (area, _) in AREAS {
-                    match random.usize(0..6) {
-                        0 => drop(release.remove(area)),
-                        // few values, so that earlier ones come again
-                        1..=3 => drop(release.insert(area, random.u64(1..4) * 100_003)),
-                        _ => {}
-                    }
-                }
-                let unit = AREAS[random.usize(0..4)].0;
-                release.entry(unit).or_insert(100_003);
-                model.runs.push((ingest_release(control, step, &release).await, Ok(release)));
-            }
-            9 => {
-                let counting: Vec<_> =
-                    model.releases(model.runs.len()).iter().map(|(number, _)| *number).collect();
-                if counting.len() > 1 {
-                    let undone = counting[random.usize(0..counting.len())];
-                    let id = model.runs[undone].0.clone();
-                    model.runs.push((undo(control, &id).await, Err(undone)));
-                }
             }
             _ => {
-                let sessions: Vec<_> = model.verdicts.keys().cloned().collect();
-                let Some(session) = random.choice(&sessions) else { continue };
-                if random.usize(0..3) == 0 {
-                    let erase = json!({"session_id": session, "reason": "asked"});
-                    assert_eq!(post(control, "/v1/erasures", &erase).await.status, 200);
-                } else {
-                    let path = format!("/v1/sessions/{session}");
-                    let removed = oracled_tests::call(control, hyper::Method::DELETE, &path, None).await;
-                    assert_eq!(removed.status, 200, "{}", document(&removed));
-                }
-                model.verdicts.remove(session);
+                let delivered = post(&mut self.routes, &path, &body).await;
+                assert_eq!(delivered.status, 201, "{}", document(&delivered));
+                self.model.verdicts.insert(session, verdict);
             }
         }
-        let answer = recalled(control, "").await;
-        let expected = model.relied_on_changed(|_, _| true);
-        assert_eq!(sessions(&answer), expected, "seed {seed}, step {step}: {answer}");
-        let run = random.usize(0..model.runs.len());
-        let of_run = recalled(control, &format!("&run={}", model.runs[run].0)).await;
-        assert_eq!(
-            sessions(&of_run),
-            model.recalled_by(run),
-            "seed {seed}, step {step}, run {run}: {of_run}"
-        );
-        // the result is that of a new evaluation, which collects the facts itself
-        for verdict in answer["verdicts"].as_array().expect("a list") {
-            let claims = &model.verdicts[verdict["session_id"].as_str().expect("an id")].claims;
-            let mut body = submitted(claims);
-            let text = text_of(claims);
-            body = json!({"candidate_output": text, "facts_from": body["facts_from"].take(), "rules": ["RULE-PREC-013"]});
-            let evaluated = document(&post(routes, "/v1/rules/evaluate", &body).await);
-            assert_eq!(verdict["rules_verdict"], evaluated["verdict"], "seed {seed}, step {step}: {verdict}");
+    }
+
+    /// Ingests a release with some changes of the last one.
+    async fn release(&mut self, step: usize) {
+        let releases = self.model.releases(self.model.runs.len());
+        let mut release = releases.last().map(|(_, last)| (*last).clone()).unwrap_or_default();
+        for (area, _) in AREAS {
+            match self.random.usize(0..6) {
+                0 => drop(release.remove(area)),
+                // few values, so that earlier ones come again
+                1..=3 => drop(release.insert(area, self.random.u64(1..4) * 100_003)),
+                _ => {}
+            }
         }
+        release.entry(AREAS[self.random.usize(0..4)].0).or_insert(100_003);
+        let run = ingest_release(&mut self.control, step, &release).await;
+        self.model.runs.push((run, Ok(release)));
+    }
+
+    /// Undoes a release, unless it is the only one.
+    async fn undo(&mut self) {
+        let releases = self.model.releases(self.model.runs.len());
+        let counting: Vec<_> = releases.iter().map(|(number, _)| *number).collect();
+        if counting.len() > 1 {
+            let undone = counting[self.random.usize(0..counting.len())];
+            let run = undo(&mut self.control, &self.model.runs[undone].0).await;
+            self.model.runs.push((run, Err(undone)));
+        }
+    }
+
+    /// An operator releases a held verdict, or fails its order.
+    async fn decide(&mut self) {
+        let sessions: Vec<_> = self.held.keys().cloned().collect();
+        let Some(session) = self.random.choice(sessions) else { return };
+        let is_released = self.random.usize(0..3) > 0;
+        let decision = json!({"action": if is_released { "release" } else { "fail" }, "reason": "reviewed"});
+        let decided = post(&mut self.control, &format!("/v1/orders/{session}"), &decision).await;
+        assert_eq!(decided.status.as_u16() / 100, 2, "{}", document(&decided));
+        let verdict = self.held.remove(&session).expect("it is held");
+        if is_released {
+            self.model.verdicts.insert(session, verdict);
+        }
+    }
+
+    /// Purges a delivered verdict, or removes or erases its session.
+    async fn remove(&mut self) {
+        let sessions: Vec<_> = self.model.verdicts.keys().cloned().collect();
+        let Some(session) = self.random.choice(sessions) else { return };
+        match self.random.usize(0..5) {
+            0..=1 => {
+                let verdict = self.model.verdicts.get_mut(&session).expect("it is delivered");
+                if !std::mem::replace(&mut verdict.is_purged, true) {
+                    oracled_tests::generation::purge_verdict(&mut self.control, &session).await;
+                }
+                return;
+            }
+            2 => {
+                let erase = json!({"session_id": session, "reason": "asked"});
+                assert_eq!(post(&mut self.control, "/v1/erasures", &erase).await.status, 200);
+            }
+            _ => {
+                let path = format!("/v1/sessions/{session}");
+                let method = hyper::Method::DELETE;
+                let removed = oracled_tests::call(&mut self.control, method, &path, None).await;
+                assert_eq!(removed.status, 200, "{}", document(&removed));
+            }
+        }
+        self.model.verdicts.remove(&session);
+    }
+
+    /// Compares the recalls of the source and of a run with those of the model.
+    async fn compare(&mut self, place: &str) {
+        let answer = recalled(&mut self.control, "").await;
+        assert_eq!(sessions(&answer), self.model.relied_on_changed(|_, _| true), "{place}: {answer}");
+        let run = self.random.usize(0..self.model.runs.len());
+        let of_run = recalled(&mut self.control, &format!("&run={}", self.model.runs[run].0)).await;
+        assert_eq!(sessions(&of_run), self.model.recalled_by(run), "{place}, run {run}: {of_run}");
+        // the result is that of a new evaluation, which collects the facts itself
+        for recalled in answer["verdicts"].as_array().expect("a list") {
+            let verdict = &self.model.verdicts[recalled["session_id"].as_str().expect("an id")];
+            if verdict.is_purged {
+                assert_eq!(recalled["cause"], "text_not_stored", "{place}: {recalled}");
+                continue;
+            }
+            let facts_from = submitted(&verdict.claims)["facts_from"].take();
+            let text = text_of(&verdict.claims);
+            let body =
+                json!({"candidate_output": text, "facts_from": facts_from, "rules": ["RULE-PREC-013"]});
+            let evaluated = document(&post(&mut self.routes, "/v1/rules/evaluate", &body).await);
+            assert_eq!(recalled["rules_verdict"], evaluated["verdict"], "{place}: {recalled}");
+        }
+    }
+}
+
+async fn run_history(seed: u64) {
+    let world = DaemonWorld::with_config(History::POLICY);
+    let daemon = world.serve().await;
+    let (random, routes, control) =
+        (fastrand::Rng::with_seed(seed), daemon.routes().await, daemon.control().await);
+    let mut history = History { random, model: Model::default(), held: BTreeMap::new(), routes, control };
+    with_source(&mut history.control).await;
+    let first: Release = AREAS.iter().map(|(area, _)| (*area, history.random.u64(1..4) * 100_003)).collect();
+    let run = ingest_release(&mut history.control, 0, &first).await;
+    history.model.runs.push((run, Ok(first)));
+    approve(&mut history.control, SOURCE).await;
+    for step in 1..40_usize {
+        match history.random.usize(0..14) {
+            0..=5 => history.submit(step).await,
+            6..=8 => history.release(step).await,
+            9 => history.undo().await,
+            10..=11 => history.decide().await,
+            _ => history.remove().await,
+        }
+        history.compare(&format!("seed {seed}, step {step}")).await;
     }
     assert!(daemon.stop().success());
 }
@@ -867,23 +959,20 @@ async fn verdict_is_unknown_and_not_recalled_after_the_content_of_its_verificati
         "workflow": "people", "where": {"area": "ABW", "year": 2015}, "axes": axes}}]);
     let delivered = post(routes, "/v1/verdicts/cs_1", &body).await;
     assert_eq!(delivered.status, 201, "{}", document(&delivered));
-    // the value is corrected, and stated again
-    let mut run = String::new();
-    for (day, people) in [(1, 109_009), (2, 101_001)] {
-        release.insert("Aruba", people);
-        run = ingest_release(control, day, &release).await;
-    }
-    for (pruned, count) in [(false, 0), (true, 1)] {
-        if pruned {
+    // the correction ends the validity of the value that the verification relied on
+    release.insert("Aruba", 109_009);
+    let run = ingest_release(control, 1, &release).await;
+    for (is_pruned, listed, unknown) in [(false, 1, 0), (true, 0, 1)] {
+        if is_pruned {
             let path = format!("/v1/sources/{SOURCE}/prune");
             let answer = post(control, &path, &json!({"before": "2020-02-01"})).await;
-            assert_eq!(document(&answer)["versions"], 2, "{}", document(&answer));
+            assert_eq!(document(&answer)["versions"], 1, "{}", document(&answer));
         }
         for scope in [String::new(), format!("&run={run}")] {
             let answer = recalled(control, &scope).await;
             assert_eq!(
                 (&answer["total"], &answer["unknown"]["pruned"]),
-                (&json!(0), &json!(count)),
+                (&json!(listed), &json!(unknown)),
                 "{answer}"
             );
         }

@@ -58,11 +58,32 @@ test("card_of_the_daemon_is_verified_only_unchanged_and_with_its_key", async () 
   await expectEachChangeIsDetected(card, 500);
 });
 
+const readStored = (name: string): Promise<Buffer> => readFile(join(ROOT, "tests/stored", name));
+
 test("stored_card_of_the_first_version_is_verified_and_each_change_is_detected", async () => {
-  const card = await readFile(join(ROOT, "tests/stored/card-1.html"));
+  const card = await readStored("card-1.html");
   const verified = await verifyCard(card, keyOf(card));
   assert.equal(verified.sessionId, "facts");
   await expectEachChangeIsDetected(card, 1_000);
+});
+
+test("stored_card_of_an_erased_person_is_verified_and_each_change_is_detected", async () => {
+  const card = await readStored("card-1-erased.html");
+  const verified = await verifyCard(card, keyOf(card));
+  assert.deepEqual([verified.sessionId, verified.verdict], ["facts", null]);
+  assert.ok(!card.includes("Aruba"));
+  await expectEachChangeIsDetected(card, 500);
+});
+
+test("stored_card_with_a_cosignature_is_verified_and_each_change_is_detected", async () => {
+  const witness = "witness.example/w1+d9ed62c5+BO1JKMYo0cLG6ukDOJBZlWEpWSc6XGP5NjbBRhSshzfR";
+  const card = await readStored("card-1-cosigned.html");
+  const verified = await verifyCard(card, keyOf(card), { witnesses: [witness] });
+  assert.deepEqual(verified.cosigned.map(({ name }) => name), ["witness.example/w1"]);
+  assert.equal(JSON.parse(verified.verdict ?? "").summary, "The population of Aruba in 2015 was 101,001.");
+  const other = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
+  await assert.rejects(verifyCard(card, keyOf(card), { witnesses: [other] }), /has not cosigned/);
+  await expectEachChangeIsDetected(card, 500);
 });
 
 test("checks_are_those_of_the_page", async () => {

@@ -12,7 +12,8 @@ from generate import HERE
 from oracled import CardError, Client, verify_card
 
 OTHER_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
-STORED = HERE.parent.parent / "tests" / "stored" / "card-1.html"
+STORED = HERE.parent.parent / "tests" / "stored"
+WITNESS_KEY = "witness.example/w1+d9ed62c5+BO1JKMYo0cLG6ukDOJBZlWEpWSc6XGP5NjbBRhSshzfR"
 
 
 def read_card(socket: Path, session: str) -> bytes:
@@ -58,6 +59,24 @@ def test_card_of_the_daemon_is_verified_only_unchanged_and_with_its_key() -> Non
 
 
 def test_stored_card_of_the_first_version_is_verified_and_each_change_is_detected() -> None:
-    card = STORED.read_bytes()
+    card = (STORED / "card-1.html").read_bytes()
     assert verify_card(card, key_of(card)).session_id == "facts"
     expect_each_change_is_detected(card, 1_000)
+
+
+def test_stored_card_of_an_erased_person_is_verified_and_each_change_is_detected() -> None:
+    card = (STORED / "card-1-erased.html").read_bytes()
+    verified = verify_card(card, key_of(card))
+    assert (verified.session_id, verified.verdict) == ("facts", None)
+    assert b"Aruba" not in card
+    expect_each_change_is_detected(card, 500)
+
+
+def test_stored_card_with_a_cosignature_is_verified_and_each_change_is_detected() -> None:
+    card = (STORED / "card-1-cosigned.html").read_bytes()
+    verified = verify_card(card, key_of(card), witnesses=[WITNESS_KEY])
+    assert list(verified.cosigned) == ["witness.example/w1"]
+    assert "The population of Aruba in 2015 was 101,001." in (verified.verdict or "")
+    with pytest.raises(CardError, match="has not cosigned"):
+        verify_card(card, key_of(card), witnesses=[OTHER_KEY])
+    expect_each_change_is_detected(card, 500)
