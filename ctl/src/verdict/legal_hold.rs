@@ -51,11 +51,16 @@ impl HoldArgs {
             let ReleasedLegalHold { session_id } = answer.json()?;
             return Ok(writeln!(out, "session {session_id} is no longer on hold")?);
         }
-        let LegalHold { session_id, reason, placed_at, first_seq, .. } = answer.json()?;
-        let reason = visible_line(&reason);
+        let LegalHold { session_id, reason: held, placed_at, first_seq, .. } = answer.json()?;
+        let ignored = if held == *reason {
+            ""
+        } else {
+            "; it was on hold before, so the new reason is not stored: to change it, release the hold first"
+        };
+        let held = visible_line(&held);
         Ok(writeln!(
             out,
-            "session {session_id} is on hold since {placed_at}: {reason}; log entries stay from entry {first_seq} on"
+            "session {session_id} is on hold since {placed_at}: {held}; log entries stay from entry {first_seq} on{ignored}"
         )?)
     }
 }

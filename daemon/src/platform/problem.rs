@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The answer to a request that fails.
 #[derive(Debug)]
 pub struct Problem {
-    /// The body of the answer. Its detail may have the path of the state directory; the answer does not.
+    /// The body of the answer. Its detail may have the path of the state directory; the answer has it only for operators.
     pub document: Box<ProblemDocument>,
     /// When to try again, if that may help.
     pub retry_after: Option<Duration>,
@@ -222,15 +222,28 @@ by_value!(StoreError, CommitError);
 const STATE_DIR_NAME: &str = "<state_dir>";
 static STATE_DIR_PATH: OnceLock<String> = OnceLock::new();
 
-/// Sets the path that all answers of this process leave out. The service log keeps it.
+tokio::task_local! {
+    /// Whether answers have the path.
+    static SHOWS_STATE_DIR: bool;
+}
+
+/// Runs `work`. Its answers have the path of the state directory if `is_shown`, as for operators, who have to find the files.
+pub(crate) fn show_state_dir<F: Future>(is_shown: bool, work: F) -> impl Future<Output = F::Output> {
+    SHOWS_STATE_DIR.scope(is_shown, work)
+}
+
+/// Sets the path that the answers to applications and reviewers leave out. The service log keeps it.
 pub fn hide_state_dir(dir: &Path) {
     // only a test starts a second daemon in one process
     drop(STATE_DIR_PATH.set(dir.display().to_string()));
 }
 
-/// `text` without the path of the state directory.
+/// `text` without the path of the state directory, unless the answer is for an operator.
 #[must_use]
 pub fn without_state_dir(text: String) -> String {
+    if SHOWS_STATE_DIR.try_with(|is_shown| *is_shown).unwrap_or_default() {
+        return text;
+    }
     match STATE_DIR_PATH.get() {
         Some(path) if !path.is_empty() && text.contains(path.as_str()) => {
             text.replace(path.as_str(), STATE_DIR_NAME)
@@ -260,6 +273,18 @@ mod tests {
             let response = String::from_utf8(problem.to_json()).expect("a response is UTF-8");
             assert!(!response.contains("oracled-hidden") && response.contains(STATE_DIR_NAME), "{response}");
             assert!(logged.contains("oracled-hidden"), "the service log has the path: {logged}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answer_to_an_operator_contains_the_path_of_the_state_directory() {
+        let dir = Path::new("/var/lib/oracled-hidden");
+        hide_state_dir(dir);
+        for is_shown in [true, false] {
+            let problem = Problem::new(INTERNAL_ERROR, format!("no space in {}", dir.display()));
+            let response = show_state_dir(is_shown, async move { problem.to_json() }).await;
+            let response = String::from_utf8(response).expect("a response is UTF-8");
+            assert_eq!(response.contains("oracled-hidden"), is_shown, "{response}");
         }
     }
 }

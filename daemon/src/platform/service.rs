@@ -489,7 +489,7 @@ impl DaemonService {
             tracing::warn!(?problem, "could not read the daily budgets");
             Vec::new()
         });
-        let mail = statuses.iter().filter_map(|health| mail_unavailable(health, now));
+        let mail: Vec<_> = statuses.iter().filter_map(|health| mail_unavailable(health, now)).collect();
         let erased: Vec<_> = match self.system.erasure.incomplete().await {
             Ok(causes) => causes.into_iter().map(|cause| format!("erasure_incomplete: {cause}")).collect(),
             Err(_) => vec!["erasure_unknown: the erasures in progress cannot be read".to_owned()],

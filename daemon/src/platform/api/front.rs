@@ -4,7 +4,7 @@
 use super::body::lend_body;
 use crate::platform::access_log::{AccessLog, RecordedBody, RequestTrace};
 use crate::platform::config::LimitsSection;
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, show_state_dir};
 use crate::platform::service::{Applications, count_request_panic};
 use actors_platform::caller::{CallerWaitCheck, run_as_caller};
 use axum::Router;
@@ -144,8 +144,9 @@ impl SocketFrontend {
                     is_trace_sampled: context.as_ref().is_some_and(|trace| trace.is_sampled),
                     trace_id: context.as_ref().map(|trace| trace.trace_id.clone()),
                 };
+                let is_operator = self.applications.is_none() && self.socket.is_none();
                 let handled = run_as_caller(caller, context, self.router.call(request));
-                run_within_limit(max_s, handled).await
+                run_within_limit(max_s, show_state_dir(is_operator, handled)).await
             }
         };
         if !returned_body.discard().await {
