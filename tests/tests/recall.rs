@@ -126,10 +126,7 @@ async fn corrected_value_recalls_the_verdicts_that_relied_on_it() {
     let answer = recalled(control, &format!("&run={run}")).await;
     assert_eq!(sessions(&answer), ["aruba", "both", "iceland"].map(str::to_owned).into());
     assert_eq!((&answer["source_version"], &answer["first_entry"]), (&json!("2020-01-02"), &json!(1)));
-    assert_eq!(
-        answer["unknown"],
-        json!({"not_recorded": 0, "not_listed": 0, "erased": 0, "damaged": 0, "pruned": 0})
-    );
+    assert_eq!(answer["unknown"], json!({"not_listed": 0, "erased": 0, "damaged": 0, "pruned": 0}));
     let both = &answer["verdicts"][1];
     assert_eq!((&both["result"], &both["rules_verdict"]), (&json!("now_contradicted"), &json!("FAIL")));
     let statement = &both["statements"][0];

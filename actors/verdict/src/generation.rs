@@ -10,6 +10,7 @@ use crate::rate_limiter::{CallLimitError, CallPermitError, RegenPermit, RequestR
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actors_audit::logger::CommitError;
 use actors_platform::actor_handle::ActorCallError;
+use actors_platform::clock::monotonic;
 use actors_upstream::oracle_health::PermitError;
 use actors_upstream::{ModelCallPurpose, ModelCaller, ModelError, ModelRefusal};
 use domain_base::gate_path::GatePath;
@@ -431,9 +432,10 @@ impl GenerationRunner {
             tier: session.tier,
             generation: job.request.generation(),
         };
-        let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
         // the deadline counts from before the commit: after it, another host may call
-        let (spent, attempt) = (regen_permit.age(&self.clock), Some(regen_permit.clone()));
+        let began = monotonic();
+        let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
+        let (spent, attempt) = (began.elapsed(), Some(regen_permit.clone()));
         let permits = ModelCallPermits { lease, slot, spent, regen_permit: attempt };
         let result = self.call_and_judge(model, job, permits).await.result;
         if let Some(failure) = self.regen_failure(&result) {

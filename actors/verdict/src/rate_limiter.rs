@@ -125,11 +125,6 @@ pub struct RegenPermit {
 }
 
 impl RegenPermit {
-    /// The time since the attempt was noted.
-    pub fn age(&self, clock: &Clock) -> Duration {
-        clock.now().duration_since(self.attempt.attempted_at).unsigned_abs()
-    }
-
     /// Adds to `record` the removal of the attempt. Use this if the model was not reached.
     pub fn remove_attempt(self, record: &mut JournalRecord) {
         let Self { attempt: RegenAttempt { session_id, .. }, revision } = self;

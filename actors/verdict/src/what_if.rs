@@ -65,7 +65,8 @@ impl WhatIfService {
     /// false to end the calculation, which then has no counts.
     ///
     /// # Errors
-    /// The log or the sources cannot be read. Single entries and rows that are damaged only count as such.
+    /// The log or the sources cannot be read. Single entries and rows that are damaged only count as such, unless the search for the first
+    /// entry since a time meets them.
     pub fn run(
         &self,
         _turn: &WhatIfTurn,

@@ -123,9 +123,8 @@ pub(crate) fn describe_omissions(answer: &RecallResponse) -> Vec<String> {
     if *first_entry > 1 {
         lines.push(format!("not included: verdicts that were evaluated before entry {first_entry}, which were dropped from the log"));
     }
-    let UnknownReliance { not_recorded, not_listed, erased, damaged, pruned } = *unknown;
+    let UnknownReliance { not_listed, erased, damaged, pruned } = *unknown;
     let causes = [
-        (not_recorded, "their entries have no references, because an earlier version wrote them"),
         (not_listed, "they relied on more statements than their entries list"),
         (erased, "the values of their entries were erased"),
         (pruned, "the content of their statements was pruned"),

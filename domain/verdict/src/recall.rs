@@ -140,8 +140,6 @@ impl ReliedStatement {
 /// Why the statements that a verdict relied on are not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownCause {
-    /// An earlier version wrote the entry.
-    NotRecorded,
     /// The entry does not list all of them.
     NotListed,
     /// The values of the entry were erased.
@@ -153,7 +151,6 @@ pub enum UnknownCause {
 impl UnknownCause {
     const fn as_str(self) -> &'static str {
         match self {
-            Self::NotRecorded => "not_recorded",
             Self::NotListed => "not_listed",
             Self::Erased => "erased",
             Self::Damaged => "damaged",
@@ -223,11 +220,10 @@ fn names_of(facts_from: &FactsFromEntry) -> BTreeSet<String> {
     for reference in relied_on.iter().flatten() {
         names.extend(ReliedStatement::of(reference).map(|statement| statement.name(&reference.oracle_id)));
     }
-    let unknown = match relied_on {
-        None => UnknownCause::NotRecorded,
-        Some(_) if *relied_on_omitted > 0 => UnknownCause::NotListed,
-        Some(_) => return names,
-    };
+    if relied_on.is_some() && *relied_on_omitted == 0 {
+        return names;
+    }
+    let unknown = UnknownCause::NotListed;
     for origin in origins {
         names.insert(match origin {
             FactOriginEntry::Record(record) => unknown.name(Some(&record.oracle_id)),
@@ -299,6 +295,8 @@ pub enum NotEvaluatedCause {
     TextNotStored,
     /// The facts are from a verification, which is a decision over several sources.
     Verification,
+    /// The content of a fact was pruned, so it is not known whether the source states it now.
+    ContentPruned,
     /// A rule could not be applied.
     RuleError,
 }

@@ -918,8 +918,6 @@ pub struct DecidedRecallNotice {
 /// Delivered verdicts of which it is not known on which statements they relied, by cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct UnknownReliance {
-    /// An earlier version wrote their entries, without references.
-    pub not_recorded: u64,
     /// They relied on more statements than their entries list.
     pub not_listed: u64,
     /// The values of their entries were erased. Their facts can be of another source.

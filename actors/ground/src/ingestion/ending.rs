@@ -478,17 +478,24 @@ pub(super) async fn discard(
     Ok(run)
 }
 
+fn read_run(context: &IngestContext, run_id: &Sha256Hex) -> Result<IngestionRun, IngestionError> {
+    let found = context.store.run(run_id)?.map(|(run, _)| run);
+    found.ok_or_else(|| IngestionError::RunUnknown(run_id.clone()))
+}
+
 /// Undoes a completed run by a new run. Queries with an earlier `known_at` still return the records of the undone run.
 pub(super) async fn undo(
     context: Arc<IngestContext>,
     request: RunDecisionRequest,
 ) -> Result<IngestionRun, IngestionError> {
-    let unknown = || IngestionError::RunUnknown(request.run_id.clone());
-    let (undone, _) = context.store.run(&request.run_id)?.ok_or_else(unknown)?;
-    let (run_id, state) = (&request.run_id, undone.state);
-    let not_completed = || IngestionError::NotCompleted { run_id: run_id.clone(), state };
+    let run_id = &request.run_id;
+    let oracle_id = read_run(&context, run_id)?.oracle_id;
     context.check_sharing()?;
-    let claim = context.claim_source(&undone.oracle_id, ClaimHolder::Upkeep).await?;
+    let claim = context.claim_source(&oracle_id, ClaimHolder::Upkeep).await?;
+    // it may have been discarded during the wait
+    let undone = read_run(&context, run_id)?;
+    let state = undone.state;
+    let not_completed = || IngestionError::NotCompleted { run_id: run_id.clone(), state };
     let view = context.store.view(&undone.oracle_id)?;
     let view = view.ok_or_else(|| RegistryError::SourceUnknown(undone.oracle_id.clone()))?;
     let visible = view.state.completed.iter().rev().find(|completed| completed.run_id == request.run_id);

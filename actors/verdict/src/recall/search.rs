@@ -303,7 +303,6 @@ impl<'s> RecallSearch<'s> {
             Ok::<_, StoreError>(all.len() as u64)
         };
         Ok(UnknownReliance {
-            not_recorded: count(UnknownCause::NotRecorded)?,
             not_listed: count(UnknownCause::NotListed)?,
             erased: count(UnknownCause::Erased)?,
             damaged: count(UnknownCause::Damaged)?,
@@ -394,7 +393,9 @@ impl RecallSearch<'_> {
         if statements.iter().any(|statement| statement.reference.fact_sha256.is_none()) {
             return Ok(recalled(not_evaluated, Some(NotEvaluatedCause::Verification), None, statements));
         }
-        let replaced = self.replaced_facts(check)?;
+        let Some(replaced) = self.known_facts(check)? else {
+            return Ok(recalled(not_evaluated, Some(NotEvaluatedCause::ContentPruned), None, statements));
+        };
         let verdict = EvaluatedVerdict { approved: delivery.approved, check, entry: &entry };
         let (result, rules_verdict) = verdict.examine_again(&replaced, &mut statements);
         let cause = (rules_verdict == RuleVerdict::Error).then_some(NotEvaluatedCause::RuleError);

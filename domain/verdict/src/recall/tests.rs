@@ -37,8 +37,8 @@ fn entry_without_its_references_is_counted_by_cause() {
         read.names
     };
     let of_source = |cause: UnknownCause| BTreeSet::from([cause.name(Some(&oracle_id))]);
-    assert_eq!(names(facts_from(&[&record])), of_source(UnknownCause::NotRecorded));
-    assert_eq!(names(facts_from(&[&decision])), BTreeSet::from([UnknownCause::NotRecorded.name(None)]));
+    assert_eq!(names(facts_from(&[&record])), of_source(UnknownCause::NotListed));
+    assert_eq!(names(facts_from(&[&decision])), BTreeSet::from([UnknownCause::NotListed.name(None)]));
     let mut listed = facts_from(&[&record]);
     listed["relied_on"] = serde_json::json!([]);
     assert_eq!(names(listed.clone()), BTreeSet::new(), "no fact of the source supports a claim");

@@ -385,10 +385,14 @@ impl LogReader<'_> {
         Ok(())
     }
 
-    /// The numbers of the entries of a row that follow entry `after`.
+    /// The numbers of the entries of a row that follow entry `after`; none if there is no such row.
     fn numbers_of_row(&self, first_seq: u64, after: u64) -> Result<Range<u64>, StoreError> {
         let end = self.durable_seq.saturating_add(1);
-        let next = self.log_rows(first_seq.saturating_add(1)..end).next().transpose()?;
+        let mut rows = self.log_rows(first_seq..end);
+        if rows.next().transpose()? != Some(first_seq) {
+            return Ok(0..0);
+        }
+        let next = rows.next().transpose()?;
         Ok(first_seq.max(after.saturating_add(1))..next.unwrap_or(end))
     }
 
