@@ -187,7 +187,7 @@ async fn id_of_an_erased_session_is_in_no_file_if_configured() {
 }
 
 /// The reasons of an incomplete erasure why the daemon is degraded.
-async fn erasure_reasons(daemon: &DaemonProcess) -> Vec<String> {
+async fn erasure_reasons(daemon: &DaemonProcess<'_>) -> Vec<String> {
     let ready = document(&get(&mut daemon.routes().await, "/readyz").await);
     let reasons = ready["degraded"].as_array().expect("a list").iter().filter_map(Value::as_str);
     reasons.filter(|reason| reason.starts_with("erasure_incomplete")).map(str::to_owned).collect()
