@@ -183,3 +183,20 @@ impl SourceClaims {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn wait_for_stop_ends_at_a_stop_during_it_or_before() {
+        let claims = SourceClaims::default();
+        let waits = async {
+            tokio::join!(claims.wait_for_stop(), claims.stop());
+            claims.wait_for_stop().await;
+        };
+        timeout(Duration::from_secs(10), waits).await.expect("the waits end");
+    }
+}
