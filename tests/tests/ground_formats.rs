@@ -167,3 +167,30 @@ async fn compressed_payload_above_the_limit_is_refused() {
     let answer = call(control, Method::GET, "/v1/runs", None).await;
     assert_eq!(at(&answer, "/items"), json!([]));
 }
+
+#[tokio::test]
+async fn title_of_a_value_history_keeps_a_name_that_the_last_version_lacks() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let (ontology, source, mut pipeline) = office_documents("office");
+    for mapping in pipeline["normalization"]["axis_mappings"].as_array_mut().expect("a list") {
+        if mapping["target_axis"] == "area_name" {
+            mapping["required"] = json!(false);
+        }
+    }
+    register_all(control, &ontology, &source, &pipeline).await;
+    approve(control, "office").await;
+    for (version, row) in [("2020-01-01", "Aruba,ABW,2015,101001"), ("2020-01-02", ",ABW,2015,102002")] {
+        let payload = format!("Country Name,Country Code,Year,Value\n{row}\n");
+        let run = started_run(&ingest(control, "office", version, version, payload).await);
+        let ended = wait_for_run(control, &run).await;
+        assert_eq!(ended["counts"]["records"], 1, "{ended}");
+    }
+    let filter = |axis: &str, value: Value| json!({"axis": axis, "operator": "eq", "value": value});
+    let filters = [filter("area", json!("ABW")), filter("year", json!(2015))];
+    let request = json!({"axis": "population", "filters": filters});
+    let history = post(control, "/v1/sources/office/history", &request).await;
+    assert_eq!(at(&history, "/title"), "Population, Aruba, 2015");
+    assert!(daemon.stop().success());
+}

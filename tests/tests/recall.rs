@@ -900,6 +900,31 @@ async fn recall_of_several_sessions_is_reported_with_notices_and_webhooks_and_wi
 }
 
 #[tokio::test]
+async fn draft_follows_a_source_that_has_no_reports_any_longer() {
+    let mails = ModelServer::start().await;
+    let mut world = world_with_mails(&mails);
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register_template(control, 1, &["recall_notice"]).await;
+    with_source(control).await;
+    let mut release: Release = AREAS.iter().map(|(area, _)| (*area, 101_001)).collect();
+    ingest_release(control, 0, &release).await;
+    approve(control, SOURCE).await;
+    deliver(&daemon, "one", ("Aruba", 101_001), Some("ann@example.org")).await;
+    release.insert("Aruba", 109_009);
+    let run = ingest_release(control, 1, &release).await;
+    runs_are_reported(control, 2).await;
+    assert_eq!(drafted(control).await, ["one"]);
+    assert!(daemon.stop().success());
+    world.config = world.config.replace("recall = \"notify\"", "recall = \"list\"");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    undo(control, &run).await;
+    eventually("the draft is withdrawn", async || drafted(control).await.is_empty()).await;
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn no_notice_is_drafted_about_a_replaced_verdict_that_relied_on_a_verification() {
     let mails = ModelServer::start().await;
     let world = world_with_mails(&mails);
@@ -939,7 +964,7 @@ async fn no_notice_is_drafted_about_a_replaced_verdict_that_relied_on_a_verifica
 
 #[tokio::test]
 async fn verdict_is_unknown_and_not_recalled_after_the_content_of_its_verification_was_pruned() {
-    let world = DaemonWorld::default();
+    let mut world = DaemonWorld::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let (ontology, source, mut pipeline) = office_documents(SOURCE);
@@ -974,5 +999,10 @@ async fn verdict_is_unknown_and_not_recalled_after_the_content_of_its_verificati
             );
         }
     }
+    assert!(daemon.stop().success());
+    world.config = "recall = \"off\"\n".to_owned();
+    let daemon = world.serve().await;
+    let answer = recalled(&mut daemon.control().await, "").await;
+    assert_eq!((&answer["total"], &answer["unknown"]["pruned"]), (&json!(0), &json!(0)), "{answer}");
     assert!(daemon.stop().success());
 }

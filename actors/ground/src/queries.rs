@@ -462,7 +462,8 @@ fn read_values(view: &SourceView, request: &QueryRequest) -> Result<ValueHistory
             let Some(statement) = record.statement(version.statement) else { continue };
             let content = view.content(&statement)?;
             if let Some(content) = &content {
-                names = name_subject(subject.keys(), &content.axes);
+                // the latest version can lack a name that an earlier one has
+                names.extend(name_subject(subject.keys(), &content.axes));
             }
             values.push(KnownValue {
                 record_id: view.record_id(statement.time.run, statement.position).unwrap_or_default(),

@@ -261,7 +261,7 @@ impl ModelCaller {
             let end = if failure.detail.is_empty() { "" } else { "; " };
             failure.detail = format!("{}{end}{total}", failure.detail);
         }
-        ModelCallResult { cause, ..ModelCallResult::new(outcome, interactions, reached, latency_ms) }
+        ModelCallResult::new(outcome, cause, interactions, reached, latency_ms)
     }
 
     /// The time left before the deadline.
@@ -364,6 +364,7 @@ fn status(outcome: &Result<ModelAnswer, ModelTextError>) -> InteractionStatus {
 impl ModelCallResult {
     fn new(
         outcome: Result<ModelAnswer, ModelTextError>,
+        cause: Option<String>,
         interactions: Vec<AuditEvent>,
         reached: bool,
         latency_ms: u64,
@@ -377,7 +378,7 @@ impl ModelCallResult {
             Err(ModelTextError::Failed(_)) => ModelHealthEffect::Neutral,
         };
         let outcome = outcome.map_err(ModelError::from);
-        Self { outcome, cause: None, interactions, reached, health, latency_ms }
+        Self { outcome, cause, interactions, reached, health, latency_ms }
     }
 }
 

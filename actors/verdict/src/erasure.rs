@@ -64,7 +64,7 @@ pub enum ErasureError {
     #[error(transparent)]
     Cache(#[from] VerdictCacheError),
     /// Some of the sessions are on legal hold.
-    #[error("{}", .0.iter().map(LegalHold::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{}", list_holds(.0))]
     OnHold(Vec<LegalHold>),
     /// A mail or a webhook of the session is being sent.
     #[error(transparent)]
@@ -85,6 +85,17 @@ pub enum ErasureError {
     /// The task that reads and writes the files panicked.
     #[error("the task that reads and writes the files failed: {0}; report this as a bug")]
     Files(String),
+}
+
+/// The most holds that an error names.
+const NAMED_MAX: usize = 20;
+
+/// The first holds in words, and the number of the others.
+fn list_holds(holds: &[LegalHold]) -> String {
+    let others = holds.len().saturating_sub(NAMED_MAX);
+    let others = (others > 0).then(|| format!("and {others} other sessions are on legal hold"));
+    let named = holds.iter().take(NAMED_MAX).map(LegalHold::to_string);
+    named.chain(others).collect::<Vec<_>>().join("; ")
 }
 
 /// The findings of removals, by the entries with which they have started.
@@ -285,9 +296,23 @@ impl ErasureService {
         peer: PeerCredentials,
     ) -> Result<(), ErasureError> {
         let ErasureHandles { store, log, clock, .. } = &*self.0;
+        let (of_sessions, sessions) = (store.clone(), sessions.clone());
+        let read_held = move || {
+            let mut held = Vec::new();
+            for session_id in sessions {
+                if of_sessions.legal_hold(&session_id)?.is_some() {
+                    held.push(session_id);
+                }
+            }
+            Ok(held)
+        };
+        let held: Vec<SessionId> = self.on_files(read_held).await?;
+        if held.is_empty() {
+            return Ok(());
+        }
         let refused = log.decide_and_commit(|| {
             let (mut record, mut holds, now) = (JournalRecord::default(), Vec::new(), clock.now());
-            for session_id in sessions {
+            for session_id in &held {
                 let Some((hold, revision)) = store.legal_hold(session_id)? else { continue };
                 let hold = LegalHold { erasure_refused_at: Some(now), ..hold };
                 let refused = ErasureRefused { reason: reason.to_owned(), peer };
@@ -855,5 +880,27 @@ impl StartedRetention {
     fn end_event(self, at: Timestamp, sessions: u64, unread_files: u64) -> AuditEvent {
         let end = RetentionEndEntry { started_seq: self.seq, due: self.start.due, sessions, unread_files };
         AuditEvent::new(at, None, RetentionApplied(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_names_at_most_20_holds() {
+        let hold = LegalHold {
+            session_id: serde_json::from_value("cs_1".into()).expect("the id is valid"),
+            reason: "a lawsuit".to_owned(),
+            placed_at: Timestamp::UNIX_EPOCH,
+            peer: PeerCredentials { uid: 0, gid: 0, pid: None },
+            first_seq: 1,
+            erasure_refused_at: None,
+        };
+        let one = ErasureError::OnHold(vec![hold.clone()]).to_string();
+        assert_eq!(one, hold.to_string());
+        let all = ErasureError::OnHold(vec![hold.clone(); 23]).to_string();
+        assert_eq!(all.matches("cs_1").count(), 20, "{all}");
+        assert!(all.ends_with("; and 3 other sessions are on legal hold"), "{all}");
     }
 }

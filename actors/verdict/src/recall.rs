@@ -14,7 +14,7 @@ use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_ground::id::SourceId;
 use domain_ground::source::{RecallMode, SourceRegistryEntry};
-use domain_ground::source_state::CompletedRun;
+use domain_ground::source_state::{CompletedRun, SourceState};
 use domain_verdict::recall::{RecallProgress, RecalledVerdict, RunRecalled, VerdictRecalled};
 use domain_verdict::recall_notice::SourceRecall;
 use domain_verdict::session::{ReportedRecall, SessionRecord};
@@ -27,7 +27,7 @@ use oracled_store::{JournalRecord, RowExpectation, RowWrite, Store, StoreError};
 pub(crate) use search::RecallSearch;
 use search::read_entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -37,6 +37,8 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 const NOTIFIED_AT_ONCE: usize = 100;
 /// The time after a run before the verdicts that it touches are reported.
 const SETTLING: SignedDuration = SignedDuration::from_secs(10);
+/// The time for which the reports of a run wait for verdicts that cannot be read, and that a repair may restore.
+const REPAIR_MAX: SignedDuration = SignedDuration::from_hours(1);
 
 /// The statements whose changes are asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +100,53 @@ pub struct RecallService {
     indexer: Arc<Mutex<StatementIndexer>>,
     /// Since when reports fail.
     failing_since: Arc<Mutex<Option<Timestamp>>>,
+    notify_state: Arc<Mutex<NotifyState>>,
+}
+
+/// The state of reports that is not stored.
+#[derive(Debug, Default)]
+struct NotifyState {
+    /// Since when the reports of a run wait for verdicts that cannot be read.
+    unread_since: BTreeMap<(SourceId, u32), Timestamp>,
+    /// The last run of each source without reports for which its drafts were compared with it.
+    compared: BTreeMap<SourceId, u32>,
+}
+
+/// The verdicts of a run that cannot be read now, and that a repair may restore.
+#[derive(Debug, Default)]
+struct UnreadVerdicts {
+    /// Whether the reports of the run end without them.
+    is_last_try: bool,
+    /// Their sessions. A session stores only its last reported entry, so its further verdicts wait, too.
+    sessions: BTreeSet<SessionId>,
+    /// The first entry whose session is unknown. All later verdicts wait, since they can be of its session.
+    first: Option<u64>,
+    /// The first error.
+    error: Option<StoreError>,
+}
+
+impl UnreadVerdicts {
+    fn add(&mut self, seq: u64, session_id: Option<SessionId>, error: StoreError) {
+        if !error.is_repairable() {
+            return;
+        }
+        if self.is_last_try {
+            tracing::error!(entry = seq, %error, "a recalled verdict is not reported: it could not be read for an hour");
+            return;
+        }
+        match session_id {
+            Some(session_id) => {
+                self.sessions.insert(session_id);
+            }
+            None => self.first = Some(self.first.map_or(seq, |first| first.min(seq))),
+        }
+        self.error = self.error.take().or(Some(error));
+    }
+
+    /// Whether the report of the verdict of entry `seq` waits for one of these.
+    fn delays(&self, session_id: &SessionId, seq: u64) -> bool {
+        self.sessions.contains(session_id) || self.first.is_some_and(|first| first < seq)
+    }
 }
 
 impl RecallService {
@@ -117,6 +166,7 @@ impl RecallService {
             renderer,
             indexer: Arc::default(),
             failing_since: Arc::default(),
+            notify_state: Arc::default(),
         }
     }
 
@@ -152,6 +202,15 @@ impl RecallService {
     /// # Errors
     /// The source, the run or the record is unknown; the store cannot be read.
     pub fn recall(&self, query: &RecallQuery) -> Result<RecallResponse, RecallError> {
+        let (answer, _) = self.find_verdicts(query)?;
+        Ok(answer)
+    }
+
+    /// As [`Self::recall`], with the entries of the page whose verdicts cannot be read.
+    fn find_verdicts(
+        &self,
+        query: &RecallQuery,
+    ) -> Result<(RecallResponse, Vec<(u64, StoreError)>), RecallError> {
         let last_entry = self.store.last_seq();
         let up_to_entry = self.catch_up(CATCH_UP_MAX)?;
         let RecallQuery { oracle_id, scope, after, limit } = query;
@@ -161,7 +220,7 @@ impl RecallService {
         search.add_scope(scope)?;
         let off = self.remove_off(&mut search, &view.state.entry)?;
         let mut verdicts = Vec::new();
-        let (mut next, mut damaged) = (None, 0);
+        let (mut next, mut unread) = (None, Vec::new());
         for seq in search.entries.range(after + 1..).copied().collect::<Vec<_>>() {
             if verdicts.len() == *limit {
                 next = verdicts.last().map(|last: &RecalledVerdict| last.entry.to_string());
@@ -170,14 +229,15 @@ impl RecallService {
             match search.verdict(seq) {
                 Err(error) if error.is_of_one_row() => {
                     tracing::error!(entry = seq, %error, "a recall leaves out a verdict that cannot be read");
-                    damaged += 1;
+                    unread.push((seq, error));
                 }
                 verdict => verdicts.extend(verdict?),
             }
         }
         let unknown = search.unknown()?;
         let latest = view.known.latest().and_then(|run| view.state.run(run));
-        Ok(RecallResponse {
+        let damaged = unknown.damaged + unread.len() as u64;
+        let answer = RecallResponse {
             oracle_id: oracle_id.clone(),
             source_version: latest.map(|run| run.release.version.clone()),
             up_to_entry,
@@ -187,14 +247,15 @@ impl RecallService {
             off,
             verdicts,
             next,
-            unknown: UnknownReliance { damaged: unknown.damaged + damaged, ..unknown },
-        })
+            unknown: UnknownReliance { damaged, ..unknown },
+        };
+        Ok((answer, unread))
     }
 }
 
 /// Reports to applications.
 impl RecallService {
-    /// Removes the verdicts of applications with `recall = "off"` from the search, and returns their number.
+    /// Removes the verdicts of applications with `recall = "off"` from the search, and returns the number of those that would be listed.
     fn remove_off(
         &self,
         search: &mut RecallSearch<'_>,
@@ -205,24 +266,32 @@ impl RecallService {
             return Ok(0);
         }
         let mut off = BTreeSet::new();
-        for seq in &search.entries {
-            let session = read_entry(&self.store, *seq)
-                .and_then(|line| line.map(|line| session_of(&self.store, &line)).transpose());
-            let session = match session {
-                // it is counted when its verdict is read
-                Err(error) if error.is_of_one_row() => None,
-                session => session?.flatten(),
-            };
+        for seq in search.entries.union(&search.pruned) {
+            // one that cannot be read is counted when its verdict is read
+            let session = self.session_of_entry(*seq)?;
             if session.is_some_and(|id| self.mode_of(&id, source) == RecallMode::Off) {
                 off.insert(*seq);
             }
         }
+        let listed = search.entries.len();
         search.entries.retain(|seq| !off.contains(seq));
-        Ok(off.len() as u64)
+        search.pruned.retain(|seq| !off.contains(seq));
+        Ok((listed - search.entries.len()) as u64)
+    }
+
+    /// The session of an entry; `None` if the entry cannot be read, or if its session is erased.
+    fn session_of_entry(&self, seq: u64) -> Result<Option<SessionId>, StoreError> {
+        let session = read_entry(&self.store, seq)
+            .and_then(|line| line.map(|line| session_of(&self.store, &line)).transpose());
+        match session {
+            Err(error) if error.is_of_one_row() => Ok(None),
+            session => Ok(session?.flatten()),
+        }
     }
 
     /// Reports the verdicts that completed runs touch, and that were not reported yet. Each is reported once for each run. An error with
-    /// one source does not delay the reports of others.
+    /// one source does not delay the reports of others. If a verdict cannot be read, and a repair may restore it, the reports of its run
+    /// do not end before it can be read, or for an hour.
     ///
     /// # Errors
     /// The store cannot be read, or a report cannot be committed.
@@ -242,22 +311,46 @@ impl RecallService {
     async fn notify_runs(&self) -> Result<(), RecallError> {
         let store = self.store.clone();
         let sources = spawn_blocking(move || store.sources()).await.map_err(RecallError::task)??;
-        let (now, mut notified) = (self.clock.now(), Ok(()));
-        for source in sources.into_iter().filter(|source| self.notifies(&source.entry)) {
-            // a verdict whose facts were collected before a run may be delivered a moment after it
-            let is_settled = |run: &&CompletedRun| now.duration_since(run.release.ingested_at) >= SETTLING;
-            for run in source.completed.iter().take_while(is_settled) {
-                match self.notify_run(source.entry.oracle_id(), run).await {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        notified = notified.and(Err(error));
-                        break;
-                    }
-                }
-            }
+        let mut notified = Ok(());
+        for source in sources {
+            let done = if self.notifies(&source.entry) {
+                self.notify_source(&source).await
+            } else {
+                self.compare_drafts(&source).await
+            };
+            notified = notified.and(done);
         }
         notified
+    }
+
+    /// Reports the verdicts that the runs of a source touch.
+    async fn notify_source(&self, source: &SourceState) -> Result<(), RecallError> {
+        let now = self.clock.now();
+        // a verdict whose facts were collected before a run may be delivered a moment after it
+        let is_settled = |run: &&CompletedRun| now.duration_since(run.release.ingested_at) >= SETTLING;
+        for run in source.completed.iter().take_while(is_settled) {
+            if !self.notify_run(source.entry.oracle_id(), run).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares the drafts about a source without reports with it, once for each of its runs: there can be some from the time when it had
+    /// reports.
+    async fn compare_drafts(&self, source: &SourceState) -> Result<(), RecallError> {
+        let Some(last) = source.completed.last().map(|run| run.release.run) else { return Ok(()) };
+        let oracle_id = source.entry.oracle_id();
+        if self.lock_notify_state().compared.get(oracle_id) == Some(&last) {
+            return Ok(());
+        }
+        self.withdraw_notices(oracle_id).await?;
+        self.lock_notify_state().compared.insert(oracle_id.clone(), last);
+        Ok(())
+    }
+
+    fn lock_notify_state(&self) -> MutexGuard<'_, NotifyState> {
+        self.notify_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports the verdicts that a run touches. Returns false if the index is too far behind.
@@ -266,24 +359,30 @@ impl RecallService {
         if progress.is_some_and(|progress| progress.run >= run.release.run) {
             return Ok(true);
         }
-        let (mut after, mut ended) = (0, None);
+        let (mut after, mut ended, mut unread) = (0, None, self.begin_reports(oracle_id, run));
         while ended.is_none() {
             let (scope, service) = (RecallScope::Run(run.run_id.clone()), self.clone());
             let query = RecallQuery { oracle_id: oracle_id.clone(), scope, after, limit: NOTIFIED_AT_ONCE };
-            let answer =
-                spawn_blocking(move || service.recall(&query)).await.map_err(RecallError::task)??;
+            let found = spawn_blocking(move || service.find_verdicts(&query)).await;
+            let (answer, unread_now) = found.map_err(RecallError::task)??;
             if answer.is_behind() {
                 return Ok(false);
             }
             after = answer.verdicts.last().map_or(after, |verdict| verdict.entry);
             ended = answer.next.is_none().then_some(answer.total);
             let (service, reported_run) = (self.clone(), run.clone());
-            let reports = spawn_blocking(move || service.build_reports(&reported_run, answer));
-            for report in reports.await.map_err(RecallError::task)?? {
+            let built =
+                spawn_blocking(move || service.build_reports(&reported_run, answer, unread_now, unread))
+                    .await;
+            let (reports, still_unread) = built.map_err(RecallError::task)??;
+            unread = still_unread;
+            for report in reports {
                 self.log.commit(report).await?;
             }
         }
+        let is_whole = self.end_reports(oracle_id, run, unread);
         self.withdraw_notices(oracle_id).await?;
+        is_whole?;
         let (oracle_id, run_id) = (oracle_id.clone(), run.run_id.clone());
         let progress = RecallProgress { oracle_id: oracle_id.clone(), run: run.release.run };
         let ended = RunRecalled { oracle_id, run_id, verdicts: ended.unwrap_or_default() };
@@ -294,32 +393,76 @@ impl RecallService {
         Ok(true)
     }
 
-    /// The reports about the verdicts of `answer`: a record for each session, since an erasure hides what its entries name.
+    /// The state before the first verdict of a run is reported.
+    fn begin_reports(&self, oracle_id: &SourceId, run: &CompletedRun) -> UnreadVerdicts {
+        let since = self.lock_notify_state().unread_since.get(&(oracle_id.clone(), run.release.run)).copied();
+        let is_last_try = since.is_some_and(|since| self.clock.now().duration_since(since) >= REPAIR_MAX);
+        UnreadVerdicts { is_last_try, ..UnreadVerdicts::default() }
+    }
+
+    /// Notes whether the reports of a run wait for verdicts.
+    ///
+    /// # Errors
+    /// The reason of the first of them.
+    fn end_reports(
+        &self,
+        oracle_id: &SourceId,
+        run: &CompletedRun,
+        unread: UnreadVerdicts,
+    ) -> Result<(), StoreError> {
+        let (key, now) = ((oracle_id.clone(), run.release.run), self.clock.now());
+        let mut state = self.lock_notify_state();
+        match unread.error {
+            Some(error) => {
+                state.unread_since.entry(key).or_insert(now);
+                Err(error)
+            }
+            None => {
+                state.unread_since.remove(&key);
+                Ok(())
+            }
+        }
+    }
+
+    /// The reports about the verdicts of `answer`, without those that wait for unread ones: a record for each session, since an erasure hides
+    /// what its entries name. Adds the unread verdicts of the page to `unread`.
     fn build_reports(
         &self,
         run: &CompletedRun,
         answer: RecallResponse,
-    ) -> Result<Vec<JournalRecord>, StoreError> {
+        unread_now: Vec<(u64, StoreError)>,
+        mut unread: UnreadVerdicts,
+    ) -> Result<(Vec<JournalRecord>, UnreadVerdicts), StoreError> {
         // without the source, there is nothing to report
-        let Some(view) = self.store.view(&answer.oracle_id)? else { return Ok(Vec::new()) };
+        let Some(view) = self.store.view(&answer.oracle_id)? else { return Ok((Vec::new(), unread)) };
+        let is_reported =
+            |session_id: &SessionId| self.mode_of(session_id, &view.state.entry) == RecallMode::Notify;
+        for (seq, error) in unread_now {
+            let session_id = self.session_of_entry(seq)?;
+            if session_id.as_ref().is_none_or(is_reported) {
+                unread.add(seq, session_id, error);
+            }
+        }
         let mut by_session = BTreeMap::<SessionId, Vec<RecalledVerdict>>::new();
         for verdict in answer.verdicts {
-            if self.mode_of(&verdict.session_id, &view.state.entry) == RecallMode::Notify {
+            if is_reported(&verdict.session_id) && !unread.delays(&verdict.session_id, verdict.entry) {
                 by_session.entry(verdict.session_id.clone()).or_default().push(verdict);
             }
         }
         let mut search = RecallSearch::new(&self.store, &view, self.clock.now());
         let mut reports = Vec::new();
         for (session_id, verdicts) in by_session {
+            let first = verdicts.first().map_or(0, |verdict| verdict.entry);
             let report = self.build_report(run, &session_id, verdicts, &mut search);
             match report {
                 Err(error) if error.is_of_one_row() => {
                     tracing::error!(%session_id, %error, "a recalled verdict is not reported, since it cannot be read");
+                    unread.add(first, Some(session_id), error);
                 }
                 report => reports.extend(report?),
             }
         }
-        Ok(reports)
+        Ok((reports, unread))
     }
 
     /// The entries about the verdicts of a session that were not reported for the run, and the draft of a notice; `None` if there are none.
@@ -355,5 +498,38 @@ impl RecallService {
         record.writes.push(RowWrite::put::<SessionRecord>(&session));
         draft.into_iter().for_each(|draft: NoticeDraft| draft.add_to(&mut record));
         Ok(Some(record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn corrupt() -> StoreError {
+        StoreError::Corrupt { dir: PathBuf::new(), detail: "a row is damaged".to_owned() }
+    }
+
+    fn session(id: &str) -> SessionId {
+        serde_json::from_value(id.into()).expect("the id is valid")
+    }
+
+    #[test]
+    fn unread_verdict_delays_only_those_that_can_be_of_its_session() {
+        let mut unread = UnreadVerdicts::default();
+        unread.add(3, None, StoreError::RowLost { row: "sessions/cs_1".to_owned(), entry: 2 });
+        assert!(unread.error.is_none() && !unread.delays(&session("cs_1"), 4), "a lost row is final");
+        unread.add(5, Some(session("cs_1")), corrupt());
+        assert!(unread.delays(&session("cs_1"), 6) && !unread.delays(&session("cs_2"), 6));
+        unread.add(7, None, corrupt());
+        assert!(unread.delays(&session("cs_2"), 8) && !unread.delays(&session("cs_2"), 6));
+        assert!(unread.error.is_some(), "the reports of the run do not end");
+    }
+
+    #[test]
+    fn unread_verdict_delays_nothing_after_an_hour() {
+        let mut unread = UnreadVerdicts { is_last_try: true, ..UnreadVerdicts::default() };
+        unread.add(5, None, corrupt());
+        assert!(unread.error.is_none() && !unread.delays(&session("cs_1"), 6));
     }
 }

@@ -922,7 +922,8 @@ pub struct UnknownReliance {
     pub not_listed: u64,
     /// The values of their entries were erased. Their facts can be of another source.
     pub erased: u64,
-    /// Entries of the log that cannot be read, which can be about such verdicts, and verdicts whose rows or records cannot be read.
+    /// Entries of the log that cannot be read, which can be about such verdicts, and the verdicts of this page whose rows or records cannot
+    /// be read. `total` includes the latter.
     pub damaged: u64,
     /// The content of their statements was pruned, so it is not known whether the source states the same now.
     pub pruned: u64,

@@ -222,10 +222,18 @@ impl StoreError {
         }
     }
 
-    /// Whether the fault is one of a single row or file, so that others can be read.
+    /// Whether the fault can be one of a single row or file, so that others may still be read. `Corrupt` can concern many rows: a page of
+    /// the database, for example.
     #[must_use]
     pub const fn is_of_one_row(&self) -> bool {
-        matches!(self, Self::Corrupt { .. } | Self::RowLost { .. } | Self::SourceFile { .. })
+        matches!(self, Self::RowLost { .. }) || self.is_repairable()
+    }
+
+    /// Whether the fault is damage that a repair can remove, so that the same read can succeed later. The daemon recreates a damaged
+    /// database by itself; an operator rebuilds or restores a file of a source.
+    #[must_use]
+    pub const fn is_repairable(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::SourceFile { .. })
     }
 
     /// The same damage, with a further detail.

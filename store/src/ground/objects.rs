@@ -283,7 +283,8 @@ impl Store {
         Ok(())
     }
 
-    /// Uploads an archived payload, unless it exists as an object.
+    /// Uploads an archived payload, unless it exists as an object. The length of an existing object is not compared: it is compressed, so the
+    /// expected length is unknown. A host that fetches a damaged object reports that.
     ///
     /// # Errors
     /// `Object` if the object cannot be written now, or the payload is damaged; `SourceFile` if the payload is missing.

@@ -187,11 +187,16 @@ impl IngestContext {
         }
     }
 
-    /// Uploads again what was lost of the objects of a source. This host has just compared its files with their digests.
+    /// Uploads again what was lost of the objects of a source, until the daemon stops. This host has just compared its files with their
+    /// digests.
     pub(super) async fn upload_lost_objects(&self, oracle_id: &SourceId) {
         let Some(objects) = self.shared.objects.clone() else { return };
         let (store, lost) = (self.store.clone(), oracle_id.clone());
-        if let Err(error) = run_on_thread(move || store.upload_lost(&*objects, &lost)).await {
+        let uploaded = tokio::select! {
+            uploaded = run_on_thread(move || store.upload_lost(&*objects, &lost)) => uploaded,
+            () = self.claims.wait_for_stop() => Err(StoreError::Stopped.into()),
+        };
+        if let Err(error) = uploaded {
             tracing::warn!(%oracle_id, %error, "could not upload lost objects of a source; its next check tries again");
         }
     }

@@ -19,6 +19,7 @@ pub(super) struct SourceClaims {
     /// Notified whenever a claim is released.
     released: Notify,
     stopping: AtomicBool,
+    stop_requested: Notify,
 }
 
 #[derive(Debug, Clone)]
@@ -147,8 +148,18 @@ impl SourceClaims {
     /// Stops all runs and upkeep tasks, and waits until they have stopped. The next start resumes the runs.
     pub(super) async fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
+        self.stop_requested.notify_waiters();
         self.runs().iter().for_each(|run| run.request_stop(RunStopReason::Stopping));
         self.wait_until(HashMap::is_empty).await;
+    }
+
+    /// Waits until the daemon stops.
+    pub(super) async fn wait_for_stop(&self) {
+        let requested = self.stop_requested.notified();
+        // a `Notified` gets the notifications since it was made
+        if !self.is_stopping() {
+            requested.await;
+        }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -170,5 +181,22 @@ impl SourceClaims {
 
     fn lock_claims(&self) -> MutexGuard<'_, HashMap<SourceId, ClaimHolder>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn wait_for_stop_ends_at_a_stop_during_it_or_before() {
+        let claims = SourceClaims::default();
+        let waits = async {
+            tokio::join!(claims.wait_for_stop(), claims.stop());
+            claims.wait_for_stop().await;
+        };
+        timeout(Duration::from_secs(10), waits).await.expect("the waits end");
     }
 }

@@ -155,13 +155,15 @@ pub(super) async fn verify(
     let verified = verify_until_settled(&context, &oracle_id, run_id.as_ref(), proceed).await?;
     if run_id.is_none() {
         let found = SourceCheck { checked_at: context.clock.now(), fault_count: verified.fault_count() };
-        if found.fault_count == 0 {
-            context.upload_lost_objects(&oracle_id).await;
-        }
-        let stored = spawn_blocking(move || context.store.put_source_check(&oracle_id, found)).await;
+        let (store, checked_id) = (context.store.clone(), oracle_id.clone());
+        let stored = spawn_blocking(move || store.put_source_check(&checked_id, found)).await;
         let stored = stored.map_err(|error| IngestionError::Inside(error.to_string()))?;
         if let Err(error) = stored {
             tracing::warn!(%error, "could not store the result of a source check");
+        }
+        // it can take long, so it comes after the result is stored
+        if verified.fault_count() == 0 {
+            context.upload_lost_objects(&oracle_id).await;
         }
     }
     Ok(verified)

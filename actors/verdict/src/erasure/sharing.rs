@@ -53,6 +53,18 @@ pub(super) struct DueRemovals {
     ended: BTreeSet<u64>,
 }
 
+impl DueRemovals {
+    /// Leaves out the removals that wait for another host: those after the last one that has ended or that `is_done` accepts.
+    fn leave_waiting(&mut self, is_done: impl Fn(u64) -> bool) {
+        let is_finished = |seq: &u64| self.ended.contains(seq) || is_done(*seq);
+        let last_finished = self.started.seqs().filter(is_finished).max().unwrap_or_default();
+        let Some(first) = self.started.seqs().filter(|seq| *seq > last_finished).min() else { return };
+        self.started.erasures.retain(|started| started.seq < first);
+        self.started.retentions.retain(|started| started.seq < first);
+        self.last_seq = self.last_seq.min(first.saturating_sub(1));
+    }
+}
+
 impl ErasureService {
     /// Does what removals of other hosts need, until the daemon stops.
     pub(super) async fn keep_up(&self, hosts: &HostRemovals) {
@@ -75,8 +87,8 @@ impl ErasureService {
         }
     }
 
-    /// Removes from the files of this host what other hosts have removed while it was away. Before this, it must not serve: its log has the
-    /// values.
+    /// Removes from the files of this host what other hosts have removed while it was away. Until then, its log has the values, so this comes
+    /// before it serves. A removal that no member has done yet, or that fails, is done while the host serves, and logged.
     pub async fn catch_up(&self) {
         let Some(hosts) = &self.0.hosts else { return };
         let caught_up = async {
@@ -86,6 +98,12 @@ impl ErasureService {
                 drop(timeout(READ_MAX, members.wait_for(|(read_at, _)| read_at.is_some())).await);
                 let _turn = self.0.turn.lock().await;
                 self.erase_on_this_host(hosts, false).await?;
+                let left = self.due(hosts).await?;
+                if !left.started.is_empty() || !left.late.is_empty() {
+                    tracing::warn!(
+                        "this host serves before it has removed all erased data from its files: a removal waits for another host"
+                    );
+                }
             }
             Ok::<_, ErasureError>(())
         };
@@ -111,8 +129,8 @@ impl ErasureService {
         self.on_files(move || due_since(&store, own, &erased)).await
     }
 
-    /// Removes what is due from the files of this host, and logs the end of what all hosts have removed. If the removal was not begun here,
-    /// waits until another host has done it: a retention removes its sessions by several commits.
+    /// Removes what is due from the files of this host, and logs the end of what all hosts have removed. A removal that was not begun here
+    /// waits until another host has done it: a retention removes its sessions by several commits. Earlier ones do not wait.
     pub(super) async fn erase_on_this_host(
         &self,
         hosts: &HostRemovals,
@@ -120,12 +138,8 @@ impl ErasureService {
     ) -> Result<ErasureReport, ErasureError> {
         let own = hosts.own.borrow().up_to;
         let mut due = self.due(hosts).await?;
-        let ended = std::mem::take(&mut due.ended);
-        if !is_begun_here
-            && !hosts.turn.is_ours()
-            && !hosts.is_done_on_one(due.started.seqs().max().unwrap_or_default())
-        {
-            due = DueRemovals::default();
+        if !is_begun_here && !hosts.turn.is_ours() {
+            due.leave_waiting(|seq| hosts.is_done_on_one(seq));
         }
         let mut report = ErasureReport::default();
         if !due.started.is_empty() || !due.late.is_empty() {
@@ -141,7 +155,7 @@ impl ErasureService {
         if due.last_seq > own {
             self.note_removed(hosts, due.last_seq).await?;
             self.clear_pending().await?;
-            self.0.found.lock().await.retain(|seq, _| !ended.contains(seq));
+            self.0.found.lock().await.retain(|seq, _| !due.ended.contains(seq));
         }
         if hosts.turn.is_ours() {
             report.removals = self.log_common_ends(hosts).await?;
@@ -233,6 +247,9 @@ fn due_since(store: &Store, own: u64, erased: &BTreeMap<u64, SessionId>) -> Resu
             due.late.insert(session_id, seq);
         }
     }
+    for EndedErasure { started_seq } in entries_of(store, "retention_applied", own)? {
+        due.ended.insert(started_seq);
+    }
     for ExpiredSessions { seq, started_seq, session_ids } in entries_of(store, "sessions_expired", own)? {
         due.last_seq = due.last_seq.max(seq);
         if started_seq <= own {
@@ -258,4 +275,37 @@ fn has_entries(store: &Store, session_id: &SessionId, after: u64, before: u64) -
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::StartedErasure;
+    use super::*;
+    use domain_audit::event::ErasureStartEntry;
+    use domain_base::caller::PeerCredentials;
+
+    fn started(seq: u64) -> StartedErasure {
+        let peer = PeerCredentials { uid: 0, gid: 0, pid: None };
+        StartedErasure { seq, session_id: None, start: ErasureStartEntry { reason: "test".to_owned(), peer } }
+    }
+
+    #[test]
+    fn only_removals_that_no_member_has_done_wait() {
+        // (done by a member up to, ended, left, last entry)
+        for (done, ended, left, last_seq) in [
+            (20, None, vec![10, 20], 25),
+            (10, None, vec![10], 19),
+            (0, Some(10), vec![10], 19),
+            (0, None, vec![], 9),
+        ] {
+            let started =
+                StartedRemovals { erasures: vec![started(10), started(20)], ..StartedRemovals::default() };
+            let ended: BTreeSet<u64> = ended.into_iter().collect();
+            let mut due =
+                DueRemovals { started, last_seq: 25, ended: ended.clone(), ..DueRemovals::default() };
+            due.leave_waiting(|seq| seq <= done);
+            let seqs: Vec<_> = due.started.seqs().collect();
+            assert_eq!((seqs, due.last_seq), (left, last_seq), "{done} {ended:?}");
+        }
+    }
 }

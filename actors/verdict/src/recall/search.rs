@@ -42,7 +42,7 @@ pub(crate) struct RecallSearch<'s> {
     pub(super) entries: BTreeSet<u64>,
     differing: BTreeSet<String>,
     /// The entries of verdicts with statements whose content was pruned, so that it is not known whether they differ.
-    pruned: BTreeSet<u64>,
+    pub(super) pruned: BTreeSet<u64>,
 }
 
 impl<'s> RecallSearch<'s> {

@@ -35,11 +35,11 @@ fn read_reviews(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
 /// What a review is about, in words, such as "Population, Aruba, 2000".
 pub(super) fn title_of(store: &Store, review: &ReviewCase) -> Result<String, StoreError> {
     let ontology = store.ontology(&review.ontology)?;
-    Ok(review.title(ontology.as_ref(), &name_review(store, review)?))
+    Ok(review.title(ontology.as_ref(), &subject_names(store, review)?))
 }
 
 /// The names of the subject in the record of a candidate.
-fn name_review(store: &Store, review: &ReviewCase) -> Result<BTreeMap<String, AxisValue>, StoreError> {
+fn subject_names(store: &Store, review: &ReviewCase) -> Result<BTreeMap<String, AxisValue>, StoreError> {
     for (oracle_id, candidate) in &review.candidates {
         let Some(provenance) = candidate.provenance.as_deref() else { continue };
         let Some(view) = store.view(oracle_id)? else { continue };
