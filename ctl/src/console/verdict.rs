@@ -16,7 +16,7 @@ use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::console;
 use crate::verdict::card::read_stored_card;
-use crate::verdict::orders::{REASON_MAX_BYTES, order_path};
+use crate::verdict::orders::{REASON_MAX_BYTES, name_model, order_path};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
@@ -178,7 +178,7 @@ fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup 
         ("cause", html! { code { (join_causes(&held.causes)) } }),
     ];
     if let Some(attempt) = attempt {
-        rows.push(("model", html! { (attempt.generation.model) }));
+        rows.push(("model", html! { (name_model(attempt)) }));
     }
     if let Some(cost) = attempt.and_then(|attempt| attempt.cost.as_ref()) {
         rows.push(("cost", html! { (cost) ", this attempt" }));
