@@ -11,8 +11,19 @@
 #   tests/objects.sh [azure|s3|google]...
 source "$(dirname "$0")/beside.sh"
 
+if [[ $# == 0 ]]; then set -- azure s3 google; fi
+for service in "$@"; do
+    case $service in
+    azure | s3 | google) ;;
+    *)
+        echo "$service is not azure, s3 or google" >&2
+        exit 2
+        ;;
+    esac
+done
+
 python3 -m venv "$dir/venv"
-install() {
+install_python_packages() {
     "$dir/venv/bin/pip" install --quiet --disable-pip-version-check "$@"
 }
 
@@ -23,7 +34,7 @@ write_and_read() {
 
 azure() {
     npm install --silent --no-audit --no-fund --prefix "$dir" azurite@3.35.0
-    install azure-storage-blob==12.31.1
+    install_python_packages azure-storage-blob==12.31.1
     port=$(free_port)
     "$dir/node_modules/.bin/azurite-blob" --silent --inMemoryPersistence --blobHost 127.0.0.1 --blobPort "$port" --skipApiVersionCheck \
         >"$dir/log" 2>&1 &
@@ -45,7 +56,7 @@ PYTHON
 
 # starts moto with an empty bucket
 serve_bucket() {
-    install 'moto[server]==5.2.5'
+    install_python_packages 'moto[server]==5.2.5'
     port=$(free_port)
     "$dir/venv/bin/moto_server" --host 127.0.0.1 --port "$port" >"$dir/log" 2>&1 &
     server=$!
@@ -85,14 +96,7 @@ PYTHON
 
 # build first, so that no server waits for the compiler
 cargo test --package oracled-store-objects --lib --no-run
-if [[ $# == 0 ]]; then set -- azure s3 google; fi
 for service in "$@"; do
-    case $service in
-    azure | s3 | google) "$service" ;;
-    *)
-        echo "$service is not azure, s3 or google" >&2
-        exit 2
-        ;;
-    esac
+    "$service"
     stop_server
 done

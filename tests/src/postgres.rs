@@ -163,11 +163,16 @@ impl PostgresServer {
     /// Lets a standby receive nothing more.
     ///
     /// # Errors
-    /// It does not run, or still receives.
+    /// It does not run.
+    ///
+    /// # Panics
+    /// Panics if it still receives after 30 s.
     pub fn stop_receiving(&self) -> Result<(), ::postgres::Error> {
         self.set("primary_conninfo", "")?;
         let receives = "SELECT FROM pg_stat_wal_receiver";
+        let began = Instant::now();
         while self.call(|client| client.query_opt(receives, &[]))?.is_some() {
+            assert!(began.elapsed() < PATIENCE, "the standby still receives");
             sleep(Duration::from_millis(5));
         }
         Ok(())

@@ -483,7 +483,9 @@ async fn disturb_under_load(time: Duration, has_standby: bool) {
         lost.len(),
         model.request_count()
     );
-    assert!(acknowledged > 50 && lost.len() > 5, "{acknowledged}, {}", lost.len());
+    assert!(acknowledged > 50, "{acknowledged}");
+    // a short run can have few regenerations on a slow machine
+    assert!(time <= LONG || lost.len() > 5, "{}", lost.len());
     stop_and_check(hosts.processes.into_iter().flatten(), &worlds).await;
     let log = worlds.iter().map(DaemonWorld::mirror).max_by_key(String::len).expect("a host");
     let log = lines(log.as_bytes());

@@ -4,7 +4,7 @@ use domain_base::text_form::is_hiding;
 use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use hyper::{Method, StatusCode};
 use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};
-use oracled_tests::generation::wait_for_order;
+use oracled_tests::generation::{purge_verdict, request_verdict, wait_for_order};
 use oracled_tests::ground::{approve, ingest, put_document, register_gated, started_run, wait_for_run};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};
@@ -416,6 +416,21 @@ async fn delivered_verdict_has_its_delivery_and_its_card() {
 }
 
 #[tokio::test]
+async fn card_of_a_lost_verdict_does_not_regenerate_it() {
+    let model = ModelServer::start().await;
+    let world = model.create_world("");
+    let daemon = world.serve().await;
+    request_verdict(&mut daemon.routes().await, "cs_1").await;
+    let control = &mut daemon.control().await;
+    purge_verdict(control, "cs_1").await;
+    let (console, calls) = (start(&world).await, model.request_count());
+    let card = console.get("/sessions/cs_1/card.html").await;
+    assert!(card.status == 404 && card.text.contains("is not stored"), "{}", card.text);
+    assert_eq!(model.request_count(), calls);
+    assert!(log(control, "event=regen_attempted").await.is_empty());
+}
+
+#[tokio::test]
 async fn operator_erases_a_session_only_after_repeating_its_id() {
     let world = DaemonWorld::with_config(HOLD);
     let daemon = world.serve().await;
@@ -533,6 +548,17 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
     let decided = console.get("/inbox?decided=all").await;
     assert_shows(&decided, &["Population, Aruba, 1961", "Population, Aruba, 1964", "dismissed"]);
     assert!(!decided.text.contains("ABW"), "{}", decided.text);
+    // another console has no titles from the pages above
+    let raw_reads = async || {
+        let reads = log(&mut daemon.control().await, "event=operator_read&after=0&limit=1000").await;
+        reads.iter().filter(|entry| entry["subject"] == "raw_record").count()
+    };
+    let (other, before) = (start(&world).await, raw_reads().await);
+    assert_shows(
+        &other.get("/inbox?decided=all").await,
+        &["Population, Aruba, 1961", "Population, Aruba, 1964"],
+    );
+    assert!(before > 0 && raw_reads().await == before, "a title needs no raw record");
     assert_eq!(console.get("/reviews/none").await.status, 404);
 }
 

@@ -6,7 +6,6 @@ use oracled_tests::wire::{WireConnection, head};
 use oracled_tests::{DaemonWorld, at, document, error_line, eventually, get, log, post};
 use serde_json::json;
 use std::fs;
-use std::time::{Duration, Instant};
 
 const CANNED: &str = "[model]\nprovider = \"canned\"\ncalls_per_minute = 1000000\n";
 
@@ -91,12 +90,12 @@ async fn mistyped_word_of_the_test_mode_fails_its_order_at_once() {
     let world = test_world();
     let daemon = world.serve().await;
     let order = json!({"tier": "quick", "query": "Sell honey? test:rejct"});
-    let began = Instant::now();
     let failed = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &order).await;
-    assert!(began.elapsed() < Duration::from_secs(4), "before the first pause of 5 s ends");
     assert_eq!((failed.status.as_u16(), at(&failed, "/code")), (422, json!("order_failed")));
     let detail = at(&failed, "/detail").to_string();
     assert!(detail.contains("`test:rejct`") && detail.contains("test:reject,"), "{detail}");
+    let attempts = log(&mut daemon.control().await, "event=order_attempted&session=cs_1").await;
+    assert_eq!(attempts.len(), 1, "{attempts:?}");
     assert!(daemon.stop().success());
 }
 

@@ -122,7 +122,7 @@ fn start_calls(
             running.spawn(async move {
                 let _permit = room.acquire().await.ok()?;
                 let template = template.map(|template| PromptTemplate::clone(&template));
-                let answer = send(&socket, &query.into_request(template, false), &room).await;
+                let answer = send(&socket, &query.into_request(template, false), &room).await.transpose()?;
                 Some(answer.map(|answer| (position, is_candidate, answer)))
             });
         }
@@ -197,13 +197,13 @@ async fn check_queries(socket: &Path, file: &Path, queries: &[TrialQuery]) -> Re
     Ok(())
 }
 
-/// Sends a call until the daemon's limits and the model permit it, or the trial has ended. A used up daily budget is an error, because it
-/// lasts for hours.
+/// Sends a call until the daemon's limits and the model permit it. Returns `None` if the trial has ended before. A used up daily budget is
+/// an error, because it lasts for hours.
 async fn send(
     socket: &Path,
     request: &PromptTryRequest,
     room: &Semaphore,
-) -> Result<PromptTryResponse, CtlError> {
+) -> Result<Option<PromptTryResponse>, CtlError> {
     let body = serde_json::to_vec(request).map_err(io::Error::from)?;
     loop {
         match call(socket, Method::POST, PATH, Some(body.clone().into())).await {
@@ -213,8 +213,11 @@ async fn send(
                     && !room.is_closed() =>
             {
                 sleep(BUSY_PAUSE).await;
+                if room.is_closed() {
+                    return Ok(None);
+                }
             }
-            answer => return Ok(answer?.json()?),
+            answer => return Ok(Some(answer?.json()?)),
         }
     }
 }

@@ -79,9 +79,13 @@ impl GlobalOptions {
 
     /// Reads on the control socket, whose reads of texts are in the log, or on the routes' socket if this user may not connect to it.
     pub async fn read_as_operator(&self, path: &str) -> Result<DaemonResponse, CtlError> {
+        call(&self.operator_socket_path()?, Method::GET, path, None).await
+    }
+
+    /// The socket of [`Self::read_as_operator`].
+    pub(crate) fn operator_socket_path(&self) -> Result<PathBuf, CtlError> {
         let control = self.control_path()?;
-        let socket = if UnixStream::connect(&control).is_ok() { control } else { self.routes_path()? };
-        call(&socket, Method::GET, path, None).await
+        if UnixStream::connect(&control).is_ok() { Ok(control) } else { self.routes_path() }
     }
 
     /// Sends an order on the control socket, and waits for its answer without a time limit.

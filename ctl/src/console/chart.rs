@@ -42,8 +42,24 @@ pub(crate) struct ChartFrame<'a> {
     pub(crate) time_name: &'a str,
     /// Times that are marked, in seconds: from and until.
     pub(crate) bands: &'a [(i64, i64)],
-    /// The length of a bucket, in seconds, if the lines are stacked bars of rates per minute.
-    pub(crate) bucket_s: Option<i64>,
+    /// The buckets, if the lines are stacked bars of rates per minute.
+    pub(crate) buckets: Option<ChartBuckets>,
+}
+
+/// The buckets of rates.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChartBuckets {
+    /// The length of each, in seconds.
+    pub(crate) length_s: i64,
+    /// The present time, in seconds. Its bucket was measured only until then.
+    pub(crate) now: i64,
+}
+
+impl ChartBuckets {
+    /// The measured time of the bucket that begins at `at`, in minutes.
+    fn measured_minutes(self, at: i64) -> f64 {
+        (self.now - at).clamp(0, self.length_s) as f64 / 60.0
+    }
 }
 
 impl ChartFrame<'_> {
@@ -250,7 +266,7 @@ pub(crate) fn bar_chart(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup {
     };
     let totals = (0..slots).map(|slot| lines.iter().map(|line| value(line, slot)).sum::<f64>());
     let axis = ValueAxis::from_zero(totals);
-    let bucket_s = frame.bucket_s.unwrap_or_default();
+    let bucket_s = frame.buckets.map(|buckets| buckets.length_s).unwrap_or_default();
     let width = (frame.share(frame.span.0 + bucket_s) - 0.001).max(0.001);
     let bars = html! {
         @for slot in 0..slots {
@@ -288,13 +304,16 @@ fn hit_areas(frame: &ChartFrame<'_>, lines: &[ChartLine]) -> Markup {
     }
 }
 
-/// The number of events of a line of a stack, or the last value of another one.
+/// The number of events of a line of a stack, or the last value of another one. The number is not exact: after a start of the daemon, a
+/// bucket was measured in part.
 fn summarize(frame: &ChartFrame<'_>, line: &ChartLine, format_value: fn(f64) -> String) -> String {
-    let mut values = line.points.iter().filter_map(|(_, value)| *value);
-    match frame.bucket_s {
-        Some(bucket_s) => format_number((values.sum::<f64>() * bucket_s as f64 / 60.0).round()),
-        None => values.next_back().map_or_else(|| "–".to_owned(), format_value),
-    }
+    let Some(buckets) = frame.buckets else {
+        let last = line.points.iter().rev().find_map(|(_, value)| *value);
+        return last.map_or_else(|| "–".to_owned(), format_value);
+    };
+    let events = line.points.iter().filter_map(|(at, value)| Some((*value)? * buckets.measured_minutes(*at)));
+    let total = events.sum::<f64>();
+    if total == 0.0 { "0".to_owned() } else { format!("about {}", format_number(total.round())) }
 }
 
 /// The fill of bars of a tone that has a pattern in `assets/icons.svg`.
@@ -316,7 +335,7 @@ fn figure(
 ) -> Markup {
     let ticks = time_ticks(frame.span);
     let is_empty = !lines.iter().flat_map(|line| &line.points).any(|(_, value)| value.is_some());
-    let is_stack = frame.bucket_s.is_some();
+    let is_stack = frame.buckets.is_some();
     let named: Vec<_> = lines.iter().map(|line| (line, summarize(frame, line, format_value))).collect();
     let summary: Vec<_> = named.iter().map(|(line, text)| format!("{} {text}", line.name)).collect();
     let summary_id = format!("{}-summary", frame.id);
@@ -551,8 +570,9 @@ mod tests {
         span: (0, 10),
         time_name: "valid from",
         bands: &[],
-        bucket_s: None,
+        buckets: None,
     };
+    const MINUTES: Option<ChartBuckets> = Some(ChartBuckets { length_s: 60, now: 120 });
 
     fn line(points: &[(i64, Option<f64>)]) -> ChartLine {
         ChartLine { name: "<a>".to_owned(), tone: Tone::Info, is_dashed: false, points: points.to_vec() }
@@ -567,7 +587,7 @@ mod tests {
             for chart in [
                 step_chart(&FRAME, &[line(&points)]),
                 line_chart(&FRAME, &[line(&points)]),
-                bar_chart(&ChartFrame { bucket_s: Some(1), ..FRAME }, &[line(&points)]),
+                bar_chart(&ChartFrame { buckets: MINUTES, ..FRAME }, &[line(&points)]),
                 step_chart(&ChartFrame { span: (5, 5), ..FRAME }, &[line(&points)]),
             ] {
                 let chart = chart.into_string();
@@ -641,9 +661,8 @@ mod tests {
     #[test]
     fn bucket_has_an_area_with_the_values_of_all_lines_and_a_stack_its_totals() {
         let lines = [line(&[(0, Some(2.0)), (60, Some(0.0))]), line(&[(0, Some(1.0)), (60, None)])];
-        let frame = ChartFrame { span: (0, 120), bucket_s: Some(60), ..FRAME };
-        for chart in [bar_chart(&frame, &lines), line_chart(&ChartFrame { bucket_s: None, ..frame }, &lines)]
-        {
+        let frame = ChartFrame { span: (0, 120), buckets: MINUTES, ..FRAME };
+        for chart in [bar_chart(&frame, &lines), line_chart(&ChartFrame { buckets: None, ..frame }, &lines)] {
             let chart = chart.into_string();
             assert_eq!(chart.matches("<rect class=\"hit\"").count(), 2, "{chart}");
             let last = "x=\"50.00%\" width=\"50.00%\" y=\"0\" height=\"180\"><title>1970-01-01 00:01 UTC: &lt;a&gt; 0, &lt;a&gt; –";
@@ -651,9 +670,14 @@ mod tests {
         }
         let stack = bar_chart(&frame, &lines[..1]).into_string();
         assert!(
-            stack.contains("&lt;a&gt; <b>2</b>") && stack.contains("Totals: &lt;a&gt; 2</desc>"),
+            stack.contains("&lt;a&gt; <b>about 2</b>") && stack.contains("Totals: &lt;a&gt; about 2</desc>"),
             "{stack}"
         );
+        let rates = line(&[(0, Some(2.0)), (60, Some(8.0))]);
+        let buckets = Some(ChartBuckets { length_s: 60, now: 75 });
+        let total = summarize(&ChartFrame { buckets, ..frame }, &rates, format_number);
+        assert_eq!(total, "about 4", "the last bucket was measured for 15 s");
+        assert_eq!(summarize(&frame, &line(&[(0, Some(0.0)), (60, None)]), format_number), "0");
         let one = line_chart(&FRAME, &lines[..1]).into_string();
         assert!(
             !one.contains("class=\"legend\"") && one.contains("Last values: &lt;a&gt; 0</desc>"),

@@ -4,7 +4,7 @@ use super::Console;
 use super::parts::cut;
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::verification::review::read_evidence;
+use crate::verification::review::read_review_report;
 use domain_base::inbox::InboxResponse;
 use domain_ground::wire::{FreshnessReport, SourceSummary};
 use domain_verdict::wire::SessionPage;
@@ -91,7 +91,7 @@ impl FrameState {
 
     /// The title of a review in words, as its page has it.
     pub(super) async fn read_title(&self, console: &Console, review_id: &str) -> Option<String> {
-        let read = async { Ok::<_, CtlError>(read_evidence(&console.options, review_id).await?.title) };
+        let read = async { Ok::<_, CtlError>(read_review_report(&console.options, review_id).await?.title) };
         self.titles.get(review_id, read).await
     }
 }

@@ -1,6 +1,7 @@
 //! What people have decided, from the entries of the log: by whom, when, why, and the way back to the item.
 
 use super::Console;
+use super::delivery::message_name;
 use super::forms::Fields;
 use super::items::value_text;
 use super::layout::PageError;
@@ -9,7 +10,6 @@ use super::parts::{Tone, badge, card, cut, table, user, words};
 use crate::base::options::encode_segment;
 use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
-use domain_verdict::webhook::WebhookId;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
@@ -192,12 +192,7 @@ fn resolved_values(entry: EntryMembers<'_>) -> String {
 /// The page and the name of a message: its kind, and its session or its receiver.
 fn name_message(entry: EntryMembers<'_>) -> (String, String) {
     let text = |path: &str| entry.text(path);
-    let (kind, session, application) = (text("kind"), text("session_id"), text("application"));
-    let what = if text("message_id").starts_with(WebhookId::PREFIX) {
-        format!("webhook {kind}")
-    } else {
-        format!("mail with the {}", words(&kind))
-    };
+    let (what, session, application) = (message_name(entry), text("session_id"), text("application"));
     if !session.is_empty() {
         return (format!("/sessions/{}", encode_segment(&session)), format!("{what} of {session}"));
     }

@@ -1,4 +1,4 @@
-//! What became of a delivered verdict, from the entries of its session: its delivery, and a second verdict that differs from it.
+//! The delivery of a verdict as sentences from its log entries, and a later verdict that differs.
 
 use super::Console;
 use super::layout::PageError;
@@ -20,7 +20,7 @@ pub(super) async fn read_session(console: &Console, session_id: &str) -> Result<
 }
 
 /// The name of a message: the event of a webhook, or the purpose of a mail.
-fn message_name(entry: EntryMembers<'_>) -> String {
+pub(super) fn message_name(entry: EntryMembers<'_>) -> String {
     let kind = entry.text("kind");
     if is_webhook(entry) { format!("webhook {kind}") } else { format!("mail with the {}", words(&kind)) }
 }
@@ -29,7 +29,7 @@ pub(super) fn is_webhook(entry: EntryMembers<'_>) -> bool {
     entry.text("message_id").starts_with(WebhookId::PREFIX)
 }
 
-/// What an entry says about the delivery, with its tone; `None` if it is about something else.
+/// The sentence of an entry about the delivery, and its tone; `None` if it is about something else.
 fn sentence(entry: EntryMembers<'_>) -> Option<(Tone, String)> {
     let text = |path: &str| entry.text(path);
     let attempt = || format!("at attempt {}", text("attempt"));
@@ -71,23 +71,24 @@ fn sentence(entry: EntryMembers<'_>) -> Option<(Tone, String)> {
     })
 }
 
-/// The first and the latest label, and the level of their difference; `None` if the last comparison found the same label, or none was
-/// made.
+/// The first label, a later one, and the level of their difference, of the last check that has found a difference; `None` if none has.
 fn divergence(history: &[Json]) -> Option<(String, String, String)> {
-    let checks = history.iter().map(EntryMembers);
-    let last = checks.rev().find(|entry| entry.text("event") == "regen_divergence_check")?;
+    let mut checks =
+        history.iter().map(EntryMembers).filter(|entry| entry.text("event") == "regen_divergence_check");
+    let differs = |entry: &EntryMembers<'_>| !["", "none"].contains(&entry.text("divergence_level").as_str());
+    let last = checks.rfind(differs)?;
     let [first, later, level] =
         ["original_verdict", "regen_verdict", "divergence_level"].map(|name| last.text(name));
-    (!["", "none"].contains(&level.as_str())).then_some((first, later, level))
+    Some((first, later, level))
 }
 
-/// The note that the customer got two different verdicts. `compare` is a link to both.
+/// The note that two verdicts of a session differ. `compare` is a link to both.
 pub(super) fn divergence_note(history: &[Json], compare: &Markup) -> Markup {
     html! {
         @if let Some((first, later, level)) = divergence(history) {
             (message(Tone::Diverged, &html! {
-                strong { "The customer holds two verdicts. " }
-                "The first one is " (first) ", the later one " (later) ": a " (level) " difference. " (compare)
+                strong { "Two verdicts of this session differ: " (first) ", later " (later) " (" (level) "). " }
+                (compare)
             }))
         }
     }
@@ -173,13 +174,20 @@ mod tests {
         let history = vec![checked(json!("significant"))];
         let note = divergence_note(&history, &html! { a href="#" {} }).into_string();
         assert!(
-            note.contains("class=\"msg diverged\"") && note.contains("The customer holds two verdicts"),
+            note.contains("class=\"msg diverged\"")
+                && note.contains("Two verdicts of this session differ: GREEN, later RED (significant)."),
             "{note}"
         );
         let shown = render_delivery("cs_1", &page(history)).into_string();
         assert!(shown.contains("vlabel ok plain") && shown.contains("vlabel refused plain"), "{shown}");
         for level in [json!("none"), json!(null)] {
-            let history = vec![checked(json!("significant")), checked(level)];
+            let later = [checked(json!("significant")), checked(level.clone())];
+            assert_eq!(
+                divergence_note(&later, &html! { a href="#" {} }).into_string(),
+                note,
+                "it has differed"
+            );
+            let history = vec![checked(level)];
             assert!(divergence_note(&history, &html! {}).into_string().is_empty());
             assert!(!render_delivery("cs_1", &page(history)).into_string().contains("vlabel"));
         }

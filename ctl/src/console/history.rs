@@ -184,7 +184,7 @@ fn render_chart(axis: &str, unit: &str, values: &[KnownValue], now: Timestamp) -
         span: (first, last),
         time_name: "valid from",
         bands: &[],
-        bucket_s: None,
+        buckets: None,
     };
     step_chart(&frame, &lines)
 }

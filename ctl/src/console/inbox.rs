@@ -140,6 +140,11 @@ impl InboxFilter {
     fn path(&self) -> String {
         format!("/inbox{}", self.query())
     }
+
+    /// The same order of the items, without filters.
+    fn without_filters(&self) -> Self {
+        Self { by_age: self.by_age, ..Self::default() }
+    }
 }
 
 fn render(items: &[InboxItem], filter: &InboxFilter) -> Markup {
@@ -156,7 +161,9 @@ fn render(items: &[InboxItem], filter: &InboxFilter) -> Markup {
             header { (filter_chips(items, filter)) }
             (further_chips(items, filter))
             div.card {
-                @if groups.is_empty() {
+                @if groups.is_empty() && !items.is_empty() {
+                    div.empty { h3 { "No item matches the filter" } p { a href=(filter.without_filters().path()) { "Show all items" } } }
+                } @else if groups.is_empty() {
                     div.empty { (icon("ok")) h3 { "Nothing waits for you" } p { "Held orders, disputes, held runs, drafted notices and dead letters appear here." } }
                 } @else {
                     ul.inbox {
@@ -187,8 +194,8 @@ fn item_row(item: &InboxItem) -> Markup {
 
 fn filter_chips(items: &[InboxItem], filter: &InboxFilter) -> Markup {
     let chip = |kind: Option<ItemKind>, name: &str, key: usize| {
-        let count = items.iter().filter(|item| kind.is_none_or(|kind| kind == item.kind)).count();
-        let path = InboxFilter { kind, ..filter.clone() }.path();
+        let chosen = InboxFilter { kind, ..filter.clone() };
+        let (count, path) = (items.iter().filter(|item| chosen.selects(item)).count(), chosen.path());
         html! {
             a.chip href=(path) data-key=(key) aria-current=[(filter.kind == kind).then_some("true")] { (name) " " span.n { (count) } }
         }
@@ -205,26 +212,39 @@ fn filter_chips(items: &[InboxItem], filter: &InboxFilter) -> Markup {
     }
 }
 
-/// The filters by source and by age. A second press removes one.
-fn further_chips(items: &[InboxItem], filter: &InboxFilter) -> Markup {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for source in items.iter().flat_map(|item| &item.sources) {
+/// The sources that the page offers, each with the number of its items that the other filters select. The selected one is always among them.
+fn offered_sources<'i>(items: &'i [InboxItem], filter: &'i InboxFilter) -> Vec<(&'i str, usize)> {
+    let others = InboxFilter { source: None, ..filter.clone() };
+    let mut counts: BTreeMap<&str, usize> = filter.source.iter().map(|name| (name.as_str(), 0)).collect();
+    for source in items.iter().filter(|item| others.selects(item)).flat_map(|item| &item.sources) {
         *counts.entry(source).or_default() += 1;
     }
+    let is_source = |name: &str| filter.source.as_deref() == Some(name);
     let mut sources: Vec<_> = counts.into_iter().collect();
-    sources.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    sources.sort_by_key(|&(name, count)| (!is_source(name), std::cmp::Reverse(count)));
+    sources.truncate(SOURCES);
+    sources
+}
+
+/// The filters by source and by age. A second press removes one.
+fn further_chips(items: &[InboxItem], filter: &InboxFilter) -> Markup {
     let is_source = |name: &str| filter.source.as_deref() == Some(name);
     let is_older = |age: &str| filter.older.as_deref() == Some(age);
     let other = |text: &str, is_on: bool| (!is_on).then(|| text.to_owned());
+    // an age of an address that is none of those of the page
+    let own_age = filter.older.as_deref().filter(|age| AGES.iter().all(|(offered, _)| offered != age));
     html! {
         nav.chips aria-label="Source and age" {
-            @for (name, count) in sources.into_iter().take(SOURCES) {
+            @for (name, count) in offered_sources(items, filter) {
                 @let path = InboxFilter { source: other(name, is_source(name)), ..filter.clone() }.path();
                 a.chip href=(path) aria-current=[is_source(name).then_some("true")] { (name) " " span.n { (count) } }
             }
             @for (age, name) in AGES {
                 @let path = InboxFilter { older: other(age, is_older(age)), ..filter.clone() }.path();
                 a.chip href=(path) aria-current=[is_older(age).then_some("true")] { (name) }
+            }
+            @if let Some(age) = own_age {
+                a.chip href=(InboxFilter { older: None, ..filter.clone() }.path()) aria-current="true" { "older than " (age) }
             }
         }
     }
@@ -256,9 +276,46 @@ mod tests {
         );
         let by_age = render(&items, &InboxFilter { by_age: true, ..InboxFilter::default() }).into_string();
         assert!(place(&by_age, "href=\"/b\"") < place(&by_age, "href=\"/a\""), "{by_age}");
-        let only = render(&items, &InboxFilter { kind: Some(ItemKind::HeldRun), ..InboxFilter::default() })
-            .into_string();
-        assert!(only.contains("Nothing waits for you"), "{only}");
+        let empty = render(&[], &InboxFilter::default()).into_string();
+        assert!(empty.contains("Nothing waits for you"), "{empty}");
+    }
+
+    #[test]
+    fn filter_without_a_match_can_be_removed() {
+        let items = [item(ItemKind::HeldOrder, 5, "/a")];
+        for (name, value) in [("kind", "held_run"), ("source", "gone"), ("older", "300d")] {
+            let since = if name == "older" { Timestamp::now() } else { Timestamp::UNIX_EPOCH };
+            let items = items.clone().map(|item| InboxItem { since, ..item });
+            let fields = Fields::of([(name, value.to_owned()), ("sort", "age".to_owned())]);
+            let page = render(&items, &InboxFilter::read(&fields)).into_string();
+            assert!(!page.contains("Nothing waits for you"), "{page}");
+            let removal = "No item matches the filter</h3><p><a href=\"/inbox?sort=age\">Show all items";
+            assert!(page.contains(removal), "{page}");
+            if name != "kind" {
+                assert!(page.contains("href=\"/inbox?sort=age\" aria-current=\"true\""), "{page}");
+            }
+        }
+    }
+
+    #[test]
+    fn counts_of_chips_are_those_of_the_other_filters() {
+        let of = |kind, source: &str| InboxItem { sources: vec![source.to_owned()], ..item(kind, 5, "/a") };
+        let mut items = vec![of(ItemKind::Dispute, "rare"), of(ItemKind::HeldRun, "rare")];
+        for number in 0..SOURCES {
+            let frequent = of(ItemKind::Dispute, &format!("source-{number}"));
+            items.extend([frequent.clone(), frequent]);
+        }
+        let filter = InboxFilter {
+            kind: Some(ItemKind::HeldRun),
+            source: Some("rare".to_owned()),
+            ..InboxFilter::default()
+        };
+        assert_eq!(offered_sources(&items, &filter), [("rare", 1)]);
+        let by_source = InboxFilter { kind: None, ..filter };
+        let offered = offered_sources(&items, &by_source);
+        assert_eq!((offered.len(), offered.first()), (SOURCES, Some(&("rare", 2))));
+        let page = render(&items, &by_source).into_string();
+        assert!(page.contains("Disputes <span class=\"n\">1</span>"), "{page}");
     }
 
     #[test]

@@ -379,31 +379,12 @@ pub(super) async fn not_found() -> Response {
     (StatusCode::NOT_FOUND, "The console has no such page.").into_response()
 }
 
-/// The section to which the page at `path` belongs.
-fn section_of(path: &str) -> Section {
-    match path.split('/').nth(1).unwrap_or_default() {
-        "inbox" | "reviews" | "dead" | "notices" => Section::Inbox,
-        "orders" | "sessions" => Section::Orders,
-        "sources" | "runs" | "recalls" => Section::Sources,
-        "rules" | "what-if" => Section::Rules,
-        "log" => Section::Log,
-        _ => Section::Overview,
-    }
-}
-
-/// The links from the page of a failed request: to the page before, and to the list of its section.
-fn ways_on(console: &Console, request: &Request) -> Markup {
-    let path = request.uri().path();
-    let before = request.headers().get(REFERER).and_then(|url| url.to_str().ok()?.parse::<Uri>().ok());
-    let before = before.as_ref().and_then(Uri::path_and_query).map(PathAndQuery::as_str);
-    let before = before.filter(|before| !before.starts_with("//") && *before != path);
-    let section = section_of(path);
-    html! {
-        div.actions {
-            @if let Some(before) = before { a.btn href=(before) { "Back" } }
-            @for entry in shown_entries(console).filter(|entry| entry.section == section) { a.btn href=(entry.path) { (entry.name) } }
-        }
-    }
+/// The page with the link or the form of a request; `None` if it is not known, or if the request has only loaded it again.
+fn page_before(request: &Request) -> Option<PathAndQuery> {
+    let url: Uri = request.headers().get(REFERER)?.to_str().ok()?.parse().ok()?;
+    let before = url.path_and_query()?;
+    let is_same = request.method().is_safe() && request.uri().path_and_query() == Some(before);
+    (!is_same && !before.as_str().starts_with("//")).then(|| before.clone())
 }
 
 /// Shows each failed answer that is a text, of a page or of the router, as a page with navigation. After an action, the page
@@ -415,7 +396,7 @@ pub(super) async fn render_errors(
 ) -> Response {
     let is_read = request.method().is_safe();
     let login = console.access.find_login(request.headers());
-    let ways_on = html! { @if login.is_some() { (ways_on(&console, &request)) } };
+    let before = login.as_ref().and_then(|_| page_before(&request));
     let response = next.run(request).await;
     let (status, request_id) = (response.status(), response.extensions().get::<RequestId>().cloned());
     let is_text =
@@ -440,7 +421,12 @@ pub(super) async fn render_errors(
         @if let Some(RequestId(id)) = request_id { p.small.muted { "Request " code { (id) } } }
     };
     let head = PageHead { sub: Some(badge(tone, status.as_u16())), ..PageHead::titled(title) };
-    let body = html! { (test_banner(&console)) (head.render()) (message(tone, &fault)) (ways_on) };
+    let body = html! {
+        (test_banner(&console))
+        (head.render())
+        (message(tone, &fault))
+        @if let Some(before) = before { div.actions { a.btn href=(before) { "Back" } } }
+    };
     // the daemon may be what fails, so no counts are read
     let shown = login.map(|_| Frame::of(&console, None, NavCounts::default()));
     document(title, &html! {}, shown.as_ref(), &body, status)
@@ -452,6 +438,23 @@ mod tests {
     use crate::base::options::problem_error;
     use hyper::header::{HeaderName, HeaderValue};
     use oracled_api::client::DaemonResponse;
+
+    #[test]
+    fn page_before_is_another_one_or_has_the_form() {
+        let before = |method: &str, path: &str, referer: &str| {
+            let request = hyper::Request::builder().method(method).uri(path).header(REFERER, referer);
+            let request = request.body(axum::body::Body::empty()).expect("a valid request");
+            page_before(&request).map(|before| before.to_string())
+        };
+        let url = |path: &str| format!("http://127.0.0.1:1{path}");
+        let inbox = Some("/inbox?kind=dispute".to_owned());
+        assert_eq!(before("GET", "/reviews/v-1", &url("/inbox?kind=dispute")), inbox);
+        assert_eq!(before("GET", "/inbox", &url("/inbox?kind=dispute")), inbox);
+        assert_eq!(before("GET", "/inbox?kind=dispute", &url("/inbox?kind=dispute")), None);
+        let several = "/orders/several";
+        assert_eq!(before("POST", several, &url(several)).as_deref(), Some(several));
+        assert_eq!(before("GET", "/log", &url("//other.example/")), None);
+    }
 
     #[test]
     fn failed_answer_keeps_the_id_of_its_request() {

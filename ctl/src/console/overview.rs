@@ -188,9 +188,9 @@ fn endpoint_need(outage: &WebhookOutage) -> Option<Need> {
 
 fn backup_need(status: &StatusReport, now: Timestamp) -> Option<Need> {
     let since = status.backup_overdue_since(now)?;
-    let last = status.last_backup_at.map(|at| at.strftime("%-d %B, %H:%M UTC").to_string());
-    let last = last.unwrap_or_else(|| "none".to_owned());
-    let detail = format!("The last one: {last}. One is due every 2 days.");
+    let last = status.last_backup_at.map(|at| at.strftime("The last one: %-d %B %Y, %H:%M UTC.").to_string());
+    let last = last.unwrap_or_else(|| "No backup was taken.".to_owned());
+    let detail = format!("{last} One is due every 2 days.");
     let need = Need::new(Tone::Stale, "Backup is overdue", detail, "#store", "See the store");
     Some(Need { since: Some(since), ..need })
 }
@@ -580,6 +580,19 @@ mod tests {
             (overdue.tone, overdue.since.map(|at| at.to_string())),
             (Tone::Stale, Some("2026-11-22T10:00:00Z".to_owned()))
         );
+        for (last, text) in [
+            (serde_json::Value::Null, "No backup was taken. One is due every 2 days."),
+            (
+                "2026-11-20T10:30:00Z".into(),
+                "The last one: 20 November 2026, 10:30 UTC. One is due every 2 days.",
+            ),
+        ] {
+            let mut status = examples["read_status"]["200"].clone();
+            status["last_backup_at"] = last;
+            let status: StatusReport = serde_json::from_value(status).expect("a valid status");
+            let overdue = backup_need(&status, "2026-12-30T10:00:00Z".parse().expect("a time"));
+            assert_eq!(overdue.expect("it is overdue").detail, text);
+        }
     }
 
     #[test]

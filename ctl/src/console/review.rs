@@ -375,7 +375,7 @@ async fn render_history(console: &Console, review: &ReviewCase, evidence: &Revie
             @let unit = evidence.units.get(*path).map(|unit| unit_of("", unit)).unwrap_or_default();
             @let title = format!("{}, as each source has it", capitalized(path));
             @let id = format!("history-{path}");
-            @let frame = ChartFrame { id: &id, title: &title, unit: &unit, span: (first, now), time_name: "valid from", bands: &[], bucket_s: None };
+            @let frame = ChartFrame { id: &id, title: &title, unit: &unit, span: (first, now), time_name: "valid from", bands: &[], buckets: None };
             section.card aria-label=(title) { div.body { (step_chart(&frame, lines)) } }
         }
     }

@@ -1,12 +1,13 @@
 //! The charts of the overview, from the series that the daemon keeps.
 
 use super::Console;
-use super::chart::{ChartFrame, ChartLine, bar_chart, line_chart};
+use super::chart::{ChartBuckets, ChartFrame, ChartLine, bar_chart, line_chart};
 use super::forms::Fields;
 use super::parts::{Tone, words};
 use crate::base::error::CtlError;
 use domain_base::series::{MeasuredSeries, SeriesRange, SeriesResponse};
 use hyper::Method;
+use jiff::Timestamp;
 use maud::{Markup, html};
 
 /// Maximum number of labels of a series that have lines of their own.
@@ -200,6 +201,7 @@ pub(super) fn render(series: &SeriesResponse) -> Markup {
     let bands = find_bands(series);
     let slots = series.range.length();
     let span = (time_of(series, 0), time_of(series, slots));
+    let now = Timestamp::now().as_second();
     let chart = |number: usize, chart: &SeriesChart| {
         let lines = chart.lines(series);
         let id = format!("series-{number}");
@@ -210,7 +212,7 @@ pub(super) fn render(series: &SeriesResponse) -> Markup {
             span,
             time_name: "time",
             bands: &bands,
-            bucket_s: chart.is_stack.then(|| series.step_s.into()),
+            buckets: chart.is_stack.then(|| ChartBuckets { length_s: series.step_s.into(), now }),
         };
         let drawn = if chart.is_stack { bar_chart(&frame, &lines) } else { line_chart(&frame, &lines) };
         html! { div.card { div.body { (drawn) } } }

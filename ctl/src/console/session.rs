@@ -17,7 +17,7 @@ use super::{Console, ConsoleState, session_timeline, several_orders};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::verdict::erasure::describe_erased;
-use crate::verdict::orders::{change, order_path};
+use crate::verdict::orders::{change, name_model, order_path};
 use crate::verification::review::read_review;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Redirect};
@@ -370,7 +370,7 @@ fn attempt_row(order: &Order, attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
         html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
         moment(attempt.started_at),
-        html! { (attempt.generation.model) },
+        html! { (name_model(attempt)) },
         html! { (words(order.outcome_of(attempt))) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
         html! { (attempt.cause.as_deref().unwrap_or("none")) },

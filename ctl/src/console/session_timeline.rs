@@ -85,7 +85,7 @@ const HOLD: &str = "Hold";
 #[derive(Default)]
 struct HistoryRows {
     rows: Vec<TimelineRow>,
-    /// When messages were queued or sent last, by their ids.
+    /// When messages were queued, by their ids. An attempt removes its message: the wait for the next attempt is no work.
     messages: BTreeMap<String, Timestamp>,
     held_from: Option<Timestamp>,
 }
@@ -130,9 +130,11 @@ impl HistoryRows {
         let text = |path: &str| entry.text(path);
         let latency = text("latency_ms").parse().ok().map(SignedDuration::from_millis);
         let began = match text("event").as_str() {
-            "message_queued" | "message_requeued" | "message_sent" | "message_failed" => {
-                self.messages.insert(text("message_id"), at)
+            "message_queued" | "message_requeued" => {
+                self.messages.insert(text("message_id"), at);
+                None
             }
+            "message_sent" | "message_failed" => self.messages.remove(&text("message_id")),
             // the entries of a call are committed when its last request has ended
             "oracle_interaction" => {
                 let from = text("request_timestamp").parse().map_or(at, |Moment(from)| from);
@@ -149,7 +151,7 @@ impl HistoryRows {
             Some(row) => {
                 row.tone = tone;
                 row.spans.push(span);
-                if !row.note.contains(&note) {
+                if !note.is_empty() && row.note.split(", ").all(|known| known != note) {
                     row.note = format!("{}, {note}", row.note).trim_start_matches(", ").to_owned();
                 }
             }
@@ -267,6 +269,27 @@ mod tests {
             row("Session exported", "", &[(22, 22)]),
         ];
         assert_eq!(shown(&history, None), expected);
+    }
+
+    #[test]
+    fn requeued_message_is_idle_between_its_attempts() {
+        let mail = || json!({"message_id": "verdict:cs_1", "kind": "verdict"});
+        let history = [
+            entry(1, "message_queued", mail()),
+            entry(3, "message_failed", mail()),
+            entry(9, "message_failed", mail()),
+            entry(60, "message_requeued", mail()),
+            entry(62, "message_sent", mail()),
+        ];
+        let spans = [(1, 1), (1, 3), (9, 9), (60, 60), (60, 62)];
+        assert_eq!(shown(&history, None), [row("Mail", "verdict", &spans)]);
+    }
+
+    #[test]
+    fn note_that_is_a_part_of_another_one_is_shown() {
+        let model = |second: i64, id: &str| entry(second, "oracle_interaction", json!({"oracle_id": id}));
+        let history = [model(1, "gemini-pro"), model(2, "gemini"), model(3, "gemini")];
+        assert_eq!(shown(&history, None), [row("Model", "gemini-pro, gemini", &[(1, 1), (2, 2), (3, 3)])]);
     }
 
     #[test]

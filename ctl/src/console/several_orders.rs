@@ -8,7 +8,7 @@ use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
-use crate::verdict::orders::{OrderSelection, REASON_MAX_BYTES, change, time_after_changes};
+use crate::verdict::orders::{OrderSelection, REASON_MAX_BYTES, change, time_after};
 use axum::extract::State;
 use domain_base::moment::Moment;
 use domain_base::session_id::ApplicationName;
@@ -38,8 +38,9 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
 pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     match OrderChanges::read(&fields) {
         Ok(changes) => {
+            let before = changes.begin(Timestamp::now());
             let outcomes = changes.make(&console).await;
-            let body = render_outcomes(&outcomes, &changes, &preview_path(&fields));
+            let body = render_outcomes(&outcomes, &changes, &preview_path(&fields, before));
             let head = PageHead::below(PATH, "Several orders", "Outcomes");
             Ok(render_page(&console, Section::Orders, head, &body).await)
         }
@@ -100,9 +101,12 @@ fn read_cause(fields: &Fields) -> Result<Option<OrderStopCause>, PageError> {
     })
 }
 
-fn preview_path(fields: &Fields) -> String {
-    let params = PARAMS.into_iter().chain([CHANGED_BEFORE]);
-    let params = params.filter_map(|name| Some(format!("{name}={}", encode_segment(fields.filled(name)?))));
+/// The preview of the orders that no press has changed. `before` is the time of this press; that of an earlier one stays.
+fn preview_path(fields: &Fields, before: Timestamp) -> String {
+    let before = fields.filled(CHANGED_BEFORE).map_or_else(|| before.to_string(), str::to_owned);
+    let params = PARAMS.into_iter().map(|name| (name, fields.filled(name)));
+    let params = params.chain([(CHANGED_BEFORE, Some(before.as_str()))]);
+    let params = params.filter_map(|(name, text)| Some(format!("{name}={}", encode_segment(text?))));
     format!("{PATH}?{}", params.collect::<Vec<_>>().join("&"))
 }
 
@@ -129,7 +133,7 @@ fn selection_form(console: &Console, fields: &Fields) -> Markup {
             label.f { "Application" input type="text" name="application" value=(fields.text("application")) placeholder="any application" autocomplete="off"; }
             label.f { "Placed since (a day, or a period such as 2d)" input type="text" name="since" value=(fields.text("since")) placeholder="2d" autocomplete="off"; }
             button.btn type="submit" { "Show the orders" }
-            @if let Some(before) = fields.filled(CHANGED_BEFORE) { p.note { "Shown are only orders that have not changed since " (before) "." } }
+            @if let Some(before) = fields.filled(CHANGED_BEFORE) { p.note { "Only orders that have not changed since " (before) " are shown." } }
         }
     }
 }
@@ -168,14 +172,13 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
         action_button(class, &html! { (text) }, key, ("action", value), PATH)
     };
     let all = format_count(orders.len(), "order", "orders");
-    let before = time_after_changes(orders).map(|before| before.to_string()).unwrap_or_default();
     html! {
         form.card.decide #decide method="post" action=(PATH) aria-label="Decide" {
             header { h2 { "Decide " (all) } }
             div.body {
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 @for name in PARAMS { input type="hidden" name=(name) value=(fields.text(name)); }
-                input type="hidden" name=(CHANGED_BEFORE) value=(fields.filled(CHANGED_BEFORE).unwrap_or(&before));
+                @if let Some(before) = fields.filled(CHANGED_BEFORE) { input type="hidden" name=(CHANGED_BEFORE) value=(before); }
                 // the daemon refuses the action if an order has changed since this page
                 @for report in orders {
                     input type="hidden" name=(format!("{CHANGED_AT}{}", report.session_id)) value=(report.order.changed_at);
@@ -231,6 +234,12 @@ impl OrderChanges {
         )))
     }
 
+    /// A time before the changes of a press at `now`, and after all earlier changes of its orders.
+    fn begin(&self, now: Timestamp) -> Timestamp {
+        let changes = self.orders.iter().map(|(_, changed_at)| *changed_at);
+        time_after(changes).map_or(now, |after| after.max(now))
+    }
+
     /// Changes the orders one after the other, until the daemon does not answer.
     async fn make(&self, console: &Console) -> Vec<Outcome> {
         let Self { action, reason, orders, .. } = self;
@@ -280,9 +289,24 @@ mod tests {
 
     #[test]
     fn orders_shown_again_are_those_that_no_press_has_changed() {
-        let shown = [("state", "held"), (CHANGED_BEFORE, "2026-11-20T10:00:00Z")];
-        let path = preview_path(&Fields::of(shown.map(|(name, text)| (name, text.to_owned()))));
-        assert_eq!(path, format!("{PATH}?state=held&changed_before=2026-11-20T10:00:00Z"));
+        let at = |text: &str| text.parse::<Timestamp>().expect("a time");
+        let changed =
+            changes(&[("action", "retry"), ("reason", "x"), ("changed_at:cs_1", "2026-11-20T10:00:00Z")])
+                .expect("valid fields");
+        // an order that is not among the shown ones can have changed since
+        let now = at("2026-11-20T10:05:00Z");
+        assert_eq!(changed.begin(now), now);
+        // the clock of the console can be slow
+        assert_eq!(changed.begin(at("2026-11-20T09:00:00Z")), at("2026-11-20T10:00:00.000000001Z"));
+        let path = |shown: &[(&str, &str)]| {
+            preview_path(&Fields::of(shown.iter().map(|(name, text)| (*name, (*text).to_owned()))), now)
+        };
+        assert_eq!(
+            path(&[("state", "held")]),
+            format!("{PATH}?state=held&changed_before=2026-11-20T10:05:00Z")
+        );
+        let again = path(&[("state", "held"), (CHANGED_BEFORE, "2026-11-20T10:00:00Z")]);
+        assert_eq!(again, format!("{PATH}?state=held&changed_before=2026-11-20T10:00:00Z"));
     }
 
     #[test]

@@ -15,8 +15,8 @@ use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::console;
-use crate::verdict::card::read_card;
-use crate::verdict::orders::{REASON_MAX_BYTES, order_path};
+use crate::verdict::card::read_stored_card;
+use crate::verdict::orders::{REASON_MAX_BYTES, name_model, order_path};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
@@ -27,8 +27,8 @@ use domain_verdict::label::VerdictDimension;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
+use hyper::Method;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
-use hyper::{Method, StatusCode};
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
@@ -178,7 +178,7 @@ fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup 
         ("cause", html! { code { (join_causes(&held.causes)) } }),
     ];
     if let Some(attempt) = attempt {
-        rows.push(("model", html! { (attempt.generation.model) }));
+        rows.push(("model", html! { (name_model(attempt)) }));
     }
     if let Some(cost) = attempt.and_then(|attempt| attempt.cost.as_ref()) {
         rows.push(("cost", html! { (cost) ", this attempt" }));
@@ -290,10 +290,16 @@ pub(super) async fn card_file(
     State(console): State<ConsoleState>,
     Path(session_id): Path<String>,
 ) -> PageResult {
-    let answer = read_card(&console.options, &session_id).await?;
-    if answer.status != StatusCode::OK {
-        return Err(PageError::input(format!("the verdict of session {session_id} is not delivered yet")));
-    }
+    let Some(answer) = read_stored_card(&console.options, &session_id).await? else {
+        return Err(CtlError::Verb {
+            message: format!(
+                "the verdict of session {session_id} is not stored, so it has no card; `oraclectl card` regenerates a lost verdict"
+            ),
+            exit_code: 1,
+            was_printed: false,
+        }
+        .into());
+    };
     let name = format!("attachment; filename=\"{}.html\"", encode_segment(&session_id));
     let headers = [(CONTENT_TYPE, "application/octet-stream".to_owned()), (CONTENT_DISPOSITION, name)];
     Ok((headers, answer.body).into_response())

@@ -453,11 +453,12 @@ async fn check_cluster(options: &GlobalOptions) -> Result<Vec<CheckResult>, CtlE
 }
 
 fn check_report(report: &ClusterReport) -> Vec<CheckResult> {
-    let mut checks = Vec::new();
+    // the rest of the report is as old as the last contact
     if let Some(failure) = &report.failure {
         let remedy = "correct this cause, or start the server of the shared log; docs/cluster.md has a table of failures";
-        checks.push(CheckResult::fault("cluster", failure.as_str(), remedy));
+        return vec![CheckResult::fault("cluster", failure.as_str(), remedy)];
     }
+    let mut checks = Vec::new();
     let mut warn = |value: String, remedy: &str| checks.push(CheckResult::warning("cluster", value, remedy));
     if let Some(failure) = &report.fetch_failure {
         let files = format_count(report.missing_files, "file of sources is", "files of sources are");
@@ -470,8 +471,7 @@ fn check_report(report: &ClusterReport) -> Vec<CheckResult> {
     if let Some(offset) =
         own.map(|own| own.clock_offset_ms).filter(|ms| ms.unsigned_abs() > CLOCK_OFFSET_NOTED_MS)
     {
-        let value =
-            format!("the clock of this host is {offset} ms ahead of that of the server of the shared log");
+        let value = describe_offset(offset);
         warn(value, "synchronize both by NTP: from 5 s, this host accepts no new work");
     }
     for difference in &report.config_differences {
@@ -494,6 +494,12 @@ fn check_report(report: &ClusterReport) -> Vec<CheckResult> {
         checks.push(CheckResult::pass("cluster", format!("{} of a cluster of {hosts}", report.host)));
     }
     checks
+}
+
+/// A clock offset in words; it is positive if this host is ahead.
+fn describe_offset(offset_ms: i64) -> String {
+    let (size, side) = (offset_ms.unsigned_abs(), if offset_ms < 0 { "behind" } else { "ahead of" });
+    format!("the clock of this host is {size} ms {side} that of the server of the shared log")
 }
 
 /// The result if the daemon does not answer. It may serve, if this user may not connect.

@@ -6,7 +6,7 @@ use crate::audit::verification::{
     CosigningWitness, EntryNumber, LogKeys, WitnessKeys, read_signed, refused, verify,
 };
 use crate::base::error::CtlError;
-use crate::base::options::{GlobalOptions, encode_segment, id_parser};
+use crate::base::options::{GlobalOptions, encode_segment, id_parser, problem_error};
 use crate::base::output::{Output, format_pairs, print_json};
 use crate::base::program::examples;
 use domain_audit::checkpoint::Checkpoint;
@@ -15,7 +15,7 @@ use domain_base::event::{Event, event_in, read_open};
 use domain_base::wording::format_count;
 use domain_verdict::card::VerdictCard;
 use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use oracled_api::client::{DaemonClient, DaemonResponse};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -97,9 +97,33 @@ impl CardArgs {
     }
 }
 
-/// The card of a delivered verdict; the order if the verdict is not delivered yet.
+fn card_path(session_id: &str) -> String {
+    format!("/v1/verdicts/{}?card=1", encode_segment(session_id))
+}
+
+/// The card of a delivered verdict; the order if the verdict is not delivered yet. A lost verdict is regenerated.
 pub(crate) async fn read_card(options: &GlobalOptions, session_id: &str) -> Result<DaemonResponse, CtlError> {
-    options.read_as_operator(&format!("/v1/verdicts/{}?card=1", encode_segment(session_id))).await
+    options.read_as_operator(&card_path(session_id)).await
+}
+
+/// The card of a stored verdict; `None` if the verdict is lost or not delivered. Nothing is regenerated.
+pub(crate) async fn read_stored_card(
+    options: &GlobalOptions,
+    session_id: &str,
+) -> Result<Option<DaemonResponse>, CtlError> {
+    let socket = options.operator_socket_path()?;
+    // a HEAD request does not start a regeneration
+    let mut client = DaemonClient::connect(&socket).await?;
+    let found = client.call(Method::HEAD, &card_path(session_id), None).await?;
+    match found.status {
+        StatusCode::OK => {
+            let answer = read_card(options, session_id).await?;
+            // the verdict may have been purged since the HEAD request
+            Ok(Some(answer).filter(|answer| answer.status == StatusCode::OK))
+        }
+        StatusCode::NOT_FOUND => Ok(None),
+        _ => Err(problem_error(&found)),
+    }
 }
 
 /// The card with the callers of its entries, and with the entries of operators.

@@ -34,7 +34,7 @@ pub(crate) struct EraseArgs {
     #[arg(long, value_name = "TEXT")]
     reason: String,
     /// Write a certificate of the erasure to a new file: the log entries about it with their proofs, signed with the key of the log,
-    /// and the proof that the log continues that of before. `oraclectl verify-log` verifies it
+    /// and the proof that the log still contains all earlier entries. `oraclectl verify-log` verifies it
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
 }

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 /// Keep a session from erasure, retention, removal and purge, or list the sessions that are kept
 ///
 /// Its data stay, and all log entries from its first one on, until the hold is released. An erasure of a person with a session on
-/// hold is refused as a whole, and the list shows when.
+/// hold is refused as a whole. The list shows the time of the last refused erasure.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&[
     "oraclectl hold",

@@ -110,7 +110,7 @@ struct ChangeArgs {
     /// Only orders that were placed since a time (2026-11-20T10:00:00Z) or a day (in UTC), or in the last period (90s, 15m, 2h, 7d)
     #[arg(long, value_name = "TIME", requires = "state")]
     since: Option<SinceTime>,
-    /// Only orders that were last changed before such a time, without those that an interrupted command has changed
+    /// Only orders that were last changed before a time. It leaves out orders that an interrupted command has changed
     #[arg(long, value_name = "TIME", requires = "state")]
     changed_before: Option<SinceTime>,
     /// Show the orders, and change none
@@ -260,10 +260,9 @@ impl OrderSelection<'_> {
     }
 }
 
-/// A time after the last changes of these orders, and before those that are made from now on.
-pub(crate) fn time_after_changes(orders: &[OrderReport]) -> Option<Timestamp> {
-    let last = orders.iter().map(|report| report.order.changed_at).max()?;
-    last.checked_add(SignedDuration::from_nanos(1)).ok()
+/// The time just after the last of these changes.
+pub(crate) fn time_after(changes: impl Iterator<Item = Timestamp>) -> Option<Timestamp> {
+    changes.max()?.checked_add(SignedDuration::from_nanos(1)).ok()
 }
 
 /// Changes orders one after the other, each only if it is still as it was listed. An order that cannot be changed does not prevent the others;
@@ -276,7 +275,7 @@ async fn change_all(
 ) -> Result<(), CtlError> {
     // before the first change: an interruption may leave no time for a message
     if action == OrderAction::Retry
-        && let Some(before) = time_after_changes(orders)
+        && let Some(before) = time_after(orders.iter().map(|report| report.order.changed_at))
     {
         print_note(&format!(
             "oraclectl: after an interruption, repeat the command with `--changed-before {before}`, so that no order is retried twice"
@@ -461,15 +460,18 @@ pub(crate) fn share_row(share: &OpinionShare) -> [String; 4] {
     ]
 }
 
+/// The model of an attempt: its id, which the opinions have, and its name.
+pub(crate) fn name_model(attempt: &OrderAttempt) -> String {
+    let name = &attempt.generation.model;
+    attempt.oracle_id.as_ref().map_or_else(|| name.clone(), |id| format!("{id} ({name})"))
+}
+
 fn attempt_row(order: &Order, attempt: &OrderAttempt) -> [String; 7] {
     let tokens = attempt.usage.and_then(|usage| usage.total_tokens);
-    let name = &attempt.generation.model;
-    // the opinions have the id
-    let model = attempt.oracle_id.as_ref().map_or_else(|| name.clone(), |id| format!("{id} ({name})"));
     [
         format!("{}{}", attempt.attempt, if attempt.is_last { " (last)" } else { "" }),
         attempt.started_at.to_string(),
-        model,
+        name_model(attempt),
         order.outcome_of(attempt).to_owned(),
         tokens.map_or_else(|| "unknown".into(), |tokens| tokens.to_string()),
         attempt.cost.as_ref().map_or_else(|| "unknown".into(), ToString::to_string),
@@ -480,6 +482,19 @@ fn attempt_row(order: &Order, attempt: &OrderAttempt) -> [String; 7] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn model_of_an_attempt_has_its_id_before_its_name() {
+        let examples: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/openapi-examples.json")).expect("valid JSON");
+        let mut attempt = examples["change_order"]["200"]["last_attempts"][0].clone();
+        let name = |attempt: &serde_json::Value| {
+            name_model(&serde_json::from_value(attempt.clone()).expect("a valid attempt"))
+        };
+        assert_eq!(name(&attempt), "gemini-2.5-flash");
+        attempt["oracle_id"] = "primary".into();
+        assert_eq!(name(&attempt), "primary (gemini-2.5-flash)");
+    }
 
     #[test]
     fn orders_that_an_action_leaves_out_are_counted_with_the_reason() {

@@ -106,7 +106,7 @@ pub(crate) fn describe(answer: &RecallResponse) -> String {
     )
 }
 
-/// What the answer does not include, a line for each cause.
+/// The causes for which verdicts may be missing, a line each.
 pub(crate) fn describe_omissions(answer: &RecallResponse) -> Vec<String> {
     let RecallResponse { up_to_entry, last_entry, first_entry, off, unknown, .. } = answer;
     let mut lines = Vec::new();

@@ -17,7 +17,7 @@ use domain_verification::review::{
     CommentRequest, DismissalRecord, DismissalRequest, ResolutionRecord, ReviewComment, ReviewState,
     RevocationRecord, RevocationRequest,
 };
-use domain_verification::wire::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
+use domain_verification::wire::{ReviewEvidence, ReviewReport, ReviewSummary, ReviewedSourceAnswer};
 use domain_verification::{AxisReason, CandidateAnswer, ReviewCase};
 use hyper::Method;
 use jiff::Timestamp;
@@ -174,6 +174,13 @@ async fn dismiss(
 }
 
 pub(crate) async fn read_review(options: &GlobalOptions, review_id: &str) -> Result<ReviewState, CtlError> {
+    Ok(read_review_report(options, review_id).await?.into_state())
+}
+
+pub(crate) async fn read_review_report(
+    options: &GlobalOptions,
+    review_id: &str,
+) -> Result<ReviewReport, CtlError> {
     Ok(options.call_for_reviewer(Method::GET, &review_path(review_id), None).await?.json()?)
 }
 

@@ -36,8 +36,8 @@ use domain_verification::review::{
 };
 use domain_verification::review_rule::ReviewRule;
 use domain_verification::wire::{
-    ExplainResponse, ExplainedDecision, ReviewEvidence, ReviewRulesParams, ReviewSummary, ReviewsParams,
-    RuledReview,
+    ExplainResponse, ExplainedDecision, ReviewEvidence, ReviewReport, ReviewRulesParams, ReviewSummary,
+    ReviewsParams, RuledReview,
 };
 use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
@@ -172,14 +172,19 @@ problems!(ReadProblems: STORE; REVIEW_UNKNOWN);
     params(("review_id" = String, Path, description = "The id of the review: the execution id of the decision that opened it")),
     responses(
         ReadProblems,
-        (status = 200, description = "The review", body = ReviewState),
+        (status = 200, description = "The review", body = ReviewReport),
     ),
 )]
 pub async fn read_review(
     State(service): State<Arc<DaemonService>>,
     review_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<ReviewState>, Problem> {
-    Ok(Json(find_review(&service.system.store, &parse_name::<String>(review_id)?)?))
+) -> Result<Json<ReviewReport>, Problem> {
+    let (review_id, store) = (parse_name::<String>(review_id)?, service.system.store.clone());
+    let report = run_blocking(move || -> Result<_, Problem> {
+        let state = find_review(&store, &review_id)?;
+        Ok(ReviewReport::new(title_of(&store, &state.review)?, state))
+    });
+    Ok(Json(report.await?))
 }
 
 fn find_review(store: &Store, review_id: &str) -> Result<ReviewState, Problem> {

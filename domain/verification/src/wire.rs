@@ -5,7 +5,10 @@
 
 use crate::replay::ErasedVerification;
 use crate::request::ValidatedClaim;
-use crate::review::{ReviewResolution, ReviewState};
+use crate::review::{
+    DismissalRecord, ResolutionRecord, ReviewCase, ReviewComment, ReviewResolution, ReviewState,
+    RevocationRecord,
+};
 use crate::review_rule::ReviewRuleMismatch;
 use crate::verification_record::StatedValue;
 use crate::{AxisReason, DecisionInputs, Envelope};
@@ -126,6 +129,43 @@ pub struct ReviewSummary {
     /// When it was dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dismissed_at: Option<Timestamp>,
+}
+
+/// A review with its title and its outcome.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ReviewReport {
+    /// What the review is about, in words.
+    pub title: String,
+    /// The review.
+    pub review: ReviewCase,
+    /// The resolution; null if the review is open or dismissed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<ResolutionRecord>,
+    /// The revocation of the resolution; null while it is valid, or after it has expired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<RevocationRecord>,
+    /// The dismissal; null if the review is open or resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dismissed: Option<DismissalRecord>,
+    /// The comments, in the order of time; at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<ReviewComment>,
+}
+
+impl ReviewReport {
+    /// The report of a review in this state.
+    #[must_use]
+    pub fn new(title: String, state: ReviewState) -> Self {
+        let ReviewState { review, resolved, revoked, dismissed, comments } = state;
+        Self { title, review, resolved, revoked, dismissed, comments }
+    }
+
+    /// The state of the review.
+    #[must_use]
+    pub fn into_state(self) -> ReviewState {
+        let Self { title: _, review, resolved, revoked, dismissed, comments } = self;
+        ReviewState { review, resolved, revoked, dismissed, comments }
+    }
 }
 
 /// The evidence of a review that is not a part of it.

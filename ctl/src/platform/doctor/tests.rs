@@ -116,18 +116,28 @@ fn cluster_is_warned_of_clocks_configurations_standbys_and_hosts() {
         json!({"host": host, "state": "live", "version": "1", "schema": 1, "applied": 1, "removed": 0, "clock_offset_ms": offset,
             "seen_ms": seen, "leases": [], "config": {}})
     };
-    let report = |offset: i64, connected: u64, seen: u64, differences: Value| {
-        let report = json!({"host": "a", "has_work": true, "contact_ms": 1, "failure": null, "config_differences": differences,
+    let document = |offset: i64, connected: u64, seen: u64, differences: Value| {
+        json!({"host": "a", "has_work": true, "contact_ms": 1, "failure": null, "config_differences": differences,
             "missing_files": 0, "missing_bytes": 0, "fetch_failure": null, "keys": ["1"],
             "standbys": {"synchronous_standby_names": "s", "connected": connected},
-            "hosts": [host("a", offset, 0), host("b", 0, seen)], "hosts_read_ms": 0});
-        let checks = check_report(&serde_json::from_value(report).expect("a report"));
-        checks.iter().map(|check| check.level).collect::<Vec<_>>()
+            "hosts": [host("a", offset, 0), host("b", 0, seen)], "hosts_read_ms": 0})
     };
+    let check = |document: Value| check_report(&serde_json::from_value(document).expect("a report"));
+    let levels = |document: Value| check(document).iter().map(|check| check.level).collect::<Vec<_>>();
+    let report =
+        |offset, connected, seen, differences| levels(document(offset, connected, seen, differences));
     let difference = json!([{"host": "b", "sections": ["gate"]}]);
     assert_eq!(report(400, 1, 0, json!([])), [Pass]);
     assert_eq!(report(-600, 1, 0, json!([])), [Warning]);
     assert_eq!(report(0, 0, 0, json!([])), [Warning]);
     assert_eq!(report(0, 1, 0, difference), [Warning]);
     assert_eq!(report(0, 1, 11_000, json!([])), [Warning]);
+    for (offset, words) in [(-600, "is 600 ms behind that"), (600, "is 600 ms ahead of that")] {
+        let checks = check(document(offset, 1, 0, json!([])));
+        assert!(checks.iter().any(|check| check.value.contains(words)), "{checks:?}");
+    }
+    let mut stale = document(-600, 0, 0, json!([]));
+    stale["failure"] = json!("connection refused");
+    stale["hosts_read_ms"] = json!(60_000);
+    assert_eq!(levels(stale), [Fault], "the hosts are as they were before the failure");
 }

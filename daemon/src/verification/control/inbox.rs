@@ -32,10 +32,15 @@ fn read_reviews(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
     Ok(items)
 }
 
-/// What a review is about, in words, such as "Population, Aruba, 2000".
+/// What a review is about, in words, such as "Population, Aruba, 2000". If the files of its source cannot be read, the subject has no
+/// names.
 pub(super) fn title_of(store: &Store, review: &ReviewCase) -> Result<String, StoreError> {
     let ontology = store.ontology(&review.ontology)?;
-    Ok(review.title(ontology.as_ref(), &subject_names(store, review)?))
+    let names = match subject_names(store, review) {
+        Err(StoreError::SourceFile { .. } | StoreError::FactsNotHere { .. }) => BTreeMap::new(),
+        names => names?,
+    };
+    Ok(review.title(ontology.as_ref(), &names))
 }
 
 /// The names of the subject in the record of a candidate.
