@@ -352,7 +352,7 @@ const plain = await still.newPage();
 await plain.goto(`${origin}/inbox`);
 await plain.getByText("Disputes").first().waitFor();
 await plain.goto(`${origin}/log`);
-await plain.getByText("review_resolved").first().waitFor();
+assert.match(await plain.locator("#main").innerText(), /load-\d+/);
 await plain.goto(`${origin}/sessions/bakery-1043`);
 const failing = plain.locator("form").filter({ has: plain.getByRole("button", { name: "Fail the order" }) });
 await failing.getByLabel("Reason").fill("decided without scripts");
