@@ -63,11 +63,16 @@ async function inspect(name) {
   await page.setViewportSize({ width: 1280, height: 900 });
 }
 
-/** Opens a page, checks it, and takes a screenshot. */
+/** Checks the open page, and takes screenshots. */
+async function check(name) {
+  await inspect(name);
+  await shoot(name.replaceAll(" ", "-"));
+}
+
+/** Opens a page, checks it, and takes screenshots. */
 async function visit(path, name) {
   await open(path);
-  await inspect(name);
-  await shoot(name);
+  await check(name);
 }
 
 /** Fills in the reason of the form with this button, and presses the button. */
@@ -141,8 +146,7 @@ await keys("4");
 await page.waitForURL(/kind=dispute/);
 await keys("j", "j", "k", "Enter");
 await page.waitForURL(/\/reviews\//);
-await inspect("dispute");
-await shoot("dispute");
+await check("dispute");
 const decided = new Set();
 // a slow machine would press the keys too late from here
 await page.addInitScript(() => document.addEventListener("DOMContentLoaded", () => setTimeout(() => {
@@ -182,40 +186,40 @@ await page.getByText("resolved: 54,").first().waitFor();
 // orders and sessions
 await visit("/orders?state=held", "orders");
 await page.keyboard.press("/");
-await page.keyboard.type("cs_1");
+await page.keyboard.type("bakery-1041");
 await page.keyboard.press("Enter");
-await page.waitForURL(`${origin}/sessions/cs_1`);
-await inspect("held session");
+await page.waitForURL(`${origin}/sessions/bakery-1041`);
+await check("held session");
 await page.getByRole("link", { name: "Read the held verdict" }).click();
 await expectText("As the customer would see it");
-await inspect("held verdict");
-await open("/sessions/cs_full/held");
+await check("held verdict");
+await open("/sessions/bakery-1043/held");
 await expectText("empty analysis");
-await shoot("held-verdict");
+await shoot("held-strategy-verdict");
 for (const [session, button, done] of [
-  ["cs_1", "Release to the customer", "released"],
-  ["cs_2", "Ask the model again", "retried"],
-  ["cs_3", "Fail the order", "failed"],
+  ["bakery-1041", "Release to the customer", "released"],
+  ["bakery-1042", "Ask the model again", "retried"],
+  ["florist-2007", "Fail the order", "failed"],
 ]) {
   await open(`/sessions/${session}`);
   await act(button);
   await expectText(`Done: ${done}.`);
 }
-await visit("/sessions/cs_1", "session");
+await visit("/sessions/bakery-1041", "session");
 await page.getByRole("link", { name: "Read the verdict" }).click();
 await expectText("As the customer sees it");
-await inspect("delivered verdict");
-await open("/sessions/cs_3");
+await check("delivered verdict");
+await open("/sessions/florist-2007");
 await page.getByText("Erase…").click();
-await page.getByLabel("Repeat the id of the session").fill("cs_3");
+await page.getByLabel("Repeat the id of the session").fill("florist-2007");
 await act("Erase the session", "a request of the customer");
-await expectText("session cs_3 is erased");
+await expectText("session florist-2007 is erased");
 
 // disputes, by the mouse
 const [bySource, byOwn, dismissed] = state.reviews;
 await visit("/reviews", "reviews");
 await page.getByRole("link", { name: bySource }).click();
-await inspect("review");
+await check("review");
 await act(/^Use 54,611/);
 await open(`/reviews/${bySource}`);
 await expectText("54611");
@@ -238,7 +242,7 @@ await page.keyboard.press("5");
 await page.waitForTimeout(1_100);
 await page.keyboard.press("Enter");
 await expectText("you have entered 75 persons");
-await inspect("question");
+await check("question");
 assert.equal(await page.getByLabel("Reason").inputValue(), "seen in the browser");
 await page.getByLabel("Value of population, person").fill("54,300");
 await act("Use this value");
@@ -261,7 +265,7 @@ await colleague.close();
 
 // sources
 await visit("/sources", "sources");
-await visit("/sources/office-a", "source");
+await visit("/sources/national-statistics", "source");
 await page.getByRole("link", { name: "Facts" }).click();
 await page.getByText("+ filter").click();
 await page.getByLabel("Filters, one on a line").fill("area=ABW\nyear<=1966");
@@ -269,11 +273,10 @@ await page.getByRole("button", { name: "Query the source" }).click();
 await expectText("--unix-socket");
 await page.getByRole("link", { name: "year", exact: true }).click();
 await page.waitForURL(/sort=year/);
-await inspect("facts");
-await shoot("facts");
+await check("facts");
 const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "CSV" }).click()]);
-assert.equal(file.suggestedFilename(), "office-a.csv");
-await visit("/sources/office-a/history?where:area=ABW&where:year=1961&axis=population", "history");
+assert.equal(file.suggestedFilename(), "national-statistics.csv");
+await visit("/sources/national-statistics/history?where:area=ABW&where:year=1961&axis=population", "history");
 const lines = await page.locator("figure.chart svg svg path").count();
 assert.ok(lines > 1, "one line for each state of knowledge");
 assert.equal(await page.locator(".legend li").count(), lines, "the legend names each line");
@@ -302,8 +305,7 @@ await page.getByLabel("Facts, one on a line").fill("The tower has 3 floors.");
 await page.getByRole("button", { name: "Check the text" }).click();
 await expectText("no fact supports this claim");
 assert.match(await page.locator("a.claim.ok").first().innerText(), /3 floors/);
-await inspect("rules");
-await shoot("rules");
+await check("rules");
 
 // log
 await visit("/log", "log");
@@ -315,25 +317,63 @@ await expectText("event review_resolved");
 await keys("j", "Enter");
 await page.getByRole("link", { name: /with its proof/ }).first().click();
 await expectText("verified now");
-await inspect("log entry");
-await shoot("log-entry");
+await check("log entry");
 const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: /^Download/ }).click()]);
 assert.match(download.suggestedFilename(), /^entry-\d+\.json$/);
+// the recall of a verdict: its source, its run, its notice, and the mail that was not accepted
+const { session: recalled, run: correction } = state.recall;
+await visit("/recalls?source=statistics-office", "recalls");
+await expectText("109009");
+await visit(`/runs/${correction}`, "recall-run");
+assert.ok(await page.locator(`a[href^="/recalls?source=statistics-office"]`).count() > 0, "the run has its recall card");
+await visit(`/notices/${recalled}`, "notice");
+await expectText("A correction to your verdict");
+await visit(`/dead/outbox/verdict%3A${recalled}`, "dead-letter");
+await expectText("Remove it unsent");
+await visit(`/sessions/${recalled}/verdict`, "recalled-verdict");
+await expectText("As the customer sees it");
+
+// what would change
+await visit("/what-if", "what-if");
+await page.locator('textarea[name="gate"]').fill("[gate]\nhold = []");
+await page.getByRole("button", { name: "Calculate" }).click();
+await expectText("held → approved");
+await check("what-if-result");
+
+// an error
+await visit("/nothing", "error");
+await expectText("404");
+await visit("/sessions/nobody", "unknown-session");
+
+// without scripts: three pages, and a decision
+const still = await browser.newContext({ javaScriptEnabled: false, storageState: await context.storageState() });
+still.setDefaultTimeout(120_000);
+const plain = await still.newPage();
+await plain.goto(`${origin}/inbox`);
+await plain.getByText("Disputes").first().waitFor();
+await plain.goto(`${origin}/log`);
+assert.match(await plain.locator("#main").innerText(), /load-\d+/);
+await plain.goto(`${origin}/sessions/bakery-1043`);
+const failing = plain.locator("form").filter({ has: plain.getByRole("button", { name: "Fail the order" }) });
+await failing.getByLabel("Reason").fill("decided without scripts");
+await failing.getByRole("button", { name: "Fail the order" }).click();
+await plain.getByText("Done: failed.").first().waitFor();
+await still.close();
 assert.deepEqual(faults, []);
 
 // a page of another origin on this machine, which has the browser with its cookie
 // the attacker knows even the order's last change, which the forms must repeat
-await open("/sessions/cs_4");
+await open("/sessions/garage-3310");
 const changedAt = await page.locator('input[name="changed_at"]').first().inputValue();
 const attack = `<!doctype html><title>attack</title><script>
   const read = [];
   const target = ${JSON.stringify(origin)};
   const note = (how) => (result) => read.push([how, result]);
   Promise.all([
-    fetch(target + "/sessions/cs_4", { credentials: "include" }).then((answer) => answer.text()).then(note("fetch"), () => {}),
-    fetch(target + "/sessions/cs_4", { credentials: "include", mode: "no-cors" }).then((answer) => answer.text()).then(
+    fetch(target + "/sessions/garage-3310", { credentials: "include" }).then((answer) => answer.text()).then(note("fetch"), () => {}),
+    fetch(target + "/sessions/garage-3310", { credentials: "include", mode: "no-cors" }).then((answer) => answer.text()).then(
       (text) => text && read.push(["opaque fetch", text]), () => {}),
-    fetch(target + "/sessions/cs_4/order", { method: "POST", credentials: "include", mode: "no-cors",
+    fetch(target + "/sessions/garage-3310/order", { method: "POST", credentials: "include", mode: "no-cors",
       headers: { "Content-Type": "application/x-www-form-urlencoded" }, body: "action=release&reason=attack&changed_at=${encodeURIComponent(changedAt)}" }).catch(() => {}),
     new Promise((resolve) => {
       const events = new EventSource(target + "/events/log", { withCredentials: true });
@@ -349,16 +389,16 @@ const attack = `<!doctype html><title>attack</title><script>
     }),
     new Promise((resolve) => {
       const frame = document.createElement("iframe");
-      frame.src = target + "/sessions/cs_4";
+      frame.src = target + "/sessions/garage-3310";
       frame.onload = () => {
-        try { if (frame.contentDocument.body.textContent.includes("cs_4")) read.push(["frame", ""]); } catch {}
+        try { if (frame.contentDocument.body.textContent.includes("garage-3310")) read.push(["frame", ""]); } catch {}
         resolve();
       };
       document.documentElement.append(frame);
     }),
   ]).then(() => { window.result = read; });
 </script>
-<form method="post" action="${origin}/sessions/cs_4/order"><input name="action" value="release"><input name="reason" value="attack">
+<form method="post" action="${origin}/sessions/garage-3310/order"><input name="action" value="release"><input name="reason" value="attack">
 <input name="changed_at" value="${changedAt}"><button>go</button></form>`;
 const hostile = createServer((request, response) => {
   hostileCookies.push(request.headers.cookie ?? "");
@@ -374,18 +414,18 @@ for (const host of ["127.0.0.1", "localhost", "evil.example"]) {
   await victim.waitForFunction(() => window.result);
   assert.deepEqual(await victim.evaluate(() => window.result), [], `a page on ${host} read something`);
   await victim.getByRole("button").click();
-  await victim.waitForURL(/\/sessions\/cs_4\/order$/);
+  await victim.waitForURL(/\/sessions\/garage-3310\/order$/);
   assert.match(await victim.locator("body").innerText(), /refused|not logged in/i, host);
   // a link to the console opens nothing with the login
   await victim.goto(`http://${host}:${hostilePort}/`);
-  await victim.evaluate((target) => { location.href = `${target}/sessions/cs_4`; }, origin);
-  await victim.waitForURL(/\/sessions\/cs_4$/);
+  await victim.evaluate((target) => { location.href = `${target}/sessions/garage-3310`; }, origin);
+  await victim.waitForURL(/\/sessions\/garage-3310$/);
   assert.match(await victim.locator("body").innerText(), /refused|not logged in/i, host);
   await victim.close();
 }
 // DNS rebinding: the name of the attacker becomes the address of the console
 const rebound = await context.newPage();
-await rebound.goto(`http://evil.example:${port}/sessions/cs_4`);
+await rebound.goto(`http://evil.example:${port}/sessions/garage-3310`);
 assert.match(await rebound.locator("body").innerText(), /refused/);
 assert.doesNotMatch(await rebound.locator("body").innerText(), /short_summary/);
 await rebound.close();
@@ -393,7 +433,7 @@ hostile.close();
 hostile.closeAllConnections();
 
 // the order was not released by any of them
-await open("/sessions/cs_4");
+await open("/sessions/garage-3310");
 await expectText("Release to the customer");
 const following = await context.newPage();
 await following.goto(`${origin}/log`);
@@ -402,5 +442,6 @@ await expectText("You are logged out.");
 await following.getByText("Updates have ended.").waitFor();
 await open("/");
 await expectText("This browser is not logged in.");
+await check("not-logged-in");
 await browser.close();
 console.log(`the walk is complete; a server on another port received ${hostileCookies.filter(Boolean).length} requests with a cookie`);

@@ -5,7 +5,9 @@ use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use hyper::{Method, StatusCode};
 use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};
 use oracled_tests::generation::{purge_verdict, request_verdict, wait_for_order};
-use oracled_tests::ground::{approve, ingest, put_document, register_gated, started_run, wait_for_run};
+use oracled_tests::ground::{
+    approve, ingest, office_documents, put_document, register_all, register_gated, started_run, wait_for_run,
+};
 use oracled_tests::model::{ModelServer, ScriptedReply};
 use oracled_tests::verification::{register, register_offices, several_years, workflow};
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, post, submission};
@@ -54,9 +56,14 @@ async fn hold(daemon: &DaemonProcess<'_>, sessions: &[&str]) {
 
 /// Opens a review for each of these years, and returns their ids.
 async fn open_reviews<const N: usize>(daemon: &DaemonProcess<'_>, years: [u16; N]) -> [String; N] {
-    register_offices(daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
-    several_years(daemon, &[("office-a", "54208"), ("office-b", "54611")], 1961..1980).await;
-    let census = workflow("census", &["office-a", "office-b"], json!({}));
+    register_offices(
+        daemon,
+        &[("national-statistics", "primary", "54208"), ("population-register", "primary", "54608")],
+    )
+    .await;
+    several_years(daemon, &[("national-statistics", "54208"), ("population-register", "54611")], 1961..1980)
+        .await;
+    let census = workflow("census", &["national-statistics", "population-register"], json!({}));
     register(&mut daemon.control().await, &census).await;
     let mut ids = Vec::new();
     for year in years {
@@ -467,7 +474,7 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
             "54,611 <small>persons</small>",
             "persons apart",
             "Population at other times",
-            "/sources/office-a/history?where:area=ABW&amp;where:year=1961&amp;axis=population",
+            "/sources/national-statistics/history?where:area=ABW&amp;where:year=1961&amp;axis=population",
             "2026-03-07",
             "<b>403</b>",
             "0.73 %",
@@ -609,23 +616,24 @@ async fn source_page_answers_queries_and_shows_the_history_of_a_value() {
     open_reviews(&daemon, []).await;
     let console = start(&world).await;
     assert_shows(
-        &console.get("/sources/office-a").await,
+        &console.get("/sources/national-statistics").await,
         &["World Bank", "Freshness", "2026-03-07", "percent"],
     );
-    let answer =
-        console.get("/sources/office-a/query?filters=area%3DABW%0Ayear%3C%3D1962&axes=population").await;
+    let answer = console
+        .get("/sources/national-statistics/query?filters=area%3DABW%0Ayear%3C%3D1962&axes=population")
+        .await;
     assert_shows(
         &answer,
         &["54,208", "population, persons", "1961", "--unix-socket", "querySource", "query_source"],
     );
     assert!(!answer.text.contains("1963"), "the filter applies: {}", answer.text);
-    let wrong = console.get("/sources/office-a/query?filters=area").await;
+    let wrong = console.get("/sources/national-statistics/query?filters=area").await;
     assert!(wrong.text.contains("role=\"alert\"") && wrong.text.contains("operator"), "{}", wrong.text);
     let control = &mut daemon.control().await;
     let later = "Country Name,Country Code,Year,Value\nAruba,ABW,1961,54999\n";
-    let run = ingest(control, "office-a", "2026-04-01", "2026-04-01", later).await;
+    let run = ingest(control, "national-statistics", "2026-04-01", "2026-04-01", later).await;
     assert_eq!(wait_for_run(control, &started_run(&run)).await["state"], "completed");
-    let path = "/sources/office-a/history?where:area=ABW&where:year=1961&axis=population";
+    let path = "/sources/national-statistics/history?where:area=ABW&where:year=1961&axis=population";
     let history = console.get(path).await;
     // known after the second release: 54208; known after the third: 54208, then 54999; in the list, and in the table of the chart
     assert_shows(&history, &["54,208", "54,999", "2026-04-01T00:00:00Z", "before "]);
@@ -654,7 +662,7 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
     let daemon = world.serve().await;
     open_reviews(&daemon, []).await;
     let console = start(&world).await;
-    assert_shows(&console.get("/rules").await, &["Facts from a source", "office-a"]);
+    assert_shows(&console.get("/rules").await, &["Facts from a source", "national-statistics"]);
     let text = "The tower has 3 floors. The tower is green. <i>7</i>";
     let checked = console.post("/rules", &[("text", text), ("facts", "The tower has 3 floors.\n")]).await;
     assert_shows(
@@ -668,11 +676,11 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
     );
     let from_source = [
         ("text", "The population of Aruba in 1961 was 54,208."),
-        ("source", "office-a"),
+        ("source", "national-statistics"),
         ("filters", "area=ABW\nyear=1961"),
     ];
     let checked = console.post("/rules", &from_source).await;
-    assert_shows(&checked, &["PASS", "(source office-a)"]);
+    assert_shows(&checked, &["PASS", "(source national-statistics)"]);
     let compared = [
         ("text", "The tower has 4 floors."),
         ("facts", "The tower has 3 floors"),
@@ -953,6 +961,47 @@ async fn live_parts_end_with_the_login() {
     assert_eq!(console.events("/events/log").await.status, 401);
 }
 
+/// Delivers a verdict to a customer whose mails are not accepted, and corrects the statement on which it relied. Returns the run of
+/// the correction, for which a notice is drafted.
+async fn recall_verdict(daemon: &DaemonProcess<'_>, session: &str) -> String {
+    const SOURCE: &str = "statistics-office";
+    let control = &mut daemon.control().await;
+    let parts = json!({"subject": "A correction to your verdict",
+        "text": "{% for s in statements %}{{ s.then }} is now: {{ s.now }}{% endfor %}"});
+    let template =
+        json!({"template_id": "shop-en", "version": 1, "language": "en", "mails": {"recall_notice": parts}});
+    let registered = put_document(control, "/v1/documents/mail_template/shop-en@1", &template).await;
+    assert_eq!(registered.status, 200, "{}", document(&registered));
+    let (ontology, source, pipeline) = office_documents(SOURCE);
+    register_all(control, &ontology, &source, &pipeline).await;
+    approve(control, SOURCE).await;
+    let mut release = async |version: &str, people: u64| {
+        let csv = format!("Country Name,Country Code,Year,Value\nAruba,ABW,2015,{people}\n");
+        let run = started_run(&ingest(control, SOURCE, version, version, csv).await);
+        assert_eq!(wait_for_run(control, &run).await["state"], "completed");
+        run
+    };
+    release("2026-03-06", 101_001).await;
+    let verdict = json!({"verdict": "GREEN", "summary": "The population of Aruba in 2015 was 101001."});
+    let mut body = submission(&verdict.to_string());
+    body["customer_email"] = json!("ada@example.org");
+    body["rules"] = json!(["RULE-PREC-013"]);
+    body["facts_from"] = json!([{"query": {"oracle_id": SOURCE, "request": {
+        "axes_requested": ["area_name", "population"],
+        "filters": [{"axis": "year", "operator": "eq", "value": 2015}]}}}]);
+    let delivered = post(&mut daemon.routes().await, &format!("/v1/verdicts/{session}"), &body).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    let run = release("2026-04-01", 109_009).await;
+    for path in ["/v1/recall-notices", "/v1/outbox?dead=true"] {
+        eventually(path, async || {
+            let listed = get(&mut daemon.control().await, path).await;
+            at(&listed, "/items").as_array().is_some_and(|items| items.len() == 1)
+        })
+        .await;
+    }
+    run
+}
+
 /// Drives the console through every action in a real browser while the daemon judges verdicts; `tests/console.sh` calls it.
 #[tokio::test]
 #[ignore = "needs chromium and npm: `just console`"]
@@ -960,19 +1009,26 @@ async fn browser_walks_through_every_action() {
     let folder = std::env::var("ORACLED_CONSOLE_WALK").expect("`tests/console.sh` sets ORACLED_CONSOLE_WALK");
     let model = ModelServer::start().await;
     model.set_default(ScriptedReply::with_text(GOOD));
-    let world = model.create_world("[gate]\nhold = [\"short_summary\", \"empty_analysis\"]\n");
+    let mails = ModelServer::start().await;
+    mails.set_default(ScriptedReply::bytes(422, "no such user"));
+    let mut world = model.create_world("[gate]\nhold = [\"short_summary\", \"empty_analysis\"]\n");
+    world.config.insert_str(0, "recall = \"notify\"\n");
+    let mail =
+        format!("[mail]\ntransport = \"http\"\nbase_url = \"{}\"\ntemplates = [\"shop-en\"]\n", mails.url());
+    world.config.push_str(&mail);
     let daemon = world.serve().await;
-    hold(&daemon, &["cs_1", "cs_2", "cs_3", "cs_4"]).await;
+    hold(&daemon, &["bakery-1041", "bakery-1042", "florist-2007", "garage-3310"]).await;
     let of_strategy = json!({"tier": "strategy", "query": "Should I open a second bakery before the spring?", "raw": STRATEGY});
-    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_full", &of_strategy).await.status, 202);
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/bakery-1043", &of_strategy).await.status, 202);
     // ten are decided by the keyboard, the oldest first, and the last three by the mouse
     let reviews: [String; 13] =
         open_reviews(&daemon, std::array::from_fn(|number| 1961 + number as u16)).await;
     let later = "Country Name,Country Code,Year,Value\nAruba,ABW,1961,54999\n";
     let control = &mut daemon.control().await;
-    let run = ingest(control, "office-a", "2026-04-01", "2026-04-01", later).await;
+    let run = ingest(control, "national-statistics", "2026-04-01", "2026-04-01", later).await;
     assert_eq!(wait_for_run(control, &started_run(&run)).await["state"], "completed");
     let [_, held @ ..] = hold_runs(&daemon).await;
+    let recall = json!({"session": "atlas-5120", "run": recall_verdict(&daemon, "atlas-5120").await});
     let mut routes = daemon.routes().await;
     let load = tokio::spawn(async move {
         // bounded: the walk takes a minute
@@ -985,7 +1041,10 @@ async fn browser_walks_through_every_action() {
     let console = ConsoleProcess::start(&world);
     let mut walk = Command::new("node");
     walk.arg("walk.mjs").current_dir(&folder).env("CONSOLE_LINK", &console.link);
-    walk.env("CONSOLE_STATE", json!({"reviews": reviews[10..], "heldRuns": held}).to_string());
+    walk.env(
+        "CONSOLE_STATE",
+        json!({"reviews": reviews[10..], "heldRuns": held, "recall": recall}).to_string(),
+    );
     let status = tokio::task::spawn_blocking(move || walk.status()).await.expect("it does not panic");
     load.abort();
     assert!(status.expect("node starts").success());

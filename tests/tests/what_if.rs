@@ -4,7 +4,9 @@
 use oracled_api::client::DaemonClient;
 use oracled_tests::console::ConsoleProcess;
 use oracled_tests::generation::purge_verdict;
-use oracled_tests::ground::{approve, ingest, office_documents, register_all, started_run, wait_for_run};
+use oracled_tests::ground::{
+    approve, ingest, office_documents, put_document, register_all, started_run, wait_for_run,
+};
 use oracled_tests::{
     DaemonProcess, DaemonWorld, document, get, is_no_read, log, log_with_reads, post, problem, submission,
 };
@@ -128,16 +130,51 @@ fn causes(report: &Value) -> BTreeMap<String, u64> {
     causes.map(cause).collect()
 }
 
+/// The results of all requests, each in a session of its own.
+async fn submit_all(daemon: &DaemonProcess<'_>, requests: &[Value]) -> Vec<String> {
+    let mut results = Vec::new();
+    for (session, request) in requests.iter().enumerate() {
+        results.push(submit(daemon, session, request).await);
+    }
+    results
+}
+
 /// The results of all requests in a daemon with this configuration.
 async fn results(config: &str, requests: &[Value]) -> Vec<String> {
     let world = DaemonWorld::with_config(config);
     let daemon = world.serve().await;
-    let mut results = Vec::new();
-    for (session, request) in requests.iter().enumerate() {
-        results.push(submit(&daemon, session, request).await);
-    }
+    let results = submit_all(&daemon, requests).await;
     assert!(daemon.stop().success());
     results
+}
+
+/// Compares the changes that a report names with the results then and now of each session. A report can lack the session if
+/// `may_lack` is true. Returns the number of changes.
+fn compare_sessions(
+    report: &Value,
+    then: &[String],
+    now: &[String],
+    may_lack: impl Fn(usize) -> bool,
+) -> usize {
+    let mut found = BTreeMap::new();
+    for one in report["transitions"].as_array().expect("a list") {
+        for example in one["examples"].as_array().expect("a list") {
+            let session = example["session_id"].as_str().expect("an id");
+            found.insert(session.to_owned(), (&one["then"], &one["now"]));
+        }
+    }
+    assert_eq!(report["changed"], found.len(), "each change is an example: {report}");
+    let changes = found.len();
+    for (number, (then, now)) in then.iter().zip(now).enumerate() {
+        let change = found.remove(&format!("s{number}"));
+        let is_equal = change.map_or(then == now, |(before, after)| before == then && after == now);
+        assert!(
+            is_equal || change.is_none() && may_lack(number),
+            "session {number}, {then} to {now}: {change:?} in {report}"
+        );
+    }
+    assert!(found.is_empty(), "{found:?}");
+    changes
 }
 
 #[tokio::test]
@@ -146,10 +183,7 @@ async fn calculated_decisions_equal_those_of_a_daemon_with_the_other_policy() {
     let world = DaemonWorld::with_config(THEN);
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let mut then = Vec::new();
-    for (session, request) in requests.iter().enumerate() {
-        then.push(submit(&daemon, session, request).await);
-    }
+    let then = submit_all(&daemon, &requests).await;
     let with_facts = |number: usize| requests[number].get("facts").is_some();
     for (gate, has_rules) in [
         (THEN, false),
@@ -165,38 +199,32 @@ async fn calculated_decisions_equal_those_of_a_daemon_with_the_other_policy() {
         let now = results(gate, &requests).await;
         let report = what_if(control, &json!({"gate": gate})).await;
         assert_eq!(report["decisions"], requests.len(), "{report}");
-        let mut expected = Counts::new();
-        let mut delivered = 0;
-        for (then, now) in then.iter().zip(&now) {
-            let is_calculated = !has_rules || then == "approved" || now == "rejected";
-            delivered += u64::from(then == "approved");
-            if is_calculated {
-                *expected.entry((then.clone(), now.clone())).or_default() += 1;
-            }
-        }
-        let (mut found, not) = (counts(&report), causes(&report));
         let is_cut = gate.contains("deliver");
-        assert!(is_cut || report["from_text"].as_u64() == Some(delivered), "{gate}: {report}");
-        if has_rules {
-            // held and refused verdicts have no stored text for the other rules
-            assert_eq!(not.keys().collect::<Vec<_>>(), ["text_not_stored"], "{report}");
-            found.retain(|(then, now), _| then == "approved" || now == "rejected");
-        } else if is_cut {
-            // the rules of their facts would check members that were cut
-            let cut = |number: &usize| then[*number] == "approved" && with_facts(*number);
-            assert!((0..requests.len()).any(|number| cut(&number)), "some verdicts have facts");
-            let cut = not.get("cut_members").copied().unwrap_or_default();
-            let missing: u64 = expected.values().sum::<u64>() - found.values().sum::<u64>();
-            assert_eq!(not.values().sum::<u64>(), missing, "{not:?}");
-            assert_eq!(cut, missing, "{not:?}");
-            for (key, count) in &found {
-                assert!(expected.get(key).is_some_and(|expected| expected >= count), "{gate}: {key:?}");
-            }
-            continue;
-        } else {
-            assert_eq!(not, BTreeMap::new(), "{gate}: {report}");
+        // held and refused verdicts have no stored text for the other rules
+        let is_without_text =
+            |number: usize| has_rules && then[number] != "approved" && now[number] != "rejected";
+        // the rules of their facts would check members that were cut
+        let may_lack = |number: usize| is_without_text(number) || is_cut && with_facts(number);
+        compare_sessions(&report, &then, &now, may_lack);
+        let delivered = then.iter().filter(|then| *then == "approved").count();
+        assert!(is_cut || report["from_text"] == delivered, "{gate}: {report}");
+        let mut expected = Counts::new();
+        for (then, now) in then.iter().zip(&now) {
+            *expected.entry((then.clone(), now.clone())).or_default() += 1;
         }
-        assert_eq!(found, expected, "{gate}: {report}");
+        let (found, not) = (counts(&report), causes(&report));
+        if has_rules || is_cut {
+            let cause = if is_cut { "cut_members" } else { "text_not_stored" };
+            let missing = expected.values().sum::<u64>() - found.values().sum::<u64>();
+            assert_eq!(not, [(cause.to_owned(), missing)].into(), "{gate}: {report}");
+            assert!(found.iter().all(|(key, count)| expected.get(key) >= Some(count)), "{gate}: {report}");
+            let is_complete = |(key, count): (&(String, String), &u64)| {
+                (key.0 != "approved" && key.1 != "rejected") || found.get(key) == Some(count)
+            };
+            assert!(is_cut || expected.iter().all(is_complete), "{gate}: {report}");
+        } else {
+            assert_eq!((found, not), (expected, BTreeMap::new()), "{gate}: {report}");
+        }
     }
     let report = what_if(control, &json!({"tier": "full"})).await;
     assert_eq!(report["decisions"], requests.len() / 3);
@@ -204,11 +232,83 @@ async fn calculated_decisions_equal_those_of_a_daemon_with_the_other_policy() {
     // the calculations have written no entry but those of the reads
     let entries = log_with_reads(control, "limit=1000").await;
     assert_eq!(report["up_to_entry"], entries.len());
-    let of_reads = entries.iter().filter(|entry| !is_no_read(entry)).collect::<Vec<_>>();
-    assert!(
-        !of_reads.is_empty() && of_reads.iter().all(|entry| entry["subject"] == "what_if"),
-        "{of_reads:?}"
-    );
+    let mut of_reads = entries.iter().filter(|entry| !is_no_read(entry)).peekable();
+    assert!(of_reads.peek().is_some() && of_reads.all(|entry| entry["subject"] == "what_if"), "{entries:?}");
+    assert!(daemon.stop().success());
+}
+
+/// Registers two word lists with different synonyms.
+async fn register_wordlists(daemon: &DaemonProcess<'_>) {
+    for (name, synonyms) in [("clinic", ["physician", "doctor"]), ("ward", ["coronary", "infarct"])] {
+        let list = json!({"wordlist_id": name, "version": 1, "language": "en", "synonyms": [synonyms]});
+        let path = format!("/v1/documents/wordlist/{name}@1");
+        let registered = put_document(&mut daemon.control().await, &path, &list).await;
+        assert_eq!(registered.status, 200, "{}", document(&registered));
+    }
+}
+
+/// Verdicts with claims that some rules and word lists accept, each without facts, and with facts and each of these rules.
+fn requests_with_rules() -> Vec<Value> {
+    let mut requests = Vec::new();
+    for (summary, fact) in [
+        ("Honey sells for 9 EUR a jar.", "Honey sells for 9 EUR a jar"),
+        ("Honey sells for 9 EUR a jar. The tower is green.", "Honey sells for 9 EUR a jar"),
+        ("Honey sells for 9.00 EUR a jar.", "Honey sells for 9 EUR a jar"),
+        ("The physician is here today.", "The doctor is here today"),
+        ("The coronary is here today.", "The infarct is here today"),
+    ] {
+        let plain = submission(&json!({"verdict": "GREEN", "summary": summary}).to_string());
+        let with = |rule: &str, member: &str, value: Value| {
+            let mut request = plain.clone();
+            request["facts"] = json!([fact]);
+            request["rules"] = json!([rule]);
+            request[member] = value;
+            request
+        };
+        let rules = ["RULE-PREC-001", "RULE-PREC-004", "RULE-PREC-013"];
+        requests.extend(rules.map(|rule| with(rule, "rules", json!([rule]))));
+        requests.push(with("RULE-PREC-003", "expected", json!({"must_not_find": ["cheese"]})));
+        requests.extend(["clinic", "ward"].map(|list| with("RULE-PREC-013", "wordlist", json!(list))));
+        requests.push(plain);
+    }
+    requests
+}
+
+#[tokio::test]
+async fn calculated_decisions_equal_those_with_other_rules_or_word_lists() {
+    let requests = requests_with_rules();
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    register_wordlists(&daemon).await;
+    let then = submit_all(&daemon, &requests).await;
+    for terms in [
+        json!({"rules": ["RULE-PREC-001"]}),
+        json!({"rules": ["RULE-PREC-001", "RULE-PREC-013"]}),
+        json!({"wordlist": "clinic"}),
+        json!({"wordlist": "ward"}),
+        json!({"rules": ["RULE-PREC-013"], "wordlist": "clinic"}),
+    ] {
+        let mut others = requests.clone();
+        for request in others.iter_mut().filter(|request| request.get("facts").is_some()) {
+            for (name, value) in terms.as_object().expect("an object") {
+                request[name] = value.clone();
+            }
+        }
+        let scratch_world = DaemonWorld::default();
+        let scratch = scratch_world.serve().await;
+        register_wordlists(&scratch).await;
+        let now = submit_all(&scratch, &others).await;
+        assert!(scratch.stop().success());
+        let report = what_if(&mut daemon.control().await, &terms).await;
+        assert_eq!(report["decisions"], requests.len(), "{report}");
+        // the answer to a request that would be refused is a document
+        let is_refused = |number: usize| now[number].starts_with('{');
+        let refused = (0..now.len()).filter(|number| is_refused(*number)).count();
+        let of_report = causes(&report).remove("check_refused").unwrap_or_default();
+        assert_eq!(json!(of_report), refused, "{report}");
+        let may_lack = |number: usize| then[number] != "approved" || is_refused(number);
+        assert!(compare_sessions(&report, &then, &now, may_lack) > 0, "{terms}: {report}");
+    }
     assert!(daemon.stop().success());
 }
 
@@ -253,6 +353,27 @@ async fn other_rules_apply_to_requests_with_facts_only() {
     assert!(daemon.stop().success());
 }
 
+/// A verdict with these numbers of people, which is checked against all areas of the source `office`.
+fn population_request(claims: &[(&str, u64)]) -> Value {
+    let claim = |(area, people): &(&str, u64)| format!("The population of {area} in 2015 was {people}.");
+    let summary = claims.iter().map(claim).collect::<Vec<_>>().join(" ");
+    let mut request = submission(&json!({"verdict": "GREEN", "summary": summary}).to_string());
+    request["rules"] = json!(["RULE-PREC-013"]);
+    request["facts_from"] = json!([{"query": {"oracle_id": "office", "request": {
+        "axes_requested": ["area_name", "population"],
+        "filters": [{"axis": "year", "operator": "eq", "value": 2015}]}}}]);
+    request
+}
+
+/// Ingests a release of the source `office` with the numbers of people in Aruba and Austria.
+async fn ingest_people(control: &mut DaemonClient, day: usize, [aruba, austria]: [u64; 2]) {
+    let csv =
+        format!("Country Name,Country Code,Year,Value\nAruba,ABW,2015,{aruba}\nAustria,AUT,2015,{austria}\n");
+    let version = format!("2020-01-0{}", day + 1);
+    let run = started_run(&ingest(control, "office", &version, &version, csv.into_bytes()).await);
+    assert_eq!(wait_for_run(control, &run).await["state"], "completed");
+}
+
 #[tokio::test]
 async fn facts_of_another_day_change_the_verdicts_that_relied_on_them() {
     let world = DaemonWorld::default();
@@ -261,26 +382,15 @@ async fn facts_of_another_day_change_the_verdicts_that_relied_on_them() {
     let (ontology, source, pipeline) = office_documents("office");
     let before_source = jiff::Timestamp::now().to_string();
     register_all(control, &ontology, &source, &pipeline).await;
-    let csv = |aruba: u64| {
-        format!("Country Name,Country Code,Year,Value\nAruba,ABW,2015,{aruba}\nAustria,AUT,2015,102001\n")
-            .into_bytes()
-    };
-    let run = started_run(&ingest(control, "office", "2020-01-01", "2020-01-01", csv(101_001)).await);
-    wait_for_run(control, &run).await;
+    ingest_people(control, 0, [101_001, 102_001]).await;
     approve(control, "office").await;
     for (session, area, people) in [("aruba", "Aruba", 101_001), ("austria", "Austria", 102_001)] {
-        let summary = format!("The population of {area} in 2015 was {people}.");
-        let mut request = submission(&json!({"verdict": "GREEN", "summary": summary}).to_string());
-        request["rules"] = json!(["RULE-PREC-013"]);
-        request["facts_from"] = json!([{"query": {"oracle_id": "office", "request": {
-            "axes_requested": ["area_name", "population"],
-            "filters": [{"axis": "year", "operator": "eq", "value": 2015}]}}}]);
+        let request = population_request(&[(area, people)]);
         let delivered = post(routes, &format!("/v1/verdicts/{session}"), &request).await;
         assert_eq!(delivered.status, 201, "{}", document(&delivered));
     }
     let before_correction = jiff::Timestamp::now().to_string();
-    let run = started_run(&ingest(control, "office", "2020-01-02", "2020-01-02", csv(109_009)).await);
-    wait_for_run(control, &run).await;
+    ingest_people(control, 1, [109_009, 102_001]).await;
     let after_correction = jiff::Timestamp::now().to_string();
 
     let pair = |now: &str| ("approved".to_owned(), now.to_owned());
@@ -300,6 +410,44 @@ async fn facts_of_another_day_change_the_verdicts_that_relied_on_them() {
     assert_eq!(what_if(control, &json!({})).await["changed"], 0, "the stored facts count");
     let future = json!({"facts_as_of": "2999-01-01T00:00:00Z"});
     problem(&post(control, "/v1/what-if", &future).await, 400, "invalid_request");
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn decisions_as_of_a_day_equal_those_of_a_daemon_with_only_its_facts() {
+    let releases = [[101_001, 102_001], [109_009, 102_001], [101_001, 103_003]];
+    let (ontology, source, pipeline) = office_documents("office");
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register_all(control, &ontology, &source, &pipeline).await;
+    approve(control, "office").await;
+    let (mut requests, mut then, mut days) = (Vec::new(), Vec::new(), Vec::new());
+    for (day, release) in releases.into_iter().enumerate() {
+        ingest_people(control, day, release).await;
+        days.push(jiff::Timestamp::now().to_string());
+        let both = [("Aruba", release[0]), ("Austria", release[1])];
+        for claims in [&both[..1], &both[1..], &both[..], &[("Aruba", 7)]] {
+            requests.push(population_request(claims));
+            let result = submit(&daemon, then.len(), &requests[then.len()]).await;
+            then.push(result);
+        }
+    }
+    for (day, as_of) in days.iter().enumerate() {
+        let scratch_world = DaemonWorld::default();
+        let scratch = scratch_world.serve().await;
+        let scratch_control = &mut scratch.control().await;
+        register_all(scratch_control, &ontology, &source, &pipeline).await;
+        approve(scratch_control, "office").await;
+        for (number, release) in releases.into_iter().enumerate().take(day + 1) {
+            ingest_people(scratch_control, number, release).await;
+        }
+        let now = submit_all(&scratch, &requests).await;
+        assert!(scratch.stop().success());
+        let report = what_if(control, &json!({"facts_as_of": as_of})).await;
+        let changes = compare_sessions(&report, &then, &now, |number| then[number] != "approved");
+        assert!(changes > 0, "{report}");
+    }
     assert!(daemon.stop().success());
 }
 
