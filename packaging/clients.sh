@@ -17,6 +17,8 @@ umask 022
 git ls-files -z clients | xargs -0 cp --parents -t "$work"
 cp LICENSE-MIT LICENSE-APACHE "$work/clients/node"
 cp LICENSE-MIT LICENSE-APACHE "$work/clients/python"
+# a checkout has no license there, and a pattern without a file is an error
+sed -i '/^license = /a license-files = ["LICENSE-*"]' "$work/clients/python/pyproject.toml"
 mkdir -p "$out"
 cd "$work/clients"
 
