@@ -103,6 +103,10 @@ uninstall:
 package:
     packaging/build.sh
 
+# pack the clients for npm and pip in FOLDER; URL is that of the repository, if they are published (docs/clients.md)
+pack-clients folder url="":
+    packaging/clients.sh {{ quote(folder) }} {{ quote(url) }}
+
 # install, upgrade, remove and purge a Debian package of the debug programs in a temporary root
 test-package:
     cargo build --workspace --locked

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds static programs, and from them all packages, in target/package.
 # Usage: packaging/build.sh [PROGRAMS]. PROGRAMS is a folder with programs that are already built.
-# Skips what lacks its tool: dpkg-deb, rpmbuild, cargo-cyclonedx, buildah.
+# Skips what lacks its tool: dpkg-deb, rpmbuild, cargo-cyclonedx, buildah, npm, pip.
 set -euo pipefail
 programs="${1:+$(realpath "$1")}"
 cd "$(dirname "$0")/.."
@@ -30,6 +30,8 @@ done
 
 rm -rf "$out"
 mkdir -p "$out"
+packaging/clients.sh "$out"
+export CLIENTS="$out"
 if command -v dpkg-deb >/dev/null; then
     packaging/deb.sh "$programs" "$version-1" "$out"
 else

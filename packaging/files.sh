@@ -32,6 +32,7 @@ for_each_file() {
         if [[ -z $kind || $kind == '#'* ]]; then continue; fi
         source=${source/#PROGRAMS/${programs:-}}
         source=${source/#GENERATED/${generated:-}}
+        source=${source/#CLIENTS/${CLIENTS:-CLIENTS}}
         destination=${destination/#PREFIX/$prefix}
         destination=${destination/#LIBEXEC/$libexec}
         destination=${destination/#UNITS/$units}

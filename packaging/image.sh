@@ -19,6 +19,7 @@ mkdir -p "$image"/usr/bin "$image"/usr/libexec/oracled "$image"/usr/share/doc "$
 cp -P "$work"/staged/usr/bin/* "$image/usr/bin"
 cp "$work/staged/usr/libexec/oracled/oraclectl-tools" "$image/usr/libexec/oracled"
 cp -r "$work/staged/usr/share/doc/oracled" "$image/usr/share/doc"
+if [[ -d $work/staged/usr/share/oracled ]]; then cp -r "$work/staged/usr/share/oracled" "$image/usr/share"; fi
 cp -r "$work/staged/etc/oracled" "$image/etc"
 cat >"$image/etc/passwd" <<'END'
 root:x:0:0:root:/:/usr/sbin/nologin

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Copies the installed files below a directory, as packaging/files lists them.
 # Usage: packaging/stage.sh PROGRAMS DEST LAYOUT. PROGRAMS has oracled and the programs that oraclectl starts; LAYOUT is `local` or `package`.
+# CLIENTS=DIR adds the archives of the clients.
 set -euo pipefail
 programs=$(realpath "$1")
 dest=$(realpath -m "$2")
@@ -40,6 +41,7 @@ put() {
     if [[ $kind == program ]]; then mode=0755; fi
     if [[ $pattern == systemd/*.service ]]; then pattern="$generated/${pattern##*/}"; fi
     for file in $pattern; do
+        if [[ $kind == optional && ! -e $file ]]; then continue; fi
         name=$destination
         if [[ $name == *'*'* ]]; then name="${destination%/*}/${file##*/}"; fi
         install -D -m "$mode" "$file" "$dest$name"

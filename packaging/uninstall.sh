@@ -27,7 +27,8 @@ remove() {
 }
 for_each_file remove
 doc="$dest$prefix/share/doc/oracled"
-for directory in "$dest$units/oracled.service.d" "$doc/clients/node" "$doc/clients/python" "$doc/clients" "$doc/systemd" "$doc"; do
+for directory in "$dest$units/oracled.service.d" "$doc/clients/node" "$doc/clients/python" "$doc/clients" "$doc/systemd" "$doc" \
+    "$dest$prefix/share/oracled/clients" "$dest$prefix/share/oracled"; do
     if [[ -d $directory ]]; then "${as_root[@]}" rmdir --ignore-fail-on-non-empty "$directory"; fi
 done
 if $live; then "${as_root[@]}" systemctl daemon-reload; fi

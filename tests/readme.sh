@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# runs the programs in README.md, in docs/http.md and in the READMEs of the clients against `oracled dev`, and the Node tests of
-# docs/testing.md
+# runs the programs in README.md, in docs/http.md and in the READMEs of the clients against `oracled dev`, and the tests of
+# docs/testing.md in Node and Python; parses its CI recipes and its compose file
 # Usage: tests/readme.sh [path of oracled]. Skips a language whose tools are missing, and a client whose registry cannot be reached.
 set -euo pipefail
 oracled="$(realpath "${1:-${CARGO_TARGET_DIR:-target}/debug/oracled}")"
@@ -97,6 +97,15 @@ if python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
     python3 -m venv "$work/venv"
     "$work/venv/bin/pip" install --quiet --disable-pip-version-check "$repository/clients/python"
     check "clients/python/README.md" "$work/venv/bin/python" "$work/client.py"
+    awk -v work="$work" '$0 == "```python" { file = work "/test_sample" ++count ".py"; next } /^```$/ { file = "" } file { print >file }' docs/testing.md
+    awk -v work="$work" '$0 == "```yaml" { file = work "/sample" ++count ".yml"; next } /^```$/ { file = "" } file { print >file }' docs/testing.md
+    "$work/venv/bin/pip" install --quiet --disable-pip-version-check pytest==9.2.0 PyYAML==6.0.4
+    export ORACLED_BIN="$oracled"
+    (cd "$work" && venv/bin/python test_sample1.py && venv/bin/pytest -q test_sample2.py) >"$work/sample.log" 2>&1 ||
+        { cat "$work/sample.log" >&2; exit 1; }
+    echo "the Python tests of docs/testing.md pass"
+    (cd "$work" && venv/bin/python -c 'import sys, yaml; [yaml.safe_load(open(file)) for file in sys.argv[1:]]' sample*.yml)
+    echo "the CI recipes and the compose file of docs/testing.md are YAML"
 else
     echo "skipped: clients/python/README.md (Python 3.11 with venv is missing)"
 fi
