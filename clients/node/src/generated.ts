@@ -1334,6 +1334,11 @@ export interface components {
             /** @description True in test mode, else absent: verdicts can be canned, and mails go to files. */
             test_mode?: boolean;
         };
+        /**
+         * @description What is done about delivered verdicts that relied on statements that differ now.
+         * @enum {string}
+         */
+        RecallMode: "off" | "list" | "notify";
         /** @description A record by its id. */
         RecordAnswer: {
             /** @description The requested values, by the paths of their axes; null if the record has no value. */
@@ -1671,6 +1676,11 @@ export interface components {
             oracle_tier: components["schemas"]["OracleTier"];
             /** @description The name of the source's query interface, for readers. */
             query_contract?: string;
+            /**
+             * @description What is done about delivered verdicts that relied on its statements that differ now, if their application does not say it; by default
+             *     what the configuration says.
+             */
+            recall?: components["schemas"]["RecallMode"];
             /**
              * Format: date-time
              * @description The time of registration.
@@ -2040,6 +2050,7 @@ export type QueryRequest = components['schemas']['QueryRequest'];
 export type QueryResponse = components['schemas']['QueryResponse'];
 export type RawRecordLocation = components['schemas']['RawRecordLocation'];
 export type ReadinessResponse = components['schemas']['ReadinessResponse'];
+export type RecallMode = components['schemas']['RecallMode'];
 export type RecordAnswer = components['schemas']['RecordAnswer'];
 export type RecordOrigin = components['schemas']['RecordOrigin'];
 export type RecordStatus = components['schemas']['RecordStatus'];

@@ -844,7 +844,8 @@ class OrderAttempt(TypedDict):
     oracle_id: NotRequired[UpstreamId | None]
     """The model, by its name among the oracles."""
     outcome: NotRequired[GenerationOutcome | None]
-    """Its outcome; null while it is in progress. `held` stays: `state` of the order says whether the verdict is held now."""
+    """Its outcome; null while it is in progress. `held` stays: `state` of the order says whether the verdict is held
+    now."""
     rejection: NotRequired[AnswerRejection]
     """The faults for which the crosscheck or the rules rejected the answer."""
     started_at: str
@@ -1207,6 +1208,10 @@ class ReadinessResponse(TypedDict):
     """True in test mode, else absent: verdicts can be canned, and mails go to files."""
 
 
+RecallMode: TypeAlias = Literal["off", "list", "notify"]
+"""What is done about delivered verdicts that relied on statements that differ now."""
+
+
 class RecordAnswer(TypedDict):
     """A record by its id."""
 
@@ -1540,6 +1545,9 @@ class SourceSummary(TypedDict):
     """The trust in the source: declared, never inferred."""
     query_contract: NotRequired[str]
     """The name of the source's query interface, for readers."""
+    recall: NotRequired[RecallMode]
+    """What is done about delivered verdicts that relied on its statements that differ now, if their application does
+    not say it; by default what the configuration says."""
     registered_at: str
     """The time of registration."""
     registered_by: str
