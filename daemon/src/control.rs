@@ -117,9 +117,8 @@ pub fn router(service: Arc<DaemonService>, start: Arc<DaemonStart>) -> Router {
     let router = serve_routes(routes(), &service, &DESCRIPTION, PATHS).layer(Extension(start));
     // not described: builds with debug assertions have it, for tests
     #[cfg(debug_assertions)]
-    let router = router
-        .route("/v1/inject-panic/{actor}", axum::routing::post(platform::control::inject_panic))
-        .route("/v1/inject-stale-reads", axum::routing::post(platform::control::inject_stale_reads));
+    let router =
+        router.route("/v1/inject-fault/{fault}", axum::routing::post(platform::control::inject_fault));
     router.with_state(service)
 }
 

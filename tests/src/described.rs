@@ -66,8 +66,8 @@ pub fn validator(description: &Value, schema: &Value) -> Validator {
 
 /// Codes that no operation declares: they mean that the socket has no operation with this method and path.
 const WITHOUT_OPERATION: [&str; 2] = ["not_found", "method_not_allowed"];
-/// The start of the routes that only debug builds have.
-const DEBUG_ONLY: &str = "/v1/inject-";
+/// The route that only debug builds have.
+const DEBUG_ONLY: &str = "/v1/inject-fault/";
 /// The operation that also serves every other path that a freshness policy names.
 const SIGNALS: &str = "/v1/signals/{name}";
 

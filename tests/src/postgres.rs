@@ -272,8 +272,11 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // its processes of the sessions end with it
+        // those of the sessions end by themselves, but may commit before they notice
+        let id = self.process.id();
+        let sessions = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         drop(self.process.kill());
         drop(self.process.wait());
+        drop(Command::new("sh").arg("-c").arg(format!("kill -KILL {sessions} 2>/dev/null")).status());
     }
 }

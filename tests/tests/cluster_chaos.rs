@@ -658,7 +658,7 @@ async fn misses_of_a_host_that_does_not_wait_for_the_shared_log_are_reported() {
         processes.push(cluster.join(world, &worlds[0]).await);
     }
     let stale = HOSTS - 1;
-    post_action(&mut processes[stale].control().await, "/v1/inject-stale-reads").await;
+    post_action(&mut processes[stale].control().await, "/v1/inject-fault/stale-reads").await;
     let load = Arc::new(Load::on(&worlds));
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {

@@ -160,6 +160,7 @@ async fn check(world: &DaemonWorld, right: &FileSwapAnswers, what: &str) -> &'st
     let instructions = [
         "restore a backup with `oraclectl restore`",
         "the whole state directory from a backup",
+        "put your copy of the file back",
         "must be readable and writable",
     ];
     assert!(instructions.iter().any(|words| line.contains(words)), "{what}: {line}");

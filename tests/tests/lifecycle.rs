@@ -225,7 +225,7 @@ async fn json_log_format_writes_each_line_as_json() {
     // release builds have no route that causes a panic
     if cfg!(debug_assertions) {
         let control = &mut daemon.control().await;
-        assert_eq!(post(control, "/v1/inject-panic/cache", &json!({})).await.status, 204);
+        assert_eq!(post(control, "/v1/inject-fault/cache", &json!({})).await.status, 204);
     }
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
     daemon.signal("HUP");

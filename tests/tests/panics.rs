@@ -29,7 +29,7 @@ async fn panic_under_load(panics: usize) {
         let calls = tokio::spawn(load.run(stopped));
         let began = Instant::now();
         for _ in 0..panics {
-            post_action(&mut control, &format!("/v1/inject-panic/{actor}")).await;
+            post_action(&mut control, &format!("/v1/inject-fault/{actor}")).await;
             tokio::time::sleep(Duration::from_micros(rng.u64(0..4000))).await;
         }
         let took = began.elapsed();
@@ -88,7 +88,7 @@ async fn repeated_panics_of_an_actor_end_the_daemon_with_one_line() {
         let daemon = world.serve().await;
         let mut control = daemon.control().await;
         for _ in 0..11 {
-            post_action(&mut control, &format!("/v1/inject-panic/{actor}")).await;
+            post_action(&mut control, &format!("/v1/inject-fault/{actor}")).await;
         }
         assert_eq!(daemon.wait().code(), Some(1), "{actor}");
         let log_text = world.service_log();

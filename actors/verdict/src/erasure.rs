@@ -307,26 +307,23 @@ impl ErasureService {
             Ok(held)
         };
         let held: Vec<SessionId> = self.on_files(read_held).await?;
-        if held.is_empty() {
-            return Ok(());
-        }
-        let refused = log.decide_and_commit(|| {
-            let (mut record, mut holds, now) = (JournalRecord::default(), Vec::new(), clock.now());
-            for session_id in &held {
-                let Some((hold, revision)) = store.legal_hold(session_id)? else { continue };
+        let mut holds = Vec::new();
+        for session_id in &held {
+            // a record for each: a later erasure of one must not hide what is about the others
+            let refused = log.decide_and_commit(|| {
+                let Some((hold, revision)) = store.legal_hold(session_id)? else {
+                    return Ok::<_, ErasureError>(CommitDecision::Already(None));
+                };
+                let now = clock.now();
                 let hold = LegalHold { erasure_refused_at: Some(now), ..hold };
                 let refused = ErasureRefused { reason: reason.to_owned(), peer };
+                let mut record = JournalRecord::from(AuditEvent::new(now, session_id.clone(), refused));
                 record.expect.push(RowExpectation::new::<LegalHold>(session_id, Some(revision)));
-                record.events.push(AuditEvent::new(now, session_id.clone(), refused));
                 record.writes.push(RowWrite::put::<LegalHold>(&hold));
-                holds.push(hold);
-            }
-            if holds.is_empty() {
-                return Ok::<_, ErasureError>(CommitDecision::Already(holds));
-            }
-            Ok(CommitDecision::Change(holds, record))
-        });
-        let (holds, _) = refused.await?;
+                Ok(CommitDecision::Change(Some(hold), record))
+            });
+            holds.extend(refused.await?.0);
+        }
         if holds.is_empty() { Ok(()) } else { Err(ErasureError::OnHold(holds)) }
     }
 

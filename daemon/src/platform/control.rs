@@ -140,24 +140,21 @@ pub async fn list_actors(State(service): State<Arc<DaemonService>>) -> Json<Vec<
     Json(service.system.reports())
 }
 
-/// Makes the actor with the name `actor` panic, for tests of supervision.
+/// Injects a fault for tests: the name of an actor lets it panic, and `stale-reads` lets reads no longer wait for the shared log.
 ///
 /// # Errors
-/// `NotFound` if the actor does not exist.
+/// `NotFound` if the fault does not exist.
 #[cfg(debug_assertions)]
-pub async fn inject_panic(
+pub async fn inject_fault(
     State(service): State<Arc<DaemonService>>,
-    Path(actor): Path<String>,
+    Path(fault): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let panicked = service.system.inject_panic(&actor).await;
-    if panicked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found(PATHS)) }
-}
-
-/// Lets reads no longer wait for the shared log, for tests of the check of histories.
-#[cfg(debug_assertions)]
-pub async fn inject_stale_reads(State(service): State<Arc<DaemonService>>) -> StatusCode {
-    service.read_stale();
-    StatusCode::NO_CONTENT
+    if fault == "stale-reads" {
+        service.read_stale();
+    } else if !service.system.inject_panic(&fault).await {
+        return Err(Problem::not_found(PATHS));
+    }
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// The list of the paths of the control socket, for errors.
