@@ -69,9 +69,8 @@ async fn refused_erasure_of_a_person_names_all_holds_and_is_logged() {
         assert_eq!((code, &hold["erasure_refused_at"]), (Some(0), &Value::Null), "{hold}");
     }
     let (_, fault) = run(&world, &["erase", "--email", "ada-7421@example.org", "--reason", "asked"]);
-    assert_eq!(fault["code"], "session_on_hold", "{fault}");
-    let detail = fault["detail"].to_string();
-    assert!(detail.contains("case 17") && detail.contains("case 18"), "{detail}");
+    let fault = fault.to_string();
+    assert!(["session_on_hold", "case 17", "case 18"].iter().all(|part| fault.contains(part)), "{fault}");
     let refused = log(&mut daemon.control().await, "event=erasure_refused&after=0").await;
     let named = |name: &str| -> Vec<_> { refused.iter().map(|entry| entry[name].clone()).collect() };
     assert_eq!(named("session_id"), [json!("ada"), json!("eve")]);
