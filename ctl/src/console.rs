@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failed_page_leads_to_the_page_before_and_to_its_list() {
+    async fn failed_page_leads_to_the_page_before() {
         let console = console(false);
         let request = Request::get("/sessions/a").header(HOST, "127.0.0.1:7627");
         let request = request.header(COOKIE, log_in(&console).await);
@@ -622,9 +622,7 @@ mod tests {
         let request = request.body(Body::empty()).expect("a valid request");
         let page = router(console.clone()).oneshot(request).await.expect("the router answers");
         let page = text(page).await;
-        for link in ["href=\"/inbox?kind=dispute\">Back", "class=\"btn\" href=\"/orders\">Orders"] {
-            assert!(page.contains(link), "{link} is not in {page}");
-        }
+        assert!(page.contains("href=\"/inbox?kind=dispute\">Back"), "{page}");
     }
 
     fn v4(address: io::Result<SocketAddr>) -> SocketAddrV4 {
