@@ -1734,48 +1734,6 @@ fn log_pages_of_long_entries_are_complete_for_every_query() {
     assert_eq!(whole_log(&store).len(), 12);
 }
 
-/// Changes bytes of the row of the log that has the bytes `from`.
-fn change_log_row(db: &sled::Db, from: &[u8], to: &[u8]) {
-    let found = db.scan_prefix("log/").find_map(|row| {
-        let (key, value) = row.expect("sled reads");
-        let at = value.windows(from.len()).position(|part| part == from)?;
-        Some((key, value.to_vec(), at))
-    });
-    let (key, mut value, at) = found.expect("a row has the bytes");
-    value[at..at + to.len()].copy_from_slice(to);
-    db.insert(key, value).expect("the write succeeds");
-}
-
-#[test]
-fn unreadable_entries_are_skipped_and_numbered_only_on_request() {
-    let dir = tempfile::tempdir().expect("a directory");
-    // a row of four entries, and two of two
-    for sessions in [0..2, 2..3, 3..4] {
-        fill(&mut open(dir.path()).0, sessions);
-    }
-    let db = raw(dir.path());
-    change_log_row(&db, b"\"seq\":3,\"event\"", b"\"seq\":3,\"other\"");
-    change_log_row(&db, b"\"seq\":5,", b"\xff");
-    drop(db);
-    let (mut journal, store) = open(dir.path());
-    let all = LogQuery { limit: usize::MAX, ..LogQuery::default() };
-    assert!(matches!(store.log(&all), Err(StoreError::Corrupt { .. })));
-    let skipping = LogQuery { skips_unreadable: true, ..all };
-    let numbers = |lines: &[LogLine]| lines.iter().map(|line| line.seq).collect::<Vec<_>>();
-    let cut = store.log_page(&LogQuery { limit: 2, ..skipping.clone() }).expect("two entries are read");
-    assert_eq!((numbers(&cut.lines), cut.unreadable), (vec![1, 2], vec![]));
-    let (mut read, mut unreadable, mut next) = (Vec::new(), Vec::new(), Some(skipping));
-    while let Some(query) = next {
-        let page = store.log_page(&query).expect("the other entries are read");
-        read.extend(numbers(&page.lines));
-        unreadable.extend(page.unreadable);
-        next = page.next;
-    }
-    assert_eq!((read, unreadable), (vec![1, 2, 4, 7, 8], vec![3, 5, 6]));
-    journal.sync_pending_work();
-    assert!(journal.failure().is_some(), "the damage that was skipped is repaired, too");
-}
-
 /// The path of sled's snapshot in the store in `dir`.
 fn snapshot(dir: &Path) -> PathBuf {
     let found = crate::base::watermark::snapshots(&dir.join("store")).expect("the read succeeds").pop();
