@@ -176,7 +176,7 @@ impl RecallService {
         [common].iter().chain(self.modes.own.values()).any(|mode| *mode == RecallMode::Notify)
     }
 
-    /// What is done about a verdict: what its application says, else the source, else the configuration.
+    /// The mode for a verdict: that of its application, else of the source, else of the configuration.
     fn mode_of(&self, session_id: &SessionId, source: &SourceRegistryEntry) -> RecallMode {
         let own = self.modes.own.get(&session_id.application()).copied();
         own.or(source.registration.recall).unwrap_or(self.modes.common)

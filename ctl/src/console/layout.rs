@@ -324,7 +324,7 @@ impl PageError {
         Self(CtlError::Usage(text.into()))
     }
 
-    /// What the fields of a form select. A fault in them is shown beside the form, which keeps what was entered.
+    /// The selection by the fields of a form. A fault in them is shown beside the form, which keeps what was entered.
     ///
     /// # Errors
     /// The daemon failed.

@@ -726,7 +726,7 @@ fn check_key(dir: &Path, name: &str) -> Option<CheckResult> {
     })
 }
 
-/// What to do about the key in the file `name` that is damaged or missing.
+/// The remedy for the key in the file `name` that is damaged or missing.
 fn key_remedy(name: &str) -> &'static str {
     match name {
         "log.key" => {

@@ -221,7 +221,7 @@ pub enum IngestionError {
     Commit(#[from] CommitError),
 }
 
-/// What can be done about a run that is not held any longer.
+/// The remedy for a run that is no longer held.
 fn after_decision(state: RunState, run_id: &Sha256Hex, undone_by: Option<&Sha256Hex>) -> String {
     match (state, undone_by) {
         (_, Some(by)) => format!("; it was undone by run {by}. To give it effect again, undo run {by}"),

@@ -1,4 +1,4 @@
-//! What erasures have left in the files: those that have not ended, and the files that they could not read.
+//! The erasures that have not ended, and the files that erasures could not read.
 
 use super::{ErasureError, ErasureService, UnreadFiles, entries_of};
 use domain_audit::event::SessionErased;

@@ -98,7 +98,7 @@ async fn wait_for_verdict(
     };
     let is_decided = |order: &Order| !order.state.is_open() || order.next_attempt_at.is_some_and(is_late);
     let latest = progress.clone();
-    // what a due order waits for is no change of the order
+    // the wait of a due order is no change of the order
     let waits_later = async {
         loop {
             sleep(WAIT_LOOK).await;
