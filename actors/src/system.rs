@@ -115,7 +115,7 @@ pub struct SystemParts {
     pub ingestion: IngestionConfig,
     /// The configuration of verification.
     pub verification: VerificationConfig,
-    /// What is done about delivered verdicts whose statements have changed.
+    /// How delivered verdicts whose statements have changed are handled.
     pub recall_modes: PerApplication<RecallMode>,
     /// Whether this host does the work that one host of a cluster does at a time.
     pub turn: WorkTurn,
@@ -454,7 +454,7 @@ impl ActorSystem {
         self.ingestion.ask(SetDraining(draining)).await
     }
 
-    /// What this host of a cluster lacks of the files of sources. That an actor does not answer is a failure in it.
+    /// The files of sources that this host of a cluster lacks. `failure` reports an actor that does not answer.
     pub async fn missing_files(&self) -> MissingFilesReport {
         let missing = self.ingestion.ask(ReadMissingFiles).await;
         missing.unwrap_or_else(|error| MissingFilesReport {

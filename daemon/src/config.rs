@@ -281,7 +281,7 @@ impl Configuration for DaemonConfig {
 }
 
 impl DaemonConfig {
-    /// What is allowed and seldom wanted.
+    /// Warnings about settings that are allowed but unusual.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.sections().iter().flat_map(|section| section.warnings(self)).collect()

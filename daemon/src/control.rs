@@ -131,7 +131,7 @@ pub fn has_no_time_limit<B>(request: &Request<B>) -> bool {
         || what_if::has_no_time_limit(request)
 }
 
-/// What the daemon was started with.
+/// The flags, the configuration and the clients with which the daemon was started.
 #[derive(Debug)]
 pub struct DaemonStart {
     pub flags: DaemonFlags,

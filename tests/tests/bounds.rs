@@ -62,7 +62,7 @@ async fn client_that_sends_one_byte_at_a_time_is_served() {
     let mut wire = WireConnection::connect(&world.socket()).await;
     for byte in whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string()) {
         wire.send([byte]).await.unwrap();
-        // so that each byte arrives as a separate piece
+        // the pause lets each byte arrive as a separate piece
         sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(wire.answer().await.unwrap().status, 201);

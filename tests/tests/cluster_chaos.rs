@@ -2,7 +2,7 @@
 //! ends, is promoted, or is replaced by an older copy.
 //!
 //! Each session is written once. So its history is linearizable if all answers have one verdict, which was submitted before the first of
-//! them, and if no read says that there is none after an answer with it.
+//! them, and if no read after an answer with it reports that there is none.
 
 use crate::cluster::{coherent_model, start_cluster, stop_and_check};
 use crate::cluster_calls::{call_faults, calls_by_session, further_calls};

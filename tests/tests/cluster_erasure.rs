@@ -33,7 +33,7 @@ async fn events(host: &DaemonProcess<'_>, event: &str) -> Vec<Value> {
 
 /// Checks that the rows of each group on the server are compressed, and cannot be read without the key. Returns whether one has this text.
 fn check_groups(cluster: &TestCluster, text: &str) -> bool {
-    // what is encrypted, and the place of the group that it is bound to
+    // the encrypted bytes, and the place of the group that they are bound to
     let groups = "
         SELECT bytes, int8send(store_id) || int8send(before) || int8send(after) || root
         FROM oracled_group, oracled_cluster WHERE key_id <> ''";

@@ -1,4 +1,4 @@
-//! What a payload, a request and a document say is read as it is meant, or refused: times, forms of Unicode, quotes.
+//! The content of payloads, requests and documents is read as meant, or refused: times, forms of Unicode, quotes.
 
 use hyper::Method;
 use oracled_api::client::DaemonClient;

@@ -24,7 +24,7 @@ async fn session_on_hold_is_not_removed_by_anyone_until_the_hold_is_released() {
     assert_eq!(code, Some(1), "{unknown}");
     let (code, hold) = run(&world, &["hold", "--session", "ada", "--reason", "case 17"]);
     assert_eq!((code, &hold["first_seq"]), (Some(0), &json!(2)), "{hold}");
-    // a second hold changes nothing, and says so
+    // a second hold changes nothing, and the command reports that
     let again = |reason: &str| world.ctl(&["hold", "--session", "ada", "--reason", reason]).stdout;
     assert_ne!(again("case 17"), again("other"));
     assert_eq!(run(&world, &["hold", "--session", "ada", "--reason", "other"]).1, hold);

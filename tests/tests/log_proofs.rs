@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, mem};
 use tlog_tiles::{Checkpoint, Hash, check_record, check_tree, record_hash};
 
-/// What `oraclectl` printed, after a success.
+/// The output of a successful call of `oraclectl`.
 fn printed(world: &DaemonWorld, arguments: &[&str]) -> String {
     let output = world.ctl(arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");

@@ -195,7 +195,7 @@ struct BatchRequest {
 }
 
 impl CaseFeed {
-    /// Starts a thread that reads. No one joins the thread, since a read from a terminal or a pipe may never return.
+    /// Starts a thread that reads. It is not joined, since a read from a terminal or a pipe may never return.
     pub(crate) fn start(input: impl BufRead + Send + 'static) -> io::Result<Self> {
         let (items_in, items) = mpsc::channel(CASES_AT_ONCE);
         let (requests, body) = StreamedBody::new(1);

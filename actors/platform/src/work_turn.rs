@@ -76,7 +76,7 @@ impl fmt::Debug for LeaseCalls {
 
 /// A lease. Dropping it lets another host take it.
 ///
-/// While the server of the cluster does not answer, the lease counts as held, so that a long task goes on. Another host may have it
+/// While the server of the cluster does not answer, the lease counts as held, so that long tasks continue. Another host may have it
 /// then, so the commit of the task must depend on the rows that it has read.
 #[derive(Debug)]
 pub struct WorkLease {

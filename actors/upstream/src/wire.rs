@@ -21,7 +21,7 @@ pub(crate) struct ModelResponse {
     pub(crate) finish_reason: Option<String>,
 }
 
-/// What an answer reports about itself. It is read even if the text cannot be read: the answer was paid for.
+/// The metadata of an answer. It is read even if the text cannot be read: the answer was paid for.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyMetadata {
     pub(crate) usage: Option<ModelTokenUsage>,

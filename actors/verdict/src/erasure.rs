@@ -200,7 +200,7 @@ pub struct UnreadFiles {
     files: BTreeMap<Option<SessionId>, BTreeSet<String>>,
 }
 
-/// What was found by a removal.
+/// The data that a removal has found.
 #[derive(Debug, Clone, Default)]
 pub struct FoundData {
     /// The erased session. The log of this host may have its id no longer.
@@ -247,7 +247,7 @@ impl ErasureService {
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
         let is_complete = match &self.0.hosts {
             None => self.started().await?.is_empty(),
-            // what other hosts have logged meanwhile has to be removed, too
+            // the data that other hosts have logged meanwhile must be removed, too
             Some(hosts) => self.due(hosts).await?.last_seq <= hosts.own.borrow().up_to,
         };
         if is_complete { Ok(turn) } else { Err(ErasureError::Incomplete) }

@@ -1,4 +1,4 @@
-//! What the verifications of the log share: the public keys on the command line, the report of a replay, and the
+//! Shared parts of the log's verifications: the public keys on the command line, the report of a replay, and the
 //! verification of bundles and of verdicts with their proof.
 
 use crate::base::error::CtlError;

@@ -28,7 +28,7 @@ pub(crate) struct ChartLine {
     pub(crate) points: Vec<(i64, Option<f64>)>,
 }
 
-/// What a chart is about.
+/// The parts of a chart other than its lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChartFrame<'a> {
     /// The prefix of ids on the page.
@@ -121,7 +121,7 @@ impl ValueAxis {
     }
 }
 
-/// A number without digits that say nothing.
+/// A number without insignificant digits.
 pub(crate) fn format_number(number: f64) -> String {
     let places = match number.abs() {
         size if size >= 100.0 => 1.0,

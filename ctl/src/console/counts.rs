@@ -1,4 +1,4 @@
-//! What the frame of every page shows: the numbers beside the entries of the navigation, and whether the daemon is in test mode.
+//! The data in the frame of each page: the numbers beside the entries of the navigation, and whether the daemon is in test mode.
 
 use super::Console;
 use super::parts::cut;
@@ -35,7 +35,7 @@ pub(super) struct NavCounts {
     pub(super) sources: Option<u64>,
 }
 
-/// What was read for the frame before.
+/// The data that was read for earlier frames.
 #[derive(Debug, Default)]
 pub(super) struct FrameState {
     is_test: AtomicBool,

@@ -1,4 +1,4 @@
-//! What people have decided, from the entries of the log: by whom, when, why, and the way back to the item.
+//! The decisions of people, from the entries of the log: by whom, when, why, and the way back to the item.
 
 use super::Console;
 use super::delivery::message_name;

@@ -167,7 +167,7 @@ fn render_history(axis: &str, history: &ValueHistory, now: Timestamp) -> Markup 
     }
 }
 
-/// What is known now, and what was known before the latest changes. Values that are not numbers have no chart.
+/// The values known now, and those known before the latest changes. Values that are not numbers have no chart.
 fn render_chart(axis: &str, unit: &str, values: &[KnownValue], now: Timestamp) -> Markup {
     let lines = lines(values, now);
     let times = || lines.iter().flat_map(|line| &line.points);

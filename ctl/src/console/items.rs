@@ -1,4 +1,4 @@
-//! What waits for a person, and its order. The pages of decisions show the neighbors of their item.
+//! Items that wait for a person, and their order. The pages of decisions show the neighbors of their item.
 
 use super::Console;
 use super::parts::{Tone, cut, group_digits, unit_of};
@@ -64,7 +64,7 @@ impl ItemKind {
         }
     }
 
-    /// What goes on until it is decided.
+    /// The effect that lasts until the item is decided.
     pub(crate) const fn consequence(self) -> &'static str {
         match self {
             Self::HeldOrder => "Not delivered",

@@ -93,7 +93,7 @@ fn shown_entries(console: &Console) -> impl Iterator<Item = &'static NavEntry> {
     NAVIGATION.iter().filter(move |entry| entry.for_reviewers || has_all)
 }
 
-/// What stands at the top of a page.
+/// The top of a page: its title, its state and its links.
 #[derive(Debug, Default)]
 pub(crate) struct PageHead {
     pub(crate) title: String,

@@ -92,7 +92,7 @@ async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageErr
 struct Need {
     tone: Tone,
     title: String,
-    /// What follows from it.
+    /// Its consequence or its cause, in words.
     detail: String,
     since: Option<Timestamp>,
     path: String,
@@ -111,7 +111,7 @@ impl Need {
     }
 }
 
-/// What needs a person, worst first: the daemon, upstreams that take no calls, orders that wait, the inbox, and warnings.
+/// The needs, worst first: the daemon, upstreams that take no calls, orders that wait, the inbox, and warnings.
 fn find_needs(
     status: &StatusReport,
     oracles: &[OracleHealthStatus],
@@ -122,7 +122,7 @@ fn find_needs(
     needs.extend(oracles.iter().filter_map(oracle_need));
     let waiting = status.orders.as_ref().map_or(0, |orders| orders.queued);
     let oldest = metrics.sum("oracled_orders_oldest_age_seconds").filter(|age| *age >= 1.0);
-    // an order that was just placed needs nobody
+    // an order that was just placed needs no person
     if waiting > 0 && oldest.is_some_and(|age| age >= WAITING_LEAST_S) {
         let detail = "The daemon attempts them again by itself.";
         let title = format!("{} for a model", format_count(waiting, "order waits", "orders wait"));

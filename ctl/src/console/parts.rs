@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use maud::{Markup, Render, html};
 use nix::unistd::{Uid, User};
 
-/// The meaning of a color. Each has an icon of the same name, and never stands without a word.
+/// The meaning of a color. Each has an icon of the same name, and is always shown with a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum Tone {

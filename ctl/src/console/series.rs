@@ -54,7 +54,7 @@ enum ChartSource {
 struct SeriesChart {
     title: &'static str,
     unit: &'static str,
-    /// What a value is multiplied with.
+    /// The number by which each value is multiplied.
     factor: f64,
     is_stack: bool,
     source: ChartSource,

@@ -1,4 +1,4 @@
-//! What happened to a session on one scale of time. Long times without an event are cut out.
+//! The history of a session on one scale of time. Long times without an event are cut out.
 
 use super::parts::Tone;
 use domain_base::moment::format_span;

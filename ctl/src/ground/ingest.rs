@@ -663,8 +663,8 @@ fn lost_upload(error: CtlError) -> CtlError {
 }
 
 /// Starts a thread that sends the payload once the daemon requests it. A payload that cannot be read to its
-/// end, or whose length is no longer `length_bytes`, is an error, and the upload is cut off. No one joins the
-/// thread, since a read from a terminal or a pipe may never return.
+/// end, or whose length is no longer `length_bytes`, is an error, and the upload is cut off. The thread is
+/// not joined, since a read from a terminal or a pipe may never return.
 fn send(
     payload: impl Read + Send + 'static,
     length_bytes: Option<u64>,

@@ -89,7 +89,7 @@ fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> R
         )));
     }
     let marker = ClusterMarker::read(state_dir).map_err(|error| refused(error.to_string()))?;
-    // what is still to be removed from the files of this host
+    // removals after this entry are still due in the files of this host
     let removed_up_to = match marker {
         Some(
             ClusterMarker::Member { removed_up_to, .. }

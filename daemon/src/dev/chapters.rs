@@ -244,7 +244,7 @@ const CONTRADICTING: &str = include_str!("contradicting.json");
 const TRUNCATED: &str = include_str!("truncated.txt");
 const QUERY: &str = "A neighbourhood tool library run by volunteers out of a shipping container.";
 const TRUNCATED_QUERY: &str = "Adopt a second rescue dog while working from home three days a week.";
-/// The recipient. The domain `.invalid` is reserved, so no one has this address.
+/// The recipient. The domain `.invalid` is reserved, so this address cannot exist.
 const CUSTOMER: &str = "customer@example.invalid";
 const ORACLES: &str = "/v1/health/oracles";
 /// Maximum number of calls until the circuit opens: an order lists its last ten attempts.

@@ -72,7 +72,7 @@ pub struct ClusterMember {
     pub(crate) journal: Arc<OnceLock<(watch::Receiver<JournalReport>, LogContact)>>,
 }
 
-/// What this host compares with the other hosts of its cluster.
+/// The values that this host compares with those of the other hosts of its cluster.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "cluster"), expect(dead_code, reason = "the membership compares them"))]
 pub(crate) struct ClusterDigests {

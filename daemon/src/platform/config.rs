@@ -43,7 +43,7 @@ pub trait Section: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// What is allowed and seldom wanted: each start logs it, and `oracled check-config` prints it.
+    /// Warnings about allowed but unusual settings. Each start and `oracled check-config` report them.
     fn warnings(&self, _all: &dyn Configuration) -> Vec<String> {
         Vec::new()
     }
@@ -331,7 +331,7 @@ pub struct SocketKeys<'c> {
     pub key: &'static str,
     pub mode: &'c str,
     pub group: Option<&'c str>,
-    /// What users who can connect can do, if not every user of this machine may do it.
+    /// The power of users who can connect, if not every user of this machine may have it.
     pub power: Option<&'static str>,
 }
 

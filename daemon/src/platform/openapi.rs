@@ -358,7 +358,7 @@ fn form_name(form: &Object) -> Option<String> {
 /// Declares that a request has one of two members: at least one, or at most one.
 fn require_alternatives(schemas: &mut Schemas) {
     let any = |one: &str, other: &str| ("anyOf", json!([{"required": [one]}, {"required": [other]}]));
-    // a validator wants the members described where they are required
+    // a validator requires that the members are described where they are required
     let not_both = |one: &str, other: &str| {
         ("not", json!({"properties": {one: {}, other: {}}, "required": [one, other]}))
     };

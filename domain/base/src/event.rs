@@ -31,7 +31,7 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
     /// Whether the event takes effect only if its entry is committed. A verdict was judged even if its entry is lost, but it is cached
     /// only by the commit of its entry.
     const NEEDS_COMMIT: bool;
-    /// Whether an entry without a session says so: `"session_id": null`.
+    /// Whether an entry without a session has `"session_id": null`.
     const SAYS_NO_SESSION: bool = false;
     const TYPE: &'static EventType = &EventType {
         name: Self::NAME,

@@ -144,7 +144,7 @@ pub enum SeriesMeasure {
 pub struct MetricSeries {
     /// The stable name.
     pub name: &'static str,
-    /// What it measures, in words.
+    /// The measured quantity, in words.
     pub title: &'static str,
     /// The unit.
     pub unit: SeriesUnit,
@@ -222,7 +222,7 @@ enum SeriesCell {
 }
 
 impl SeriesCell {
-    /// What was measured between two scrapes that are `minutes` apart. Without `previous`, counters have no increase.
+    /// The measurement between two scrapes that are `minutes` apart. Without `previous`, counters have no increase.
     fn between(measure: SeriesMeasure, previous: Option<(&Reading, f64)>, reading: &Reading) -> Option<Self> {
         match measure {
             SeriesMeasure::Highest | SeriesMeasure::Age => return Some(Self::Highest(reading.all)),

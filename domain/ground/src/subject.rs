@@ -15,7 +15,7 @@ pub fn name_subject<'a>(
     axes.into_iter().filter_map(name).collect()
 }
 
-/// What values on `axes` are about, in words, such as "Population, Aruba, 2000". `names` replace values of the subject, by axis.
+/// The title of values on `axes`, in words, such as "Population, Aruba, 2000". `names` replace values of the subject, by axis.
 #[must_use]
 pub fn title_subject<'a>(
     axes: impl IntoIterator<Item = &'a String>,

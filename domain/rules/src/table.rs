@@ -23,7 +23,7 @@ pub(super) struct CellClaim<'a> {
     pub(super) head: &'a str,
     /// The ranges of the heads that belong to it.
     pub(super) heads: Vec<Range<usize>>,
-    /// Whether it cannot be told what it states.
+    /// Whether its statement cannot be determined.
     pub(super) is_unclear: bool,
 }
 

@@ -522,7 +522,7 @@ impl Order {
         self.state == OrderState::Held && self.stop_cause == Some(OrderStopCause::Policy)
     }
 
-    /// The outcome of one of its attempts, for people. That of a held verdict says what became of the verdict.
+    /// The outcome of one of its attempts, for people. For a held verdict, it includes release or destruction.
     #[must_use]
     pub fn outcome_of(&self, attempt: &OrderAttempt) -> &'static str {
         let Some(outcome) = attempt.outcome else { return "in progress" };

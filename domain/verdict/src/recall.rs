@@ -375,7 +375,7 @@ impl EvaluatedVerdict<'_> {
         let mut gravest = match evaluation.verdict {
             RuleVerdict::Pass => RecallResult::StillSupported,
             RuleVerdict::Error => RecallResult::NotEvaluated,
-            // the claims say how grave it is, if the rules name any
+            // the claims determine how grave it is, if the rules name any
             RuleVerdict::Fail
                 if statements.iter().any(|statement| !statement.reference.claims.is_empty()) =>
             {

@@ -5,8 +5,8 @@
 //! about one subject, the proof that an answer is authentic and current, and the conversion to values of the
 //! ontology. The conversion uses the same normalization as ingested records.
 //!
-//! Nothing fails open: an answer is rejected as a whole if it does not name its subject, lacks a required proof, or has
-//! another form than the adapter defines.
+//! Adapters fail closed: an answer is rejected as a whole if it does not name its subject, lacks a required proof, or
+//! has another form than the adapter defines.
 
 mod error;
 mod reading;

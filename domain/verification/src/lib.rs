@@ -5,8 +5,8 @@
 //! takes a [`VerificationQuestion`] and the answers of the sources, as [`DecisionInputs`], and returns one
 //! [`Envelope`]. The same inputs give the same bytes, so a decision can be computed again from the log.
 //!
-//! Nothing fails open: a missing, late, stale, rejected or doubtful answer never leads to a value. Only an
-//! axis whose kind is `authoritative` has a value.
+//! Verification fails closed: a missing, late, stale, rejected or doubtful answer never leads to a value.
+//! Only an axis whose kind is `authoritative` has a value.
 
 pub mod adapter;
 mod axis_settlement;

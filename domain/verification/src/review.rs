@@ -86,7 +86,7 @@ pub struct ReviewCase {
 }
 
 impl ReviewCase {
-    /// What it is about, in words, such as "Population, Aruba, 2000". `names` are the names of values of the subject, by axis.
+    /// Its title, in words, such as "Population, Aruba, 2000". `names` are the names of values of the subject, by axis.
     #[must_use]
     pub fn title(&self, ontology: Option<&Ontology>, names: &BTreeMap<String, AxisValue>) -> String {
         let as_of = self.point_in_time.map(|at| format!(", as of {at:.0}")).unwrap_or_default();

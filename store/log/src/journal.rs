@@ -768,7 +768,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// The files that rows name, in folders of their own. The journal tells them what it commits; it does not know what they hold.
+/// The files that rows name, in folders of their own. The journal reports commits to them; it never interprets their content.
 pub trait StateFiles: Debug + Send + Sync + 'static {
     /// The first file in the state directory `dir` that belongs to an earlier store; `None` if there is none.
     ///

@@ -1,6 +1,6 @@
 //! The address of a server: a URL or keywords of libpq, with its options for TLS.
 //!
-//! The client does not know `sslrootcert` and the modes that verify, so both options are taken out here. An error never quotes the
+//! The client does not support `sslrootcert` and the modes that verify, so both are removed here. An error never quotes the
 //! address, which can have a password.
 
 use crate::{failed, refused};

@@ -24,7 +24,7 @@ pub struct ClusterKeys(Arc<RwLock<KeyList>>);
 
 struct KeyList {
     keys: Vec<(String, LessSafeKey)>,
-    /// What the hosts compare of the first key.
+    /// The id and the digest of the first key, which the hosts compare.
     first: KeyCheck,
     /// The digest of their text.
     digest: Digest,

@@ -20,7 +20,7 @@ const INSERT: &str = "
 INSERT INTO oracled_host (host, instance, seen, state) VALUES ($1, $2, clock_timestamp(), 'live') ON CONFLICT DO NOTHING";
 const TAKE_OVER: &str = "
 UPDATE oracled_host SET instance = $2, seen = clock_timestamp(), state = 'live' WHERE host = $1";
-/// What the server knows of an earlier store of a host that joins again.
+/// Removes the data about an earlier store of a host that joins again.
 const FORGET: &str = "
 UPDATE oracled_host SET applied = NULL, root = NULL, removed = NULL, settled = NULL, config = NULL WHERE host = $1";
 const SET_STATE: &str = "UPDATE oracled_host SET state = $2 WHERE host = $1";
@@ -103,14 +103,14 @@ pub struct Heartbeat {
     pub removed: u64,
     /// The time by its own clock.
     pub clock: Timestamp,
-    /// What its configuration decides, as a text that the hosts compare.
+    /// The digests of its configuration, as a text that the hosts compare.
     pub config: String,
 }
 
 /// The cluster after a heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Renewal {
-    /// The wanted leases that this process holds. They end 10 s after the server's answer, so 10 s after the call is earlier.
+    /// The requested leases of this process. They end 10 s after the server's answer, so 10 s after the call is earlier.
     pub leases: Vec<String>,
     /// All hosts, by name.
     pub hosts: Vec<ClusterHost>,
@@ -141,7 +141,7 @@ pub struct ClusterHost {
     pub state: HostState,
     /// The leases that it holds.
     pub leases: Vec<String>,
-    /// What its configuration decides; empty before its first heartbeat.
+    /// The digests of its configuration; empty before its first heartbeat.
     pub config: String,
 }
 
@@ -264,9 +264,9 @@ impl ClusterMembership {
         })
     }
 
-    /// Reports this host, takes or renews the wanted leases for 10 s, and reads all hosts, by one statement.
+    /// Reports this host, takes or renews the `wanted` leases for 10 s, and reads all hosts in one statement.
     ///
-    /// A lease is taken if no other process holds it. A lease that is not wanted any longer ends by itself.
+    /// A lease is taken if no other process holds it. A lease that is no longer requested ends by itself.
     ///
     /// # Errors
     /// The server does not answer. It is unknown then which leases were renewed.

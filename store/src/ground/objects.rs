@@ -448,7 +448,7 @@ impl<W: Write> Write for BoundedWriter<W> {
 struct FetchedPayload {
     archive: ArchiveWriter,
     sha256: Sha256Stream,
-    /// Why the archive accepts no more.
+    /// The error after which the archive accepts no data.
     fault: Option<StoreError>,
 }
 

@@ -17,7 +17,7 @@ use store_log::{
     CollectedRows, EntryContent, LogState, RowBatch, RowComparison, SegmentEntry, SegmentLog, kept_entries_in,
 };
 
-/// What the log says about the files of sources, at its end.
+/// The files of sources according to the log, at its end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct LoggedSources {
     /// The rows that name the files.

@@ -1,4 +1,4 @@
-//! The open files of the ground-truth layer, and what the journal tells them.
+//! The open files of the ground-truth layer, and the changes that the journal reports to them.
 
 use super::files::{
     DIR, FACTS_DIR, GroundFileKind, GroundFiles, RAW_DIR, facts_owner, list_files_in, name_files,

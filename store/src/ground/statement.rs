@@ -30,7 +30,7 @@ pub struct StoredStatement {
     pub row: Option<Bytes>,
 }
 
-/// What the row of a run says about a record.
+/// The content of a run's row about a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StatementRow {
     /// The run does not have the record, although its base has it.

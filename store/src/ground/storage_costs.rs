@@ -1,4 +1,4 @@
-//! What the storage of releases costs, in bytes and processor time. The test is heavy and prints its measurements.
+//! The cost of storing releases, in bytes and processor time. The test is heavy and prints its measurements.
 //!
 //! `ORACLED_COST_SCALE` is the part of the full size in percent (1 by default; 100 is 5 million rows, and 500 daily files
 //! of 20,000 rows).
@@ -24,7 +24,7 @@ fn ingest(world: &mut TestStore, file: &TestRun) {
     world.ingest(file);
 }
 
-/// What was used so far.
+/// The bytes and the processor time that were used so far.
 struct Usage {
     facts_bytes: u64,
     archive_bytes: u64,

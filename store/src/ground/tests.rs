@@ -372,7 +372,7 @@ fn block_cache_is_filled_by_lookups_and_not_by_scans_or_runs() {
     let mut world = TestStore::new();
     world.ingest(&test_run("1", 100, false, (0..YEARS).map(|year| test_statement("ABW", year, 1)).collect()));
     assert_eq!(world.records_in_force(100, None).len(), YEARS as usize);
-    // so few that each record is looked up in the existing file
+    // the run has so few records that each is looked up in the existing file
     let mut few =
         test_run("2", 200, false, (0..100).map(|step| test_statement("ABW", step * 20, 2)).collect());
     world.ingest(&few);

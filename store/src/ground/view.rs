@@ -531,7 +531,7 @@ mod tests {
         ]
     }
 
-    /// The next file, and whether it is a patch, after which the file before goes on.
+    /// Changes `file` to the next one, or returns a patch, after which the previous file continues.
     fn changed(
         file: &mut Vec<TestStatement>,
         change: &FileChange,

@@ -161,7 +161,7 @@ impl<'w> ClusterSides<'w> {
         let (mut ours, mut embedded) = (SideRounds::default(), SideRounds::default());
         let alone = self.alone.as_mut().expect("it is created after the first host");
         let (mut appends, mut appended_records, mut appended_bytes) = (Vec::new(), Vec::new(), Vec::new());
-        // what is not measured
+        // the groups so far are not measured
         alone.copy()?;
         for _ in 0..effort.rounds {
             self.hosts.submit(submissions, self.next, &mut ours)?;

@@ -56,7 +56,7 @@ impl SharedFiles {
         self.changed.send_replace(());
     }
 
-    /// What this host lacks.
+    /// Reports the files that this host lacks.
     pub(super) fn report(&self) -> MissingFilesReport {
         let (sorted, payloads) = (self.sorted.borrow(), self.payloads.borrow());
         MissingFilesReport {

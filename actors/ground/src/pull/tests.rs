@@ -108,7 +108,7 @@ async fn validators_that_can_miss_a_change_are_not_sent_back() {
         ("\"v1\"", modified, modified, (false, false)),
         ("\"v1\"", modified, "Fri, 20 Nov 2026 08:59:59 GMT", (false, false)),
         ("\"v1\"", modified, "Fri, 20 Nov 2026 09:00:01 GMT", (true, true)),
-        // without a date, only the `ETag` says that nothing changed
+        // without a date, only the `ETag` shows that nothing changed
         ("\"v1\"", modified, "", (true, false)),
         ("\"v1\"", modified, "today", (true, false)),
         ("\"v1\"", "yesterday", modified, (true, false)),

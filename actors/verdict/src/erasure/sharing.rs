@@ -41,7 +41,7 @@ struct EndedEntry {
     end: EndedErasure,
 }
 
-/// What this host has to remove from its files.
+/// The removals that are due in the files of this host.
 #[derive(Default)]
 pub(super) struct DueRemovals {
     started: StartedRemovals,
@@ -119,7 +119,7 @@ impl ErasureService {
             || hosts.turn.is_ours() && !self.common_ends(hosts).await?.is_empty())
     }
 
-    /// What this host has to remove.
+    /// Returns the removals that are due on this host.
     pub(super) async fn due(&self, hosts: &HostRemovals) -> Result<DueRemovals, ErasureError> {
         let (store, own) = (self.0.store.clone(), hosts.own.borrow().up_to);
         let erased: BTreeMap<u64, SessionId> = {
@@ -229,7 +229,7 @@ impl ErasureService {
     }
 }
 
-/// What a host that has done all removals up to entry `own` has to remove. `erased` are the sessions whose ids the log may have no longer, by
+/// The removals due on a host that has done all up to entry `own`. `erased` are the sessions whose ids the log may have no longer, by
 /// the entries with which their erasures have started.
 fn due_since(store: &Store, own: u64, erased: &BTreeMap<u64, SessionId>) -> Result<DueRemovals, StoreError> {
     let started = StartedRemovals::since(store, own)?;
@@ -238,7 +238,7 @@ fn due_since(store: &Store, own: u64, erased: &BTreeMap<u64, SessionId>) -> Resu
     for EndedEntry { seq, session_id, end } in entries_of(store, "session_erased", own)? {
         due.last_seq = due.last_seq.max(seq);
         due.ended.insert(end.started_seq);
-        // what started later is removed up to the present end of the log
+        // a removal that started later covers the log up to its present end
         if end.started_seq <= own
             && let Some(session_id) = session_id.or_else(|| erased.get(&end.started_seq).cloned())
             && !store.has_session_data(&session_id)?

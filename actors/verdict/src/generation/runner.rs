@@ -562,7 +562,7 @@ impl ModelRequest {
     }
 }
 
-/// The effect of a call on the model's health. The rejection of another name says nothing about the configured model.
+/// The effect of a call on the model's health. The rejection of another name does not affect the configured model.
 fn health_outcome(called: &ModelCallResult, is_own_name: bool) -> CircuitCallOutcome {
     let cause = || called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
     match called.health {

@@ -332,8 +332,8 @@ impl RecallSearch<'_> {
         self.verdict(seq)
     }
 
-    /// Adds the statements of `reference` that differ now, also those of a record that is not found. Returns whether there are any, or some
-    /// of which that is not known.
+    /// Adds the statements of `reference` that differ now, also those of a record that is not found. Returns true if any differ, or if
+    /// that is not known for some.
     fn add_differing(&mut self, reference: &StatementReference) -> Result<bool, StoreError> {
         let (place, record) = (self.place(&reference.record_id), self.record(&reference.record_id)?);
         let mut has_any = false;

@@ -284,7 +284,7 @@ fn known_params<T: IntoParams + 'static>() -> &'static [KnownParam] {
         name: param.name,
     };
     let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    // as many as there are types of parameters
+    // at most one list is leaked for each type of parameters
     all.entry(TypeId::of::<T>())
         .or_insert_with(|| T::into_params(|| None).into_iter().map(known).collect::<Vec<_>>().leak())
 }

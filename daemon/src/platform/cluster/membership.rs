@@ -144,7 +144,7 @@ fn enter_now(
     Ok(ClusterMember { host, turn, view: seen, calls, removals, url, keys, shared_calls, metrics, journal })
 }
 
-/// Answers requests for calls, until no one can send any.
+/// Answers requests for calls, until all their senders are dropped.
 fn take_calls(mut meters: ClusterMeters, requests: &Receiver<TakeCall>) {
     let limit = |CallMeter { name, every, burst }| MeterLimit { name, every, burst };
     while let Ok(TakeCall { meters: wanted, reply }) = requests.recv() {
@@ -350,7 +350,7 @@ impl MembershipThread {
         }
     }
 
-    /// Whether this host wants to do the work that one host does at a time. If it cannot, another one has to.
+    /// Whether this host requests the work that one host does at a time. If it cannot, another host must.
     fn wants_work(&mut self) -> bool {
         let Some((report, contact)) = self.journal.get() else { return !self.is_stopping };
         let report = report.borrow();

@@ -32,7 +32,7 @@ fn read_reviews(store: &Store) -> Result<Vec<WaitingItem>, StoreError> {
     Ok(items)
 }
 
-/// What a review is about, in words, such as "Population, Aruba, 2000". If the files of its source cannot be read, the subject has no
+/// The title of a review, in words, such as "Population, Aruba, 2000". If the files of its source cannot be read, the subject has no
 /// names.
 pub(super) fn title_of(store: &Store, review: &ReviewCase) -> Result<String, StoreError> {
     let ontology = store.ontology(&review.ontology)?;

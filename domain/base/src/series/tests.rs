@@ -63,7 +63,7 @@ fn values_are_rates_shares_maxima_and_means_of_their_steps() {
     assert_eq!(last(&history, "waiting", hour, 3), [None, Some(4.0), Some(3.0)]);
     assert_eq!(last(&history, "open", hour, 3), [None, Some(1.666_667), Some(2.0)]);
     assert_eq!(last(&history, "waiting", (SeriesRange::Day, 719), 2), [None, Some(4.0)]);
-    // nothing was measured since
+    // no scrape was added since
     assert_eq!(last(&history, "waiting", (SeriesRange::Hour, 780), 3), [Some(3.0), None, None]);
     let answer = history.read(SeriesRange::Hour, at(719));
     assert_eq!((answer.start, answer.step_s), (at(660 - 59 * 60), 60));

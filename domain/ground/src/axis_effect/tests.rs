@@ -109,7 +109,7 @@ fn gates_hold_a_common_factor_only_of_twenty_and_more_than_half() {
     };
     assert_eq!(held(20, 0), expected(20, 20));
     assert_eq!(held(21, 20), expected(21, 41));
-    // of more numbers, a sample is searched
+    // if there are more numbers, a sample of them is searched
     let [GateBreach::CommonFactor { factor, numbers, compared, .. }] = &held(30_000, 25_000)[..] else {
         panic!("the run is not held")
     };

@@ -286,7 +286,7 @@ impl ValidPeriod {
     }
 }
 
-/// What the readings of a source's versions state about one record.
+/// The statements, rejections and withdrawals of a source's versions about one record.
 pub(super) struct RecordPlacement<'k> {
     knowledge: &'k VisibleReleases,
     /// The statements that count, each as its own entry, in the order of `valid_from` with the latest release first.

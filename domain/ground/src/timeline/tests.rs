@@ -630,7 +630,7 @@ fn kept_statement_ends_by_the_release_after_it() {
 
 #[test]
 fn reject_with_another_release_date_keeps_statement_at_its_own_date() {
-    // version 1 moves behind version 2, whose correction stays in force
+    // version 1 moves after version 2, whose correction stays in force
     let runs = releases(&[("1", 1, false), ("2", 3, false), ("1", 5, false)]);
     let statements = [from(1, 0, b'a'), from(2, 0, b'b'), rejected(3)];
     assert_eq!(contents(&runs, &statements, 3), [(b'b', 0, None, Some(3))]);

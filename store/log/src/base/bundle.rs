@@ -204,7 +204,7 @@ mod tests {
         };
         assert_eq!(read("made_up").expect("it is whole"), Bundle([(session, row(b"kept"))].into()));
         assert!(matches!(read("unknown"), Err(StoreError::Corrupt { .. })));
-        // of a bundle without other rows, an upgrade leaves none
+        // an upgrade leaves nothing of a bundle without other rows
         let stored = Bundle([("made_up", row(b"gone"))].into()).to_bytes();
         let stored_in = stored_in(SessionRecord::TABLE);
         let upgraded = upgrade_stored(Path::new("state"), SCHEMA - 1, (stored_in, b"cs_1"), stored);

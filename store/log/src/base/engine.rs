@@ -110,7 +110,7 @@ impl TableReader {
         &self.engine
     }
 
-    /// What the checks in the background have found.
+    /// The results of the checks in the background.
     #[must_use]
     pub fn checks(&self) -> &CheckResults {
         self.engine.checks()

@@ -1,7 +1,7 @@
 //! An index that is built from the log after the commits: names, each with the numbers of entries.
 //!
 //! It is in a tree of its own in the database, and not in the segments: a database that is built again begins without it, and so
-//! has no number of an erased entry. It can be behind the log, and says up to which entry it was built.
+//! has no number of an erased entry. It can lag behind the log, and stores up to which entry it was built.
 
 use crate::base::database::Database;
 use crate::base::database_error::database_error;
@@ -280,7 +280,7 @@ mod tests {
         let added = BTreeMap::from([("a".to_owned(), BTreeSet::from([1, 2]))]);
         let change = |up_to| PostingsChange { up_to, added: added.clone(), ..PostingsChange::default() };
         postings.apply(change(1)).expect("it is applied");
-        // of more entries than the log has
+        // the index covers more entries than the log has
         postings.verify().expect("it is verified");
         assert_eq!((postings.applied().expect("readable"), all(postings, "").len()), (0, 0));
         postings.apply(change(0)).expect("it is applied");

@@ -127,7 +127,7 @@ pub(super) fn begin_segments(
 }
 
 /// Opens the database, and applies the groups that it lacks. A database that is damaged, or not known to be whole, is removed
-/// and rebuilt from the segments. `is_reopened` says that this process has closed the database.
+/// and rebuilt from the segments. `is_reopened` means that this process has closed the database.
 ///
 /// # Errors
 /// The segments are damaged, or the disk cannot be read or written.

@@ -68,7 +68,7 @@ fn upgrade_segments(
         // until the snapshot is in place, a start upgrades again; then it must not use the previous database
         mark.now.walked = 0;
         mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
-        // of this version: an earlier one no longer opens the store
+        // the next segment is of this version: an earlier version no longer opens the store
         segments.begin_next(0)?;
         segments.replace_by(&snapshot)?;
         adopt_database(engine, &new, mark, &counts)

@@ -798,7 +798,7 @@ fn pull_brings_the_newest_release_although_the_clock_was_set_back() {
     });
 }
 
-/// Case `pull-same-second`: a server that compares dates, as most do, cannot tell a change within the same second.
+/// Case `pull-same-second`: a server that compares dates, as most do, cannot detect a change in the same second.
 #[test]
 fn change_in_the_second_of_the_last_pull_is_pulled() {
     with_system(|TestSystem { system, time, .. }| async move {

@@ -132,7 +132,7 @@ fn is_budget_spent(case: &TableCase) -> bool {
     case.mode == CaseMode::Inline && (case.takes_too_long || was_cut)
 }
 
-/// Nothing prevents a decision now: no reviewer is required, no value is too old, no time limit is exceeded,
+/// A decision is possible now: no reviewer is required, no value is too old, no time limit is exceeded,
 /// and no oracle is missing.
 fn is_unconstrained(case: &TableCase) -> bool {
     is_decided_by_oracles(case)

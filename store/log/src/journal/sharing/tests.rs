@@ -144,7 +144,7 @@ impl SharedLog for FakeConnection {
         let host = self.host;
         self.call(|engine| {
             engine.settled.insert(host);
-            // what another host appends again while this one waits
+            // the groups that another host appends again while this one waits
             let back = mem::take(&mut engine.back);
             engine.groups.extend(back);
             if !engine.settles || engine.epoch == 0 || engine.settled.len() == HOSTS {
@@ -249,7 +249,7 @@ impl Host {
         })));
         self.followed = followed;
         self.open = Some((journal, store));
-        // what was applied before is not reported again
+        // entries that were applied before are not reported again
         let entries = self.store().log_head().0;
         self.known.extend(delivered_in(&whole_log(self.store())).into_keys());
         assert_eq!(entries, self.journal().counts().entries);

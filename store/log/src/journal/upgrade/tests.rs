@@ -372,7 +372,7 @@ fn damaged_store_of_an_earlier_schema_is_not_upgraded() {
         found += 1;
     }
     assert!(found > 1, "some segments are sealed");
-    // without its mark, nothing says that the segments are whole; with that of another history, they are others
+    // without its mark, the segments may be incomplete; with that of another history, they are other segments
     let dir = tempfile::tempdir().expect("a directory");
     copy_dir(whole.path(), dir.path());
     fs::remove_file(dir.path().join(WATERMARK_FILE)).expect("the removal succeeds");
