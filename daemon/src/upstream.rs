@@ -21,6 +21,7 @@ use domain_upstream::health::{CircuitAction, OracleHealthLevel, OracleHealthStat
 use domain_upstream::problem::ORACLE_UNKNOWN;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_upstream::wire::{CircuitRequest, CircuitResponse, ProbeReport};
+use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -143,8 +144,10 @@ const SERIES: &[MetricSeries] = &[MetricSeries {
     by: Some("oracle"),
     measure: SeriesMeasure::Mean,
 }];
-/// The states in which an oracle gets no calls for first verdicts.
+/// The statuses with an open circuit, at least for first verdicts.
 const OPEN_STATES: [OracleHealthLevel; 2] = [OracleHealthLevel::CircuitOpen, OracleHealthLevel::Refusing];
+/// Replaces the status in the metric while the oracle is not called because it requested a wait.
+const PAUSED: &str = "paused";
 
 /// The metrics of the feature.
 pub(crate) const METRICS: FeatureMetrics =
@@ -154,16 +157,17 @@ pub(crate) const METRICS: FeatureMetrics =
 async fn read_metrics(service: &Arc<DaemonService>) -> Result<MetricsText, Problem> {
     let oracles = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let mut text = MetricsText::default();
-    write_oracle_gauges(&mut text, &oracles);
+    write_oracle_gauges(&mut text, &oracles, service.system.clock.now());
     Ok(text)
 }
 
-fn write_oracle_gauges(text: &mut MetricsText, oracles: &[OracleHealthStatus]) {
+fn write_oracle_gauges(text: &mut MetricsText, oracles: &[OracleHealthStatus], now: Timestamp) {
     let states = oracles.iter().flat_map(|oracle| {
-        OracleHealthLevel::ALL.into_iter().map(move |status| {
-            let (id, name) = (&oracle.oracle_id, status.into_str());
-            (format!("oracle=\"{id}\",status=\"{name}\""), u64::from(status == oracle.status))
-        })
+        let id = &oracle.oracle_id;
+        let current = if oracle.paused_until(now).is_some() { PAUSED } else { oracle.status.into_str() };
+        let statuses = OracleHealthLevel::ALL.into_iter().map(|status| status.into_str()).chain([PAUSED]);
+        statuses
+            .map(move |status| (format!("oracle=\"{id}\",status=\"{status}\""), u64::from(status == current)))
     });
     let help = "state of an oracle's circuit: 1 for its current status, else 0";
     text.gauges("oracle_circuit_state", help, states);
@@ -204,7 +208,7 @@ mod tests {
             model.report(at, permit, outcome);
         }
         let mut text = MetricsText::default();
-        write_oracle_gauges(&mut text, &[model.status()]);
+        write_oracle_gauges(&mut text, &[model.status()], at);
         let samples: Vec<_> = text.as_str().lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
             samples,
@@ -214,10 +218,26 @@ mod tests {
                 r#"oracled_oracle_circuit_state{oracle="model",status="unhealthy"} 0"#,
                 r#"oracled_oracle_circuit_state{oracle="model",status="circuit_open"} 0"#,
                 r#"oracled_oracle_circuit_state{oracle="model",status="refusing"} 0"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="paused"} 0"#,
                 r#"oracled_oracle_consecutive_failures{oracle="model"} 1"#,
                 r#"oracled_oracle_latency_p50_seconds{oracle="model"} 0.12"#,
                 r#"oracled_oracle_latency_p99_seconds{oracle="model"} 0.12"#,
             ]
         );
+    }
+
+    #[test]
+    fn circuit_gauge_is_1_for_paused_only_during_a_long_requested_wait() {
+        let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let mut model = CircuitBreaker::new("model".parse().expect("an id"), OracleHealthConfig::default());
+        model.note_requested_wait(at, Duration::from_secs(60));
+        for (second, status) in [(0, "paused"), (29, "paused"), (30, "healthy")] {
+            let mut text = MetricsText::default();
+            write_oracle_gauges(&mut text, &[model.status()], at + Duration::from_secs(second));
+            let states = text.as_str().lines().filter(|line| line.contains("circuit_state{"));
+            let current: Vec<_> = states.filter(|line| line.ends_with(" 1")).collect();
+            let expected = format!("oracled_oracle_circuit_state{{oracle=\"model\",status=\"{status}\"}} 1");
+            assert_eq!(current, [expected], "after {second} s");
+        }
     }
 }

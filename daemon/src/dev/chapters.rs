@@ -364,7 +364,7 @@ pub(super) async fn simulate_outage(walk: &mut DevWalk<'_>) -> anyhow::Result<Ch
     Ok(vec![
         error,
         format!(
-            "circuit open after {failures} failures, closed after a probe; the waiting request gets {}",
+            "circuit open after {failures} failures, closed by a call; the waiting request gets {}",
             format_summary(&generated)
         ),
     ])
