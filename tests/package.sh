@@ -93,7 +93,7 @@ expect 'conffiles' '/etc/oracled/oracled.toml /etc/systemd/system/oracled.servic
 for link in sockets.target.wants/oracled.socket sockets.target.wants/oracled-control.socket multi-user.target.wants/oracled.service; do
     if [[ ! -L $root/etc/systemd/system/$link ]]; then fail "$link is not enabled"; fi
 done
-if [[ -e $root/etc/systemd/system/sockets.target.wants/oracled-review.socket ]]; then
+if [[ -e $root/etc/systemd/system/oracled.socket.wants/oracled-review.socket ]]; then
     fail 'the socket for reviewers is enabled'
 fi
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InboxKind {
     pub(crate) name: &'static str,
-    /// Reads the oldest items, at most `ITEMS_PER_KIND`.
+    /// Reads the items, at most `ITEMS_PER_KIND`.
     pub(crate) read: fn(&Store) -> Result<Vec<WaitingItem>, StoreError>,
 }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The maximum number of items of one kind that are read, the oldest first.
+/// The maximum number of items of one kind that are read.
 pub const ITEMS_PER_KIND: usize = 1000;
 
 /// Who waits, the most important first.
@@ -88,8 +88,8 @@ pub struct InboxParams {
 /// A page of the inbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct InboxResponse {
-    /// The number of waiting items by kind, whatever the parameters. At most 1,000 items of a kind are counted and listed, the
-    /// oldest ones.
+    /// The number of waiting items by kind, whatever the parameters. At most 1,000 items of a kind are counted and listed; of
+    /// held orders and reviews the oldest ones.
     pub counts: BTreeMap<String, usize>,
     /// The items, the most important first; of the same importance, the oldest first.
     pub items: Vec<InboxItem>,
