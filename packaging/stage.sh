@@ -21,7 +21,7 @@ oraclectl completions zsh >"$generated/zsh/_oraclectl"
 oraclectl completions fish >"$generated/fish/oraclectl.fish"
 # the units in the repository name the programs of `just install`
 for unit in oracled.service oracled-backup.service; do
-    sed "s|/usr/local/bin/oracled-backup|$libexec/oracled-backup|; s|/usr/local/bin/oracled |$prefix/bin/oracled |" "systemd/$unit" >"$generated/$unit"
+    sed "s|/usr/local/bin/oracled-backup|$libexec/oracled-backup|; s|/usr/local/bin/|$prefix/bin/|" "systemd/$unit" >"$generated/$unit"
 done
 
 put() {
