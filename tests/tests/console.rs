@@ -420,6 +420,9 @@ async fn delivered_verdict_has_its_delivery_and_its_card() {
     let card = console.get("/sessions/cs_1/card.html").await;
     assert_eq!(card.headers[CONTENT_TYPE], "application/octet-stream");
     assert!(card.status == 200 && card.text.contains("verdict_cached"), "{}", card.text);
+    let reads = log(&mut daemon.control().await, "event=operator_read&after=0").await;
+    let of_card = reads.iter().filter(|entry| entry["parameters"] == "card=1");
+    assert_eq!(of_card.count(), 1, "{reads:?}");
 }
 
 #[tokio::test]
