@@ -1,9 +1,11 @@
 //! Entries of the log and sources that cannot be read.
 
 use crate::system::ActorSystem;
+use crate::testing::ground::PEER;
 use crate::testing::{GOOD, TestSystem, id, test_submission, with_system};
 use crate::tests::rules::fact_sources::{gathered, query_both_axes, source, with_a_source};
 use actors_verdict::crosscheck::JudgeVerdict;
+use actors_verdict::recall::RecallError;
 use actors_verdict::submission::Submission;
 use actors_verdict::what_if::WhatIfQuery;
 use domain_base::digest::Sha256Hex;
@@ -12,6 +14,7 @@ use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::row::{IndexEntry, Row, Table};
 use domain_ground::id::SourceId;
+use domain_ground::run::record_id;
 use domain_ground::source_state::SourceState;
 use domain_rules::event::RulesEvaluated;
 use domain_rules::{CandidateCheck, RuleId};
@@ -21,10 +24,12 @@ use domain_verdict::label::ProductTier;
 use domain_verdict::policy::DeliveryPolicies;
 use domain_verdict::query::CustomerQuery;
 use domain_verdict::recall::{RunRecalled, STATEMENTS, UnknownCause};
+use domain_verdict::recall_notice::{RecallNotice, RecallNoticeRead};
 use domain_verdict::what_if::{NotCalculatedCause, NotCalculatedCount};
 use jiff::Timestamp;
-use oracled_store::{JournalRecord, RowWrite};
+use oracled_store::{JournalRecord, RowWrite, StoreError};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
@@ -133,5 +138,36 @@ fn backtest_counts_decisions_whose_facts_are_of_a_damaged_source() {
         };
         system.log.commit(record).await.expect("the commit succeeds");
         assert_eq!(run_backtest(&system, Some(now)).await, (0, vec![DAMAGED]));
+    });
+}
+
+#[test]
+fn draft_is_compared_again_after_the_repair_of_its_source() {
+    with_system(|TestSystem { system, dir, .. }| async move {
+        with_a_source(&system).await;
+        let (now, view) = (system.clock.now(), system.store.view(&source()).expect("the source opens"));
+        let run = &view.as_ref().expect("the source exists").state.completed[0];
+        // the second record, which the next run has confirmed
+        let statement = json!({"oracle_id": source(), "record_id": record_id(&run.run_id, 1), "axes": ["population"],
+            "then": null, "now": [], "now_version": null, "checked": []});
+        let verdict = json!({"session_id": "cs_1", "entry": 1, "evaluated_at": now, "result": "not_evaluated",
+            "rules_verdict": null, "statements": [statement]});
+        let recall = json!({"oracle_id": source(), "run_id": run.run_id, "verdict": verdict});
+        let recall = serde_json::from_value(recall).expect("a valid recall");
+        let notice = RecallNotice::drafted(None, recall, &Sha256Hex::of(b"text"), now);
+        let record = JournalRecord {
+            writes: vec![RowWrite::put(&notice)],
+            ..JournalRecord::from(AuditEvent::new(now, id("cs_1"), RecallNoticeRead { peer: PEER }))
+        };
+        system.log.commit(record).await.expect("the commit succeeds");
+
+        let file = dir.join("ground/facts").join(format!("{}.sorted", run.rows.sha256));
+        let intact = fs::read(&file).expect("the file exists");
+        fs::write(&file, "damaged").expect("the write succeeds");
+        let notified = system.recalls.notify().await;
+        assert!(matches!(notified, Err(RecallError::Store(StoreError::SourceFile { .. }))), "{notified:?}");
+        fs::write(&file, intact).expect("the write succeeds");
+        system.recalls.notify().await.expect("the draft is compared");
+        assert_eq!(system.store.recall_notice(&id("cs_1")).expect("readable"), None, "it is withdrawn");
     });
 }
