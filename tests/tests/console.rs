@@ -568,6 +568,8 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
         &other.get("/inbox?decided=all").await,
         &["Population, Aruba, 1961", "Population, Aruba, 1964"],
     );
+    let done = other.get(&format!("/inbox?done=dismissed&of=/reviews/{dismissed}")).await;
+    assert_shows(&done, &["Done: dismissed.</strong> Population, Aruba, 1964."]);
     assert!(before > 0 && raw_reads().await == before, "a title needs no raw record");
     assert_eq!(console.get("/reviews/none").await.status, 404);
 }
