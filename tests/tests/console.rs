@@ -420,6 +420,9 @@ async fn delivered_verdict_has_its_delivery_and_its_card() {
     let card = console.get("/sessions/cs_1/card.html").await;
     assert_eq!(card.headers[CONTENT_TYPE], "application/octet-stream");
     assert!(card.status == 200 && card.text.contains("verdict_cached"), "{}", card.text);
+    let reads = log(&mut daemon.control().await, "event=operator_read&after=0").await;
+    let of_card = reads.iter().filter(|entry| entry["parameters"] == "card=1");
+    assert_eq!(of_card.count(), 1, "{reads:?}");
 }
 
 #[tokio::test]
@@ -565,6 +568,8 @@ async fn reviewer_resolves_dismisses_revokes_and_comments() {
         &other.get("/inbox?decided=all").await,
         &["Population, Aruba, 1961", "Population, Aruba, 1964"],
     );
+    let done = other.get(&format!("/inbox?done=dismissed&of=/reviews/{dismissed}")).await;
+    assert_shows(&done, &["Done: dismissed.</strong> Population, Aruba, 1964."]);
     assert!(before > 0 && raw_reads().await == before, "a title needs no raw record");
     assert_eq!(console.get("/reviews/none").await.status, 404);
 }

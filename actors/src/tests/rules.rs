@@ -1,2 +1,2 @@
 mod evaluation;
-mod fact_sources;
+pub(crate) mod fact_sources;

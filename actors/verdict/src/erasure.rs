@@ -229,6 +229,18 @@ struct EndedErasure {
     started_seq: u64,
 }
 
+/// An entry `session_erased`.
+#[derive(Deserialize)]
+struct ErasedEntry {
+    seq: u64,
+    started_seq: u64,
+    /// `None` if the id is erased already.
+    #[serde(default, deserialize_with = "read_open")]
+    session_id: Option<SessionId>,
+    #[serde(default)]
+    unread_files: BTreeSet<String>,
+}
+
 impl ErasureService {
     pub fn new(handles: ErasureHandles) -> Self {
         Self(Arc::new(handles))

@@ -37,7 +37,7 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 const NOTIFIED_AT_ONCE: usize = 100;
 /// The time after a run before the verdicts that it touches are reported.
 const SETTLING: SignedDuration = SignedDuration::from_secs(10);
-/// The time for which the reports of a run wait for verdicts that cannot be read, and that a repair may restore.
+/// The time for which the reports of a run wait for verdicts and drafts that cannot be read, and that a repair may restore.
 const REPAIR_MAX: SignedDuration = SignedDuration::from_hours(1);
 
 /// The statements whose changes are asked about.
@@ -106,7 +106,7 @@ pub struct RecallService {
 /// The state of reports that is not stored.
 #[derive(Debug, Default)]
 struct NotifyState {
-    /// Since when the reports of a run wait for verdicts that cannot be read.
+    /// Since when the reports of a run wait for verdicts or drafts that cannot be read.
     unread_since: BTreeMap<(SourceId, u32), Timestamp>,
     /// The last run of each source without reports for which its drafts were compared with it.
     compared: BTreeMap<SourceId, u32>,
@@ -141,6 +141,11 @@ impl UnreadVerdicts {
             None => self.first = Some(self.first.map_or(seq, |first| first.min(seq))),
         }
         self.error = self.error.take().or(Some(error));
+    }
+
+    /// Adds the error of a draft that could not be compared with its source.
+    fn add_uncompared(&mut self, error: Option<StoreError>) {
+        self.error = self.error.take().or(error.filter(|_| !self.is_last_try));
     }
 
     /// Whether the report of the verdict of entry `seq` waits for one of these.
@@ -290,8 +295,8 @@ impl RecallService {
     }
 
     /// Reports the verdicts that completed runs touch, and that were not reported yet. Each is reported once for each run. An error with
-    /// one source does not delay the reports of others. If a verdict cannot be read, and a repair may restore it, the reports of its run
-    /// do not end before it can be read, or for an hour.
+    /// one source does not delay the reports of others. If a verdict cannot be read, or a draft cannot be compared with the source, and a
+    /// repair may allow that, the reports of the run do not end before then, or for an hour.
     ///
     /// # Errors
     /// The store cannot be read, or a report cannot be committed.
@@ -339,13 +344,15 @@ impl RecallService {
     /// Compares the drafts about a source without reports with it, once for each of its runs: there can be some from the time when it had
     /// reports.
     async fn compare_drafts(&self, source: &SourceState) -> Result<(), RecallError> {
-        let Some(last) = source.completed.last().map(|run| run.release.run) else { return Ok(()) };
+        let Some(last) = source.completed.last() else { return Ok(()) };
         let oracle_id = source.entry.oracle_id();
-        if self.lock_notify_state().compared.get(oracle_id) == Some(&last) {
+        if self.lock_notify_state().compared.get(oracle_id) == Some(&last.release.run) {
             return Ok(());
         }
-        self.withdraw_notices(oracle_id).await?;
-        self.lock_notify_state().compared.insert(oracle_id.clone(), last);
+        let mut unread = self.begin_reports(oracle_id, last);
+        unread.add_uncompared(self.withdraw_notices(oracle_id).await?);
+        self.end_reports(oracle_id, last, unread)?;
+        self.lock_notify_state().compared.insert(oracle_id.clone(), last.release.run);
         Ok(())
     }
 
@@ -380,9 +387,8 @@ impl RecallService {
                 self.log.commit(report).await?;
             }
         }
-        let is_whole = self.end_reports(oracle_id, run, unread);
-        self.withdraw_notices(oracle_id).await?;
-        is_whole?;
+        unread.add_uncompared(self.withdraw_notices(oracle_id).await?);
+        self.end_reports(oracle_id, run, unread)?;
         let (oracle_id, run_id) = (oracle_id.clone(), run.run_id.clone());
         let progress = RecallProgress { oracle_id: oracle_id.clone(), run: run.release.run };
         let ended = RunRecalled { oracle_id, run_id, verdicts: ended.unwrap_or_default() };
@@ -400,7 +406,7 @@ impl RecallService {
         UnreadVerdicts { is_last_try, ..UnreadVerdicts::default() }
     }
 
-    /// Notes whether the reports of a run wait for verdicts.
+    /// Notes whether the reports of a run wait for verdicts or drafts.
     ///
     /// # Errors
     /// The reason of the first of them.
@@ -531,5 +537,14 @@ mod tests {
         let mut unread = UnreadVerdicts { is_last_try: true, ..UnreadVerdicts::default() };
         unread.add(5, None, corrupt());
         assert!(unread.error.is_none() && !unread.delays(&session("cs_1"), 6));
+    }
+
+    #[test]
+    fn reports_wait_an_hour_for_a_draft_that_cannot_be_compared() {
+        for is_last_try in [false, true] {
+            let mut unread = UnreadVerdicts { is_last_try, ..UnreadVerdicts::default() };
+            unread.add_uncompared(Some(corrupt()));
+            assert_eq!(unread.error.is_none(), is_last_try);
+        }
     }
 }

@@ -128,10 +128,9 @@ impl WhatIfService {
         &self,
         facts_as_of: Option<Timestamp>,
     ) -> Result<BTreeMap<SourceId, Option<Arc<SourceView>>>, StoreError> {
-        let sources = if facts_as_of.is_some() { self.store.sources()? } else { Vec::new() };
+        let oracle_ids = if facts_as_of.is_some() { self.store.source_ids()? } else { Vec::new() };
         let mut views = BTreeMap::new();
-        for source in sources {
-            let oracle_id = source.entry.oracle_id().clone();
+        for oracle_id in oracle_ids {
             let view = match self.store.view(&oracle_id) {
                 Err(error) if error.is_of_one_row() => Some(None),
                 view => view?.map(Some),

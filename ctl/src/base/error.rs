@@ -155,18 +155,25 @@ impl From<ClientError> for CtlError {
     }
 }
 
-/// The sockets: the file name, the variable and the option for another path.
-const SOCKETS: [(&str, &str, &str); 2] = [
-    ("oracled.sock", "ORACLED_SOCKET", "--socket"),
-    ("control.sock", "ORACLED_CONTROL_SOCKET", "--control-socket"),
-];
+/// A socket of the daemon, with the variable and the option for another path.
+pub(super) struct DaemonSocket {
+    pub(super) file: &'static str,
+    pub(super) variable: &'static str,
+    option: &'static str,
+}
+
+pub(super) const ROUTES_SOCKET: DaemonSocket =
+    DaemonSocket { file: "oracled.sock", variable: "ORACLED_SOCKET", option: "--socket" };
+pub(super) const CONTROL_SOCKET: DaemonSocket =
+    DaemonSocket { file: "control.sock", variable: "ORACLED_CONTROL_SOCKET", option: "--control-socket" };
 
 /// How another path than the default one `path` is given; `None` if it is not the default path, or is denied to this user.
 fn default_path_hint(path: &Path) -> Option<String> {
-    let is_default = |(name, variable, _): &(&str, &str, &str)| {
-        env::var_os(variable).is_none() && DefaultDirectories::find_socket(name) == path
+    let is_default = |DaemonSocket { file, variable, .. }: &DaemonSocket| {
+        env::var_os(variable).is_none() && DefaultDirectories::find_socket(file) == path
     };
-    let (_, variable, option) = SOCKETS.into_iter().find(is_default)?;
+    let DaemonSocket { variable, option, .. } =
+        [ROUTES_SOCKET, CONTROL_SOCKET].into_iter().find(is_default)?;
     if UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
         return None;
     }

@@ -1,6 +1,6 @@
 //! The global options, and requests to the sockets.
 
-use super::error::CtlError;
+use super::error::{CONTROL_SOCKET, CtlError, DaemonSocket, ROUTES_SOCKET};
 use bytes::Bytes;
 use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use domain_base::page::{ListPage, PageLimit};
@@ -21,9 +21,6 @@ use std::time::Duration;
 /// The heading of the global options in each help, after the verb's own options.
 const HEADING: &str = "Global options";
 
-/// The variable with the path of the control socket.
-const CONTROL_VARIABLE: &str = "ORACLED_CONTROL_SOCKET";
-
 /// The global options.
 #[derive(Debug, Clone, clap::Args)]
 pub struct GlobalOptions {
@@ -40,18 +37,18 @@ pub struct GlobalOptions {
 
 impl GlobalOptions {
     pub fn routes_path(&self) -> Result<PathBuf, CtlError> {
-        socket_path(self.socket.as_ref(), "ORACLED_SOCKET", "oracled.sock")
+        socket_path(self.socket.as_ref(), &ROUTES_SOCKET)
     }
 
     pub fn control_path(&self) -> Result<PathBuf, CtlError> {
-        socket_path(self.control_socket.as_ref(), CONTROL_VARIABLE, "control.sock")
+        socket_path(self.control_socket.as_ref(), &CONTROL_SOCKET)
     }
 
     /// The socket for decisions of reviewers: the control socket, or the socket for reviewers if this user may connect to that
     /// one only. A given control socket is always used.
     pub fn reviewer_socket_path(&self) -> Result<PathBuf, CtlError> {
         let control = self.control_path()?;
-        if self.control_socket.is_some() || std::env::var_os(CONTROL_VARIABLE).is_some() {
+        if self.control_socket.is_some() || std::env::var_os(CONTROL_SOCKET.variable).is_some() {
             return Ok(control);
         }
         Ok(select_socket(control, DefaultDirectories::find_socket("review.sock"), |path| {
@@ -118,9 +115,10 @@ fn select_socket<S>(control: PathBuf, review: PathBuf, connect: impl Fn(&Path) -
 
 /// The path of a socket: the option, else the environment variable, else systemd's socket if it exists, else
 /// the user's own. clap does not get the variable: it would list the option as required in every usage line.
-fn socket_path(given: Option<&PathBuf>, variable: &str, name: &str) -> Result<PathBuf, CtlError> {
+fn socket_path(given: Option<&PathBuf>, socket: &DaemonSocket) -> Result<PathBuf, CtlError> {
+    let DaemonSocket { file, variable, .. } = socket;
     let set = || std::env::var_os(variable).map(PathBuf::from);
-    let path = given.cloned().or_else(set).unwrap_or_else(|| DefaultDirectories::find_socket(name));
+    let path = given.cloned().or_else(set).unwrap_or_else(|| DefaultDirectories::find_socket(file));
     if path.as_os_str().is_empty() {
         // clap rejects an empty option
         let message = format!("`{variable}` is empty; set it to the path of the socket, or unset it");

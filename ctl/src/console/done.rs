@@ -5,7 +5,8 @@ use super::forms::{Fields, is_own_path};
 use super::items::{describe_message, run_title, value_text};
 use super::parts::{Tone, capitalized, message, minute};
 use crate::ground::ingest::read_run;
-use crate::verification::review::{read_evidence, read_review};
+use crate::verification::review::{read_evidence, read_review_report};
+use domain_verification::wire::ReviewReport;
 use maud::{Markup, html};
 
 /// The note that an action is done. `of` in the address is the page of its item, if the note is on another page.
@@ -49,24 +50,22 @@ async fn describe(console: &Console, path: &str) -> Option<Markup> {
 }
 
 async fn describe_review(console: &Console, review_id: &str) -> Option<Markup> {
-    let state = read_review(&console.options, review_id).await.ok()?;
-    let evidence = read_evidence(&console.options, review_id).await.ok()?;
-    let values = state.resolved.iter().filter(|_| state.revoked.is_none()).flat_map(|resolved| {
-        resolved.resolution.values.iter().map(|(path, value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let value = value_text(&value, evidence.units.get(path));
-            if state.review.axes.len() > 1 { format!("{} {value}", capitalized(path)) } else { value }
-        })
+    let ReviewReport { title, review, resolved, revoked, .. } =
+        read_review_report(&console.options, review_id).await.ok()?;
+    let Some(resolved) = resolved.filter(|_| revoked.is_none()) else {
+        return Some(html! { " " (title) "." });
+    };
+    // the log names the reader of the evidence, so it is read only for the units of values
+    let units = read_evidence(&console.options, review_id).await.ok()?.units;
+    let values = resolved.resolution.values.iter().map(|(path, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = value_text(&value, units.get(path));
+        if review.axes.len() > 1 { format!("{} {value}", capitalized(path)) } else { value }
     });
-    let values: Vec<_> = values.collect();
-    let until = state.resolved.as_ref().filter(|_| state.revoked.is_none()).and_then(|resolved| {
-        let validity = std::time::Duration::from_secs(resolved.resolution.valid_for_seconds);
-        resolved.resolved_at.checked_add(validity).ok()
-    });
+    let validity = std::time::Duration::from_secs(resolved.resolution.valid_for_seconds);
     Some(html! {
-        " " (evidence.title)
-        @if !values.is_empty() { ": " b { (values.join(", ")) } }
-        @if let Some(until) = until { ", valid until " (minute(until)) }
+        " " (title) ": " b { (values.collect::<Vec<_>>().join(", ")) }
+        @if let Ok(until) = resolved.resolved_at.checked_add(validity) { ", valid until " (minute(until)) }
         "."
     })
 }

@@ -19,9 +19,9 @@ use crate::ground::ingest::{
     UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
     state_word,
 };
-use crate::verdict::orders::REASON_MAX_BYTES;
 use axum::Extension;
 use axum::extract::{Path, State};
+use domain_base::caller::REASON_MAX_BYTES;
 use domain_base::decimal::Decimal;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::wording::format_count;

@@ -10,6 +10,7 @@ use crate::base::output::{
 use crate::base::program::examples;
 use clap::ArgGroup;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use domain_base::caller::REASON_MAX_BYTES;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::text_form::{is_blank, visible_json};
@@ -120,9 +121,6 @@ struct ChangeArgs {
     #[arg(long, required_unless_present = "dry_run", value_parser = parse_reason)]
     reason: Option<String>,
 }
-
-/// Maximum length of the reason of a decision about orders, runs and notices, in bytes; the same as in the daemon.
-pub(crate) const REASON_MAX_BYTES: usize = 1024;
 
 /// Checks a reason before anything is sent.
 fn parse_reason(text: &str) -> Result<String, String> {

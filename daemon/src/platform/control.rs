@@ -13,7 +13,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
 use axum::{Extension, Json};
 use domain_audit::event::ControlAction;
-use domain_base::caller::{DecidingUser, PeerCredentials};
+use domain_base::caller::{DecidingUser, PeerCredentials, REASON_MAX_BYTES};
 use domain_base::event::AuditEvent;
 use domain_base::problem::{INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST};
 use domain_base::service::{ActorReport, DrainRequest, DrainResponse, LogLevel};
@@ -159,9 +159,6 @@ pub async fn inject_fault(
 
 /// The list of the paths of the control socket, for errors.
 pub(crate) const PATHS: &str = "/openapi.json, or use `oraclectl`: this is the control socket";
-
-/// Maximum length of a logged reason, in bytes.
-const REASON_MAX_BYTES: usize = 1024;
 
 /// Parses the name in a path.
 pub(crate) fn parse_name<T: TryFrom<String, Error: Display>>(

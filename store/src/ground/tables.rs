@@ -72,6 +72,12 @@ impl Store {
         self.all()
     }
 
+    /// The ids of all sources in their order, also of those whose rows are damaged.
+    pub fn source_ids(&self) -> Result<Vec<SourceId>, StoreError> {
+        let names = self.names(rows::all(SourceState::TABLE.name), .., usize::MAX)?;
+        Ok(names.iter().filter_map(|name| name.parse::<SourceId>().ok()).collect())
+    }
+
     /// A version of an ontology.
     pub fn ontology(&self, reference: &OntologyRef) -> Result<Option<Ontology>, StoreError> {
         Ok(self.registered(&reference.to_string())?.map(|(registered, _)| registered.document))

@@ -13,11 +13,11 @@ use domain_rules::sourced::{FACTS_FROM_MAX, FactQueryTarget, FactSource, FactsFr
 use oracled_store::LogQuery;
 use serde_json::{Value as Json, json};
 
-fn source() -> SourceId {
+pub(crate) fn source() -> SourceId {
     "world-bank-population".parse().expect("a valid id")
 }
 
-async fn with_a_source(system: &ActorSystem) {
+pub(crate) async fn with_a_source(system: &ActorSystem) {
     let pipeline_id = population(system).await;
     ingest_version(system, &pipeline_id, OLD, "2020-04-14").await;
     ingest_version(system, &pipeline_id, NEW, "2023-05-04").await;
@@ -34,11 +34,11 @@ fn query(area: &str, axes: &[&str], more: Json) -> FactsFrom {
     serde_json::from_value(entry).expect("a valid entry")
 }
 
-fn query_both_axes(area: &str) -> FactsFrom {
+pub(crate) fn query_both_axes(area: &str) -> FactsFrom {
     query(area, &["area_name", "population"], json!({}))
 }
 
-async fn gathered(
+pub(crate) async fn gathered(
     system: &ActorSystem,
     facts_from: Vec<FactsFrom>,
 ) -> Result<CandidateCheck, FactCollectionError> {

@@ -1,27 +1,14 @@
 //! The erasures that have not ended, and the files that erasures could not read.
 
-use super::{ErasureError, ErasureService, UnreadFiles, entries_of};
+use super::{ErasedEntry, ErasureError, ErasureService, UnreadFiles, entries_of};
 use domain_audit::event::SessionErased;
-use domain_base::event::{Event, read_open};
-use domain_base::session_id::SessionId;
+use domain_base::event::Event;
 use domain_base::wording::format_count;
 use oracled_store::{Store, StoreError};
-use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-
-/// An entry `session_erased`.
-#[derive(Deserialize)]
-struct ErasedEntry {
-    seq: u64,
-    /// `None` if the id is erased already.
-    #[serde(default, deserialize_with = "read_open")]
-    session_id: Option<SessionId>,
-    #[serde(default)]
-    unread_files: BTreeSet<String>,
-}
 
 impl ErasureService {
     /// The erasures that have not ended, and the files that may still have data of erased sessions, in words; empty if there are none.
@@ -56,7 +43,7 @@ impl ErasureService {
 impl UnreadFiles {
     /// Adds the erasures that the log has since the last call.
     fn add_new(&mut self, store: &Store) -> Result<(), StoreError> {
-        for ErasedEntry { seq, session_id, unread_files } in
+        for ErasedEntry { seq, session_id, unread_files, .. } in
             entries_of(store, SessionErased::NAME, self.read_up_to)?
         {
             self.read_up_to = seq;

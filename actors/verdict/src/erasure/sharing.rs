@@ -6,12 +6,11 @@
 //! after the end.
 
 use super::{
-    EndedErasure, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals, entries_of,
-    sessions_in,
+    EndedErasure, ErasedEntry, ErasureError, ErasureReport, ErasureService, ExpiredSessions, StartedRemovals,
+    entries_of, sessions_in,
 };
 use actors_platform::clock::monotonic;
 use actors_platform::host_removals::{HostRemovals, OwnRemovals};
-use domain_base::event::read_open;
 use domain_base::session_id::SessionId;
 use oracled_store::{ClusterMarker, LogQuery, Store, StoreError};
 use serde::Deserialize;
@@ -29,17 +28,6 @@ const LOOKS: usize = 3000;
 
 /// How long a start waits for what the other hosts have removed.
 const READ_MAX: Duration = Duration::from_secs(5);
-
-/// An entry `session_erased`.
-#[derive(Deserialize)]
-struct EndedEntry {
-    seq: u64,
-    /// `None` if the id is erased already.
-    #[serde(default, deserialize_with = "read_open")]
-    session_id: Option<SessionId>,
-    #[serde(flatten)]
-    end: EndedErasure,
-}
 
 /// The removals that are due in the files of this host.
 #[derive(Default)]
@@ -235,14 +223,14 @@ fn due_since(store: &Store, own: u64, erased: &BTreeMap<u64, SessionId>) -> Resu
     let started = StartedRemovals::since(store, own)?;
     let last_seq = started.seqs().max().unwrap_or(own);
     let mut due = DueRemovals { last_seq, started, ..DueRemovals::default() };
-    for EndedEntry { seq, session_id, end } in entries_of(store, "session_erased", own)? {
+    for ErasedEntry { seq, started_seq, session_id, .. } in entries_of(store, "session_erased", own)? {
         due.last_seq = due.last_seq.max(seq);
-        due.ended.insert(end.started_seq);
+        due.ended.insert(started_seq);
         // a removal that started later covers the log up to its present end
-        if end.started_seq <= own
-            && let Some(session_id) = session_id.or_else(|| erased.get(&end.started_seq).cloned())
+        if started_seq <= own
+            && let Some(session_id) = session_id.or_else(|| erased.get(&started_seq).cloned())
             && !store.has_session_data(&session_id)?
-            && has_entries(store, &session_id, end.started_seq, seq)?
+            && has_entries(store, &session_id, started_seq, seq)?
         {
             due.late.insert(session_id, seq);
         }

@@ -44,6 +44,14 @@ impl NoticeDraft {
     }
 }
 
+/// The removals of recalls from drafts.
+#[derive(Debug, Default)]
+struct Withdrawals {
+    records: Vec<JournalRecord>,
+    /// The first error of a draft that could not be compared, if a repair can remove it.
+    uncompared: Option<StoreError>,
+}
+
 /// Drafts.
 impl RecallService {
     /// Adds `recall` to the draft of a notice, if that can be sent: the verdict of the evaluation is stored, its session has an address, and
@@ -97,18 +105,23 @@ impl RecallService {
         }
     }
 
-    /// Removes recalls by the source from drafts if their statements are again as they were.
-    pub(super) async fn withdraw_notices(&self, oracle_id: &SourceId) -> Result<(), RecallError> {
-        let mut after: Option<SessionId> = None;
+    /// Removes recalls by the source from drafts if their statements are again as they were. Returns the first error of a draft that could
+    /// not be compared, if a repair can remove it.
+    pub(super) async fn withdraw_notices(
+        &self,
+        oracle_id: &SourceId,
+    ) -> Result<Option<StoreError>, RecallError> {
+        let (mut after, mut uncompared) = (None::<SessionId>, None);
         loop {
             let (service, source) = (self.clone(), oracle_id.clone());
             let built = spawn_blocking(move || service.build_withdrawals(&source, after.as_ref()));
-            let (records, next) = built.await.map_err(RecallError::task)??;
-            for record in records {
+            let (withdrawals, next) = built.await.map_err(RecallError::task)??;
+            for record in withdrawals.records {
                 self.log.commit(record).await?;
             }
+            uncompared = uncompared.or(withdrawals.uncompared);
             if next.is_none() {
-                return Ok(());
+                return Ok(uncompared);
             }
             after = next;
         }
@@ -120,7 +133,7 @@ impl RecallService {
         &self,
         oracle_id: &SourceId,
         after: Option<&SessionId>,
-    ) -> Result<(Vec<JournalRecord>, Option<SessionId>), StoreError> {
+    ) -> Result<(Withdrawals, Option<SessionId>), StoreError> {
         let mut open = Vec::new();
         self.store.visit_recall_notices(after, |notice, revision| {
             if notice.recalls.iter().any(|recall| recall.oracle_id == *oracle_id) {
@@ -138,10 +151,10 @@ impl RecallService {
         &self,
         oracle_id: &SourceId,
         open: Vec<(RecallNotice, u64)>,
-    ) -> Result<Vec<JournalRecord>, StoreError> {
-        let (mut records, now) = (Vec::new(), self.clock.now());
+    ) -> Result<Withdrawals, StoreError> {
+        let (mut withdrawals, now) = (Withdrawals::default(), self.clock.now());
         let Some(view) = self.store.view(oracle_id)?.filter(|_| !open.is_empty()) else {
-            return Ok(records);
+            return Ok(withdrawals);
         };
         let mut search = RecallSearch::new(&self.store, &view, now);
         for (notice, revision) in open {
@@ -153,6 +166,9 @@ impl RecallService {
                 Ok(true) => continue,
                 Err(error) if error.is_of_one_row() => {
                     tracing::error!(%session_id, %error, "a drafted notice is not compared with its source, which cannot be read");
+                    if error.is_repairable() {
+                        withdrawals.uncompared.get_or_insert(error);
+                    }
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -163,13 +179,13 @@ impl RecallService {
                 Some(rest) => RowWrite::put(&rest),
                 None => RowWrite::remove::<RecallNotice>(&session_id),
             };
-            records.push(JournalRecord {
+            withdrawals.records.push(JournalRecord {
                 expect: vec![expected],
                 writes: vec![written],
                 ..JournalRecord::from(AuditEvent::new(now, session_id, withdrawn))
             });
         }
-        Ok(records)
+        Ok(withdrawals)
     }
 
     /// Removes recalls from the draft of a session if their statements are again as they were. Returns whether the facts of the draft are
@@ -181,12 +197,16 @@ impl RecallService {
             let (service, session_id) = (self.clone(), session_id.clone());
             let compared = spawn_blocking(move || {
                 let open = service.store.recall_notice(&session_id)?.into_iter().collect();
-                let withdrawals = service.build_withdrawals_of(&recall.oracle_id, open)?;
-                Ok::<_, StoreError>((withdrawals, service.has_present_facts(&recall)?))
+                let Withdrawals { records, uncompared } =
+                    service.build_withdrawals_of(&recall.oracle_id, open)?;
+                match uncompared {
+                    Some(error) => Err(error),
+                    None => Ok((records, service.has_present_facts(&recall)?)),
+                }
             });
-            let (withdrawals, has_present_facts) = compared.await.map_err(RecallError::task)??;
+            let (records, has_present_facts) = compared.await.map_err(RecallError::task)??;
             is_present &= has_present_facts;
-            for record in withdrawals {
+            for record in records {
                 self.log.commit(record).await?;
             }
         }
