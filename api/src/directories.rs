@@ -1,7 +1,7 @@
 //! The default directories of the configuration, the state and the sockets.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The default directories: systemd's if systemd runs the daemon, otherwise those of the XDG Base Directory
 /// Specification.
@@ -35,11 +35,13 @@ impl DefaultDirectories {
         Self { config, state, runtime }
     }
 
-    /// The path at which a client connects to the socket `name`: systemd's if it exists, otherwise the user's own.
+    /// The path at which a client connects to the socket `name`: systemd's if it exists, otherwise the user's own. The daemon may have been
+    /// started without a runtime directory.
     #[must_use]
     pub fn find_socket(name: &str) -> PathBuf {
-        let of_systemd = Path::new("/run/oracled").join(name);
-        if of_systemd.exists() { of_systemd } else { Self::from_environment().runtime.join(name) }
+        let own = Self::from_environment();
+        let sockets = [PathBuf::from("/run/oracled"), own.runtime.clone(), own.state].map(|dir| dir.join(name));
+        sockets.into_iter().find(|path| path.exists()).unwrap_or_else(|| own.runtime.join(name))
     }
 
     /// The configuration file, if it exists.

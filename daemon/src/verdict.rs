@@ -222,7 +222,7 @@ impl Problem {
 }
 
 impl Problem {
-    /// The application cancelled the order of the session.
+    /// The application or an operator cancelled the order of the session.
     #[must_use]
     pub fn order_cancelled(session_id: &SessionId) -> Self {
         let detail =

@@ -138,7 +138,7 @@ pub enum SubmissionOutcome {
     Held,
     /// The verdict passed, and its order waits for the opinions of other models, or was stopped because they differ.
     Opinion,
-    /// The application cancelled the order of the session. No part of the verdict is stored.
+    /// The application or an operator cancelled the order of the session. No part of the verdict is stored.
     Cancelled,
 }
 

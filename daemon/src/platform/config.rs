@@ -403,8 +403,8 @@ pub struct LimitsSection {
     /// Maximum length of a session id.
     #[schema(minimum = 1, maximum = 255)]
     pub session_id_chars: usize,
-    /// Maximum length of all headers of a request together. A request that exceeds twice this limit gets 431
-    /// without a problem document, and its connection ends.
+    /// Maximum length of all headers of a request together. A request that exceeds twice this limit, and
+    /// 64 KiB, gets 431 without a problem document, and its connection ends.
     #[schema(minimum = 1024, maximum = 262_144)]
     pub header_bytes: usize,
     /// Maximum number of headers of a request. A request that exceeds twice this limit gets 431 without a

@@ -216,7 +216,7 @@ pub enum GenerationOutcome {
     UnreadableAnswer,
     /// The store failed.
     StorageFailed,
-    /// The application cancelled the order.
+    /// The application or an operator cancelled the order.
     Cancelled,
     /// The daemon stopped during the call.
     Interrupted,

@@ -62,8 +62,9 @@ problem_codes! {
     HELD_VERDICT_UNREADABLE = 500: "Restore the key, or retry or fail the order.",
     /// The model blocked the prompt, stopped early, declined, or returned no text.
     MODEL_REFUSED = 502 retry Sometimes: "Send the request again after `Retry-After`, or submit a verdict.",
-    /// The model answered 400, 401, 403, 404, 413 or 422, and will reject the same request again. An alert fires.
-    MODEL_REFUSED_REQUEST = 502: "Correct the model's configuration: its key, name or URL.",
+    /// The model answered 400, 401, 402, 403, 404, 413 or 422, or that its credit is used up, and will reject the same request again. An
+    /// alert fires.
+    MODEL_REFUSED_REQUEST = 502: "Correct the model's configuration (its key, name or URL), or buy credit.",
     /// The session is unknown, and could not be looked up: the payment service failed, or its circuit is open.
     LOOKUP_UNAVAILABLE = 503 retry Sometimes: "Wait for `Retry-After`, or register the session.",
     /// The limit of requests to the model, or of open orders, is reached.

@@ -175,7 +175,7 @@ impl SessionRecord {
         self.order.as_ref().is_some_and(|order| order.state != OrderState::Delivered)
     }
 
-    /// Whether its application cancelled its order.
+    /// Whether its application or an operator cancelled its order.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.order.as_ref().is_some_and(|order| order.state == OrderState::Cancelled)

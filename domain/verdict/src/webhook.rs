@@ -42,7 +42,7 @@ pub enum WebhookType {
     #[serde(rename = "order.failed")]
     #[strum(serialize = "order.failed")]
     OrderFailed,
-    /// The application cancelled an order.
+    /// The application or an operator cancelled an order.
     #[serde(rename = "order.cancelled")]
     #[strum(serialize = "order.cancelled")]
     OrderCancelled,

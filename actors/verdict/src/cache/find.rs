@@ -49,7 +49,7 @@ pub enum FindSessionOutcome {
     Cached(Arc<CachedVerdict>),
     /// The policy holds the verdict of the session.
     Held,
-    /// The application cancelled the order of the session, which gets no verdict.
+    /// The application or an operator cancelled the order of the session, which gets no verdict.
     Cancelled,
     /// The request contradicts the session, or its cached verdict was not checked against facts.
     Mismatch(SessionMismatch),
