@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Functions over packaging/files. A script that sources this file runs in the root of the repository.
 
-# Sets the directories of a layout: `local` (just install) or `package` (deb, rpm, tarball, image)
+# Sets the directories of a layout: `local` (just install, tarball) or `package` (deb, rpm, image)
 set_layout() {
     case "$1" in
     local)

@@ -40,7 +40,8 @@ impl DefaultDirectories {
     #[must_use]
     pub fn find_socket(name: &str) -> PathBuf {
         let own = Self::from_environment();
-        let sockets = [PathBuf::from("/run/oracled"), own.runtime.clone(), own.state].map(|dir| dir.join(name));
+        let sockets =
+            [PathBuf::from("/run/oracled"), own.runtime.clone(), own.state].map(|dir| dir.join(name));
         sockets.into_iter().find(|path| path.exists()).unwrap_or_else(|| own.runtime.join(name))
     }
 

@@ -35,13 +35,13 @@ use std::path::PathBuf;
 /// keys, and the manifest of a backup. Differences that can have another cause than a change are notes.
 ///
 /// With `--replay`, it computes each logged decision again from its inputs: crosschecks, evaluations of rules, comparisons of
-/// regenerated verdicts, and verifications with their calls and reviews. It reports which results differ, and which inputs are
+/// regenerated verdicts, several opinions, and verifications with their calls and reviews. It reports which results differ, and which inputs are
 /// missing. The texts of delivered verdicts and their facts are only in a state directory or a backup.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&["oraclectl verify-log bundle.json --key log-key --since checkpoint", "oraclectl verify-log /var/lib/oracled --key log-key --since checkpoint"]))]
 pub(crate) struct VerifyLogArgs {
-    /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`, a state directory, or a backup; `-` reads
-    /// standard input
+    /// The output of `oraclectl log prove` or of `oraclectl verdict ID --proof`, a certificate of an erasure, a state directory, a backup,
+    /// or an export; `-` reads standard input
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
     /// A public key of the log, or a file with it, from a source that you trust; repeat it if the log got a new key

@@ -90,8 +90,7 @@ pub enum StoreError {
     },
     /// An object that the hosts of a cluster share is damaged.
     #[error(
-        "the object {name} is damaged ({fault}); copy the file of this name from the folder `ground/facts` of a host that has it. For a payload, \
-         let this host join again with a backup of such a host"
+        "the object {name} is damaged ({fault}); delete it: a host that has the file uploads it again at its next check"
     )]
     ObjectDamaged {
         /// The name of the object.
