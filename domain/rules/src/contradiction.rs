@@ -1,5 +1,5 @@
-//! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, RULE-CONT-003, and
-//! RULE-CONT-004 by whole words and their inflections.
+//! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, and RULE-CONT-003, by whole words and
+//! their inflections.
 
 use super::candidate::RuleContext;
 use super::claims::{CandidateRange, sentence_around};

@@ -299,6 +299,8 @@ pub enum NotEvaluatedCause {
     ContentPruned,
     /// A rule could not be applied.
     RuleError,
+    /// The rules found too much to list all of it, and the part about a claim is omitted.
+    EvidenceOmitted,
 }
 
 /// A delivered verdict that relied on a statement that has changed.

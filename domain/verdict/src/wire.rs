@@ -95,7 +95,7 @@ pub struct SubmitVerdictRequest {
     #[serde(default, deserialize_with = "given")]
     #[schema(nullable = false)]
     pub facts_from: Option<Vec<FactsFrom>>,
-    /// The origin of the verdict; it is logged, not checked.
+    /// The origin of the verdict. It is part of `input_sha256`; it is neither checked nor logged.
     pub context: Option<String>,
     /// Comparisons that must hold.
     pub constraints: Option<Vec<String>>,

@@ -225,7 +225,7 @@ pub const HARD_TIMEOUT_DEFAULT_MS: u64 = 5_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OracleLatencyPolicy {
-    /// The time in milliseconds after which a fallback is prepared; 2000 by default.
+    /// The time in milliseconds after which an answer counts as late, and `unverified` sources are not awaited; 2000 by default.
     #[serde(default = "soft_timeout_ms")]
     pub soft_timeout_ms: u64,
     /// The time in milliseconds after which the request is aborted; 5000 by default.

@@ -398,7 +398,10 @@ impl RecallSearch<'_> {
         };
         let verdict = EvaluatedVerdict { approved: delivery.approved, check, entry: &entry };
         let (result, rules_verdict) = verdict.examine_again(&replaced, &mut statements);
-        let cause = (rules_verdict == RuleVerdict::Error).then_some(NotEvaluatedCause::RuleError);
+        let cause = (result == RecallResult::NotEvaluated).then_some(match rules_verdict {
+            RuleVerdict::Error => NotEvaluatedCause::RuleError,
+            RuleVerdict::Pass | RuleVerdict::Fail => NotEvaluatedCause::EvidenceOmitted,
+        });
         Ok(recalled(result, cause, Some(rules_verdict), statements))
     }
 
