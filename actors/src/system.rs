@@ -375,10 +375,10 @@ impl ActorSystem {
         let orders = {
             let (waits, in_flight) = (order_waits.clone(), orders_in_flight.clone());
             let config = (orders, turn);
-            let desk =
+            let order_work =
                 OrderWork::new(generation, config, gate, in_flight, order_progress, waits, order_metrics);
-            actix_rt::spawn(desk.clone().survey_waiting());
-            starter.start("orders", &here, queue, move || OrdersActor::new(desk))
+            actix_rt::spawn(order_work.clone().survey_waiting());
+            starter.start("orders", &here, queue, move || OrdersActor::new(order_work))
         };
 
         actix_rt::spawn(report_followed(

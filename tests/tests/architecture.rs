@@ -53,7 +53,7 @@ fn is_test(name: &str) -> bool {
 }
 
 /// Each crate with the crates that it may depend on.
-const DEPENDENCIES: [(&str, &[&str]); 16] = [
+const DEPENDENCIES: [(&str, &[&str]); 18] = [
     ("domain/base", &[]),
     ("domain/audit", &["domain-base"]),
     ("domain/upstream", &["domain-base"]),
@@ -88,6 +88,8 @@ const DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("store/facts", &["domain-base", "domain-ground", "store-base"]),
     ("store/log", &["domain", "store-base"]),
     ("store", &["domain", "store-base", "store-facts", "store-log"]),
+    ("store/objects", &["store-facts"]),
+    ("store/postgres", &["store-log"]),
     ("daemon", &["domain", "api", "store", "actors", "ctl"]),
     ("ctl", &["domain", "api", "store"]),
     ("tools", &["domain", "api", "ctl"]),
@@ -319,7 +321,10 @@ fn test_mode_clients_are_created_only_where_the_mode_is_checked() {
 }
 
 /// Each actor and service with its file and the type by which others hold it. Calls go only to later entries.
-const NODES: [(&str, &str, &str); 17] = [
+const NODES: [(&str, &str, &str); 20] = [
+    ("erasure", "verdict/erasure", "ErasureService"),
+    ("recall", "verdict/recall", "RecallService"),
+    ("what_if", "verdict/what_if", "WhatIfService"),
     ("orders", "verdict/orders", "ActorHandle<OrdersActor>"),
     ("regen", "verdict/regen", "ActorHandle<RegenActor>"),
     ("lookup", "verdict/lookup", "LookupService"),

@@ -247,23 +247,24 @@ fn find_columns(
             )));
         }
     }
+    // an axis can have any name
+    let free =
+        |name: String| if ontology.axis(&name).is_some() { format!("provenance.{name}") } else { name };
     let mut columns = Vec::new();
     for ((_, path), (profile, has_definition)) in axes {
         let buffer = ColumnBuffer::new(profile.column_type());
         if has_definition {
-            let (name, source) = (format!("{path}.definition"), ColumnSource::Definition(path.clone()));
+            let (name, source) = (free(format!("{path}.definition")), ColumnSource::Definition(path.clone()));
             columns.push(ExportColumn { name, source, buffer: ColumnBuffer::new(ColumnType::Text) });
         }
         columns.push(ExportColumn { name: path.clone(), source: ColumnSource::Axis(path), buffer });
     }
     columns.extend(FIXED.map(|(name, kind)| {
-        let is_taken = ontology.axis(name).is_some();
-        let shown = match name {
+        let own = match name {
             "position" | "offset" | "len" => format!("raw_{name}"),
-            _ if is_taken => format!("provenance.{name}"),
             _ => name.to_owned(),
         };
-        ExportColumn { name: shown, source: ColumnSource::Fixed(name), buffer: ColumnBuffer::new(kind) }
+        ExportColumn { name: free(own), source: ColumnSource::Fixed(name), buffer: ColumnBuffer::new(kind) }
     }));
     let mut stored = stored.into_inner().map_err(io::IntoInnerError::into_error)?;
     stored.rewind()?;

@@ -1,4 +1,4 @@
-//! The logger: the only writer to disk.
+//! The logger: the only writer of rows and entries.
 //!
 //! It blocks on the disk, so it has its own thread. Records that arrive during a sync wait in the mailbox and form the
 //! next group. The more records wait, the fewer syncs each one costs.

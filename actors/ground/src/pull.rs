@@ -105,8 +105,8 @@ pub struct PullRequest {
     pub pipeline_id: PipelineId,
     /// The URL of the payload.
     pub endpoint: String,
-    /// How the pipeline authenticates; `None` if it does not.
-    pub authentication: Option<SourceAuthentication>,
+    /// How the pipeline authenticates.
+    pub authentication: SourceAuthentication,
     /// The validators of an earlier answer. If they still match, no payload is sent.
     pub known: HttpValidators,
 }

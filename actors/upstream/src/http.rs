@@ -289,7 +289,8 @@ pub(crate) fn client(tls: bool) -> ClientBuilder {
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(redirect::Policy::none())
         .retry(retry::never())
-        .no_proxy();
+        .no_proxy()
+        .http1_only();
     if tls { builder.https_only(true) } else { builder.tls_certs_only([]) }
 }
 

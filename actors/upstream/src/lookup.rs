@@ -133,7 +133,10 @@ impl LookupClient {
         OutboundRequest {
             holder: CredentialHolder::Lookup,
             endpoint: url,
-            authentication: self.credential.as_ref().map(|_| SourceAuthentication::Oauth),
+            authentication: match self.credential {
+                Some(_) => SourceAuthentication::Oauth,
+                None => SourceAuthentication::None,
+            },
             credential: self.credential.as_ref(),
             known: &NO_VALIDATORS,
             // only the configured service may answer

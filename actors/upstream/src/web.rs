@@ -59,8 +59,8 @@ pub struct OutboundRequest<'a> {
     pub holder: CredentialHolder,
     /// The URL.
     pub endpoint: &'a str,
-    /// The authentication that the document requires; `None` for none.
-    pub authentication: Option<SourceAuthentication>,
+    /// The authentication that the document requires.
+    pub authentication: SourceAuthentication,
     /// The configured credential of the holder, if there is one.
     pub credential: Option<&'a BoundCredential>,
     /// The validators of an earlier answer. If that answer is still valid, the status is 304 without a body.
@@ -109,23 +109,20 @@ impl WebClient {
         request: &OutboundRequest<'a>,
     ) -> Result<(Url, Option<&'a UpstreamCredential>), WebError> {
         let url = self.address_filter.endpoint(request.endpoint).map_err(WebError::Endpoint)?;
-        let is_keyless = matches!(request.authentication, None | Some(SourceAuthentication::None));
-        if !is_keyless || has_keys(request.endpoint) {
+        if !request.authentication.is_none() || has_keys(request.endpoint) {
             self.check_confidential(&url, format_url)?;
         }
         let (authentication, keys) = match request.authentication {
-            None | Some(SourceAuthentication::None) => return Ok((url, None)),
-            Some(SourceAuthentication::ApiKey) => ("api_key", "`header`, and `key_file` or `key_env`"),
-            Some(SourceAuthentication::Oauth) => {
+            SourceAuthentication::None => return Ok((url, None)),
+            SourceAuthentication::ApiKey => ("api_key", "`header`, and `key_file` or `key_env`"),
+            SourceAuthentication::Oauth => {
                 let keys = "`token_file` or `token_env`, or `token_url`, `client_id`, and `client_secret_file` or \
                             `client_secret_env`";
                 ("oauth", keys)
             }
-            Some(SourceAuthentication::Mtls) => ("mtls", "`certificate_file` and `key_file`"),
+            SourceAuthentication::Mtls => ("mtls", "`certificate_file` and `key_file`"),
         };
-        let is_fit = |held: &&BoundCredential| {
-            request.authentication.is_some_and(|required| held.credential.is_for(required))
-        };
+        let is_fit = |held: &&BoundCredential| held.credential.is_for(request.authentication);
         let none = || WebError::NoCredential { holder: request.holder.clone(), authentication, keys };
         let BoundCredential { origin, credential } = request.credential.filter(is_fit).ok_or_else(none)?;
         if !origin.is_origin_of(&url) {

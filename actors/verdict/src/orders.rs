@@ -256,9 +256,9 @@ impl Handler<PlaceOrder> for OrdersActor {
             self.has_surveyed() && self.queue.running() == 0 && self.queue.is_free(&application, now);
         let placing = Arc::new(submission.session_id.clone());
         self.work.placing.push(Arc::downgrade(&placing));
-        let (desk, me) = (self.work.clone(), ctx.address());
+        let (work, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
-            let placed = desk.place(submission, full, may_start, me.clone()).await;
+            let placed = work.place(submission, full, may_start, me.clone()).await;
             // after its wake-up: until the queue has the order, it counts as one that is placed
             me.do_send(EndPlacing { _placing: placing });
             placed
@@ -369,10 +369,10 @@ impl Handler<CancelOrder> for OrdersActor {
         CancelOrder { session_id, caller, peer }: CancelOrder,
         ctx: &mut Context<Self>,
     ) -> Self::Result {
-        let (desk, me) = (self.work.clone(), ctx.address());
+        let (work, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
-            let session = desk.cancel(&session_id, (caller, peer)).await?;
-            desk.leave_queue(&me, session_id);
+            let session = work.cancel(&session_id, (caller, peer)).await?;
+            work.leave_queue(&me, session_id);
             Ok(session)
         })
     }
@@ -475,8 +475,8 @@ impl Handler<ReadHeldVerdict> for OrdersActor {
     type Result = ResponseFuture<Result<HeldVerdictText, OrderChangeError>>;
 
     fn handle(&mut self, message: ReadHeldVerdict, _: &mut Context<Self>) -> Self::Result {
-        let desk = self.work.clone();
-        Box::pin(async move { desk.read_held(message).await })
+        let work = self.work.clone();
+        Box::pin(async move { work.read_held(message).await })
     }
 }
 
@@ -690,21 +690,21 @@ impl Handler<ChangeOrder> for OrdersActor {
     type Result = ResponseFuture<Result<SessionRecord, OrderChangeError>>;
 
     fn handle(&mut self, message: ChangeOrder, ctx: &mut Context<Self>) -> Self::Result {
-        let (desk, me) = (self.work.clone(), ctx.address());
+        let (work, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
             if message.action == OrderAction::Release {
-                return desk.release(message).await;
+                return work.release(message).await;
             }
             let known_change = message.changed_at;
             let ChangeOrder { session_id, action, reason, held_only, user, .. } = message;
             let DecidingUser { peer, name } = user;
             // a retry destroys the held verdict, so another one must be possible
             if action == OrderAction::Retry
-                && desk.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
+                && work.store().held_verdict_revision(&session_id).map_err(GenerationError::from)?.is_some()
             {
-                desk.runner.require_model()?;
+                work.runner.require_model()?;
             }
-            let changed = desk.change_order(&session_id, |session, order, now| {
+            let changed = work.change_order(&session_id, |session, order, now| {
                 let is_open_to_user = (!held_only || order.state == OrderState::Held)
                     && known_change.is_none_or(|at| at == order.changed_at);
                 (is_open_to_user && order.allows(action)).then(|| {
@@ -726,7 +726,7 @@ impl Handler<ChangeOrder> for OrdersActor {
                 })
             });
             let Some(session) = changed.await? else {
-                let session = desk.store().session(&session_id).map_err(GenerationError::from)?;
+                let session = work.store().session(&session_id).map_err(GenerationError::from)?;
                 let session = session.map(|(session, _)| session);
                 let is_cancellation = action == OrderAction::Cancel && !held_only;
                 if let Some(session) =
@@ -749,9 +749,9 @@ impl Handler<ChangeOrder> for OrdersActor {
                 });
             };
             if action == OrderAction::Retry {
-                OrderWork::wake(&me, session_id, Some(desk.clock().now()), true);
+                OrderWork::wake(&me, session_id, Some(work.clock().now()), true);
             } else {
-                desk.leave_queue(&me, session_id);
+                work.leave_queue(&me, session_id);
             }
             Ok(session)
         })

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Unchanged lines shown before and after a change in a diff.
 const DIFF_CONTEXT_LINES: usize = 3;
 
-/// Register documents: ontologies, sources, freshness policies, pipelines, adapters, workflows, word lists, and prompt and mail templates
+/// Register documents: ontologies, sources, freshness policies, pipelines, adapters, workflows, review rules, word lists, and prompt and mail templates
 ///
 /// Documents are YAML or JSON; `---` separates several in one file. Their order does not matter. If one
 /// document is invalid, none is registered. Unchanged documents are not registered again.

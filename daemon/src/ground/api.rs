@@ -313,7 +313,7 @@ async fn answer_query(
     body.map_err(|error| Problem::new(INTERNAL_ERROR, error.to_string()))
 }
 
-problems!(ChangesProblems: STORE; SOURCE_UNKNOWN SOURCE_LIVE SOURCE_SILENT SOURCE_DAMAGED FACTS_NOT_HERE);
+problems!(ChangesProblems: STORE; SOURCE_UNKNOWN SOURCE_SILENT SOURCE_DAMAGED FACTS_NOT_HERE);
 
 /// List the changes of records after a position.
 ///

@@ -194,8 +194,8 @@ pub struct PipelineRetrieval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// The kind of authentication; the credential is in the configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authentication: Option<SourceAuthentication>,
+    #[serde(default, skip_serializing_if = "SourceAuthentication::is_none")]
+    pub authentication: SourceAuthentication,
     /// The schedule of pulls: a cron expression of five fields, optionally followed by the name of a time zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
@@ -230,7 +230,7 @@ impl RetrievalMethod {
 }
 
 /// The kind of authentication to a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceAuthentication {
     /// A key in a header.
@@ -240,7 +240,17 @@ pub enum SourceAuthentication {
     /// A client certificate.
     Mtls,
     /// No authentication.
+    #[default]
     None,
+}
+
+impl SourceAuthentication {
+    /// Whether requests have no credential.
+    #[must_use]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
 }
 
 /// The validation of raw records.

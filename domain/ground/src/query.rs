@@ -27,7 +27,6 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
-// utoipa maps every type with the name `AxisValue` to arbitrary JSON
 
 /// The number of records returned by default.
 pub const MAX_RESULTS_DEFAULT: usize = 100;

@@ -335,7 +335,7 @@ pub struct FreshnessReport {
     pub policy: FreshnessPolicy,
     /// Whether it is the default policy, since none was set.
     pub is_default: bool,
-    /// When the source was marked stale; null if a run has followed.
+    /// When the source was marked stale; null if a run or a confirmation has followed.
     pub invalidated_at: Option<Timestamp>,
     /// The latest version that is released by now; null before the first.
     pub current_version: Option<String>,

@@ -45,8 +45,8 @@ impl FlagSelector {
         "unexpected_field",
     ];
 
-    /// The member of a verdict by which [`FlagSelector::of_test_hold`] selects it. No verdict is judged by it, so it is not
-    /// delivered.
+    /// The member of a verdict by which [`FlagSelector::of_test_hold`] selects it. No verdict is judged by it, so by
+    /// default it is removed before delivery.
     pub const TEST_HOLD_MEMBER: &'static str = "held_by_test_mode";
 
     /// Selects the verdicts that the model of the test mode makes to be held.

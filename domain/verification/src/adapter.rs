@@ -51,8 +51,8 @@ pub struct Adapter {
     /// and `{nonce}` by a text that is different in each request.
     pub endpoint: String,
     /// The kind of authentication; the credential is in the configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub authentication: Option<SourceAuthentication>,
+    #[serde(default, skip_serializing_if = "SourceAuthentication::is_none")]
+    pub authentication: SourceAuthentication,
     /// The JSON Pointer to the record, or to the list of records, in the answer.
     pub records: RecordsPath,
     /// The id of the JSON Schema for raw records, optionally followed by `#` and a JSON Pointer to a part of it.

@@ -1,7 +1,7 @@
 //! The journal, its segments, the log with its Merkle tree, and the tables: bytes, rows and revisions. What a row means is known to
 //! the crates above.
 //!
-//! [`Journal::commit`] is the only way to write. A [`JournalRecord`] has events and the changes that they
+//! [`Journal::commit`] is the only way to write rows and entries. A [`JournalRecord`] has events and the changes that they
 //! report. It is applied completely or not at all, and is on the disk when `commit` returns. [`TableReader`] is the
 //! read side: any number of concurrent readers see only durable data. Files beside the segments and the database are known only
 //! as [`StateFiles`].

@@ -36,7 +36,7 @@ fn puller() -> PayloadPuller {
 
 fn request(endpoint: &str) -> PullRequest {
     let (endpoint, known) = (endpoint.to_owned(), HttpValidators::default());
-    PullRequest { pipeline_id: id(), endpoint, authentication: None, known }
+    PullRequest { pipeline_id: id(), endpoint, authentication: SourceAuthentication::None, known }
 }
 
 /// The outcome of a request, and the received part of the payload.

@@ -341,7 +341,7 @@ impl OrderWork {
         (permits, claim): (FirstCallPermits, InFlightClaim<SessionId>),
         me: Addr<OrdersActor>,
     ) {
-        let (desk, session_id) = (self.clone(), session.session_id.clone());
+        let (work, session_id) = (self.clone(), session.session_id.clone());
         self.waits.end_of_application(&session_id);
         if let Some(order) = &session.order {
             self.progress.publish(&session_id, order);
@@ -354,13 +354,13 @@ impl OrderWork {
             span.set("oracled.attempt", session.order.as_ref().map_or(0, |order| u64::from(order.attempts)));
             let submission = Submission::of_order(&session);
             // the deadline counts from before the commit
-            let permits = permits.with_time_spent(desk.clock().now().duration_since(began).unsigned_abs());
-            let end = span.run(desk.runner.generate(submission.clone(), prompt, permits)).await;
+            let permits = permits.with_time_spent(work.clock().now().duration_since(began).unsigned_abs());
+            let end = span.run(work.runner.generate(submission.clone(), prompt, permits)).await;
             span.set("oracled.outcome", end.outcome().into_str());
             if end.result.is_err() {
                 span.fail(end.outcome().into_str());
             }
-            span.run(desk.settle(submission, end)).await
+            span.run(work.settle(submission, end)).await
         }));
         let clock = self.clock().clone();
         actix_rt::spawn(async move {

@@ -100,7 +100,7 @@ pub async fn review_source(
 
 problems!(InvalidateProblems: DOCUMENT_BODY STORE; SOURCE_UNKNOWN);
 
-/// Mark all data of a source as stale until the next run.
+/// Mark all data of a source as stale until its newest release is ingested or confirmed.
 #[utoipa::path(
     post,
     path = "/v1/sources/{oracle_id}/invalidate",

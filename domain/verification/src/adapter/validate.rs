@@ -117,7 +117,7 @@ impl Adapter {
                 retrieval: PipelineRetrieval {
                     method: RetrievalMethod::ApiPull,
                     endpoint: None,
-                    authentication: None,
+                    authentication: SourceAuthentication::None,
                     schedule: None,
                     compression: None,
                     encoding: TextEncoding::default(),

@@ -11,7 +11,7 @@ use store_base::error::StoreError;
 /// The schema version of this oracled. The segments, the database and the high-water mark store it.
 pub const SCHEMA: u32 = 29;
 /// The first version that can be upgraded. No earlier one was released.
-pub(crate) const OLDEST: u32 = if cfg!(test) { SCHEMA - 2 } else { SCHEMA };
+pub(crate) const OLDEST: u32 = if cfg!(test) { SCHEMA - 2 } else { 29 };
 /// The tables and indexes that a schema no longer has, with the first such version. An upgrade removes their rows.
 #[cfg(not(test))]
 const DROPPED: &[(u32, &str)] = &[];

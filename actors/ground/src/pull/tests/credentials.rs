@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use std::sync::{Arc, Mutex};
 
 fn authenticating(endpoint: &str, authentication: SourceAuthentication) -> PullRequest {
-    PullRequest { authentication: Some(authentication), ..request(endpoint) }
+    PullRequest { authentication, ..request(endpoint) }
 }
 
 fn api_key() -> UpstreamCredential {

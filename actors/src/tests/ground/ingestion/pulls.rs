@@ -206,7 +206,7 @@ fn pipeline_without_its_credential_is_registered_but_not_pulled() {
         population(&system).await;
         let mut definition =
             pulled_by(RetrievalMethod::ApiPull, Some("https://example.org/x.csv".into()), None);
-        definition.pipeline.retrieval.authentication = Some(SourceAuthentication::ApiKey);
+        definition.pipeline.retrieval.authentication = SourceAuthentication::ApiKey;
         let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
         let message = pulled(&system, &pipeline_id).await.expect_err("the call fails").to_string();
         assert!(message.contains("api_key") && message.contains("`ingestion.credentials."), "{message}");

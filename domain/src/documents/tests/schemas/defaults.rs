@@ -128,7 +128,7 @@ fn adapter_digest_ignores_written_defaults() {
         "normalization": {"axis_mappings": [{"source_field": "area", "target_axis": "area"}]}});
     let mut full = merged(
         minimal.clone(),
-        json!({"authentication": null, "schema_id": null, "required_fields": [], "schemas": {}, "tables": {},
+        json!({"authentication": "none", "schema_id": null, "required_fields": [], "schemas": {}, "tables": {},
             "version": null, "observed_at": null, "issued_at": null, "max_issue_age_seconds": null, "nonce": null,
             "signature": null, "ttl_seconds": null, "keep_seconds": 2_592_000}),
     );
