@@ -403,7 +403,7 @@ export interface components {
             candidate_output: string;
             /** @description Comparisons that must hold. */
             constraints?: string[] | null;
-            /** @description The origin of the text; it is logged, not checked. */
+            /** @description The origin of the text. It is part of `input_sha256`; it is neither checked nor logged. */
             context?: string | null;
             /**
              * @description Whether a claim may state a sum, a difference or a change in percent of two facts, for RULE-PREC-013; `false` if it is
@@ -1747,7 +1747,7 @@ export interface components {
         SubmitVerdictRequest: {
             /** @description Comparisons that must hold. */
             constraints?: string[] | null;
-            /** @description The origin of the verdict; it is logged, not checked. */
+            /** @description The origin of the verdict. It is part of `input_sha256`; it is neither checked nor logged. */
             context?: string | null;
             customer_email?: components["schemas"]["CustomerEmail"] | null;
             /**

@@ -33,8 +33,8 @@ use domain_ground::freshness::InvalidationTrigger;
 use domain_ground::id::SourceId;
 use domain_ground::ontology::Ontology;
 use domain_ground::problem::{
-    RECORD_UNKNOWN, SIGNAL_FORBIDDEN, SIGNAL_RATE_LIMITED, SIGNAL_UNKNOWN, SOURCE_LIVE, SOURCE_SILENT,
-    SOURCE_STALE, SOURCE_UNKNOWN,
+    RECORD_UNKNOWN, SIGNAL_FORBIDDEN, SIGNAL_RATE_LIMITED, SIGNAL_UNKNOWN, SOURCE_SILENT, SOURCE_STALE,
+    SOURCE_UNKNOWN,
 };
 use domain_ground::query::{OracleQuery, QueryAnswer, RecordAnswer};
 use domain_ground::record::ProvenanceRecord;

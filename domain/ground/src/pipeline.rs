@@ -247,7 +247,6 @@ pub enum SourceAuthentication {
 impl SourceAuthentication {
     /// Whether requests have no credential.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the form that serde calls")]
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }

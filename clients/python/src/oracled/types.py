@@ -382,7 +382,7 @@ class EvaluateTextRequest(TypedDict):
     constraints: NotRequired[list[str] | None]
     """Comparisons that must hold."""
     context: NotRequired[str | None]
-    """The origin of the text; it is logged, not checked."""
+    """The origin of the text. It is part of `input_sha256`; it is neither checked nor logged."""
     derive: NotRequired[bool | None]
     """Whether a claim may state a sum, a difference or a change in percent of two facts, for RULE-PREC-013; `false` if
     it is absent."""
@@ -1619,7 +1619,7 @@ class SubmitVerdictRequest(TypedDict):
     constraints: NotRequired[list[str] | None]
     """Comparisons that must hold."""
     context: NotRequired[str | None]
-    """The origin of the verdict; it is logged, not checked."""
+    """The origin of the verdict. It is part of `input_sha256`; it is neither checked nor logged."""
     customer_email: NotRequired[CustomerEmail | None]
     """The address to which the verdict is mailed."""
     derive: NotRequired[bool | None]

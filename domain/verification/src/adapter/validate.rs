@@ -18,7 +18,7 @@ use domain_ground::ontology::Ontology;
 use domain_ground::path::RawFieldPath;
 use domain_ground::pipeline::{
     DESTINATION, IngestionPipeline, PipelineAudit, PipelineDefinition, PipelineRetrieval, PipelineStorage,
-    PipelineTransformation, RecordValidation, RetrievalMethod,
+    PipelineTransformation, RecordValidation, RetrievalMethod, SourceAuthentication,
 };
 use domain_ground::query::typed;
 use domain_ground::source::SourceRegistration;

@@ -166,14 +166,13 @@ async fn endpoint_with_a_key_or_an_authentication_needs_https() {
         puller_with(settings, None).check(&request)
     };
     for (endpoint, authentication, is_exposed) in [
-        ("http://example.org/x?country=MDA", None, false),
-        ("http://example.org/x?api_key=s3cret", None, true),
-        ("http://example.org/x?api_key=s3cret", Some(SourceAuthentication::None), true),
-        ("http://127.0.0.1/x?api_key=s3cret", None, false),
-        ("https://example.org/x?api_key=s3cret", None, false),
-        ("http://example.org/x", Some(SourceAuthentication::ApiKey), true),
-        ("http://example.org/x", Some(SourceAuthentication::Mtls), true),
-        ("https://example.org/x", Some(SourceAuthentication::ApiKey), false),
+        ("http://example.org/x?country=MDA", SourceAuthentication::None, false),
+        ("http://example.org/x?api_key=s3cret", SourceAuthentication::None, true),
+        ("http://127.0.0.1/x?api_key=s3cret", SourceAuthentication::None, false),
+        ("https://example.org/x?api_key=s3cret", SourceAuthentication::None, false),
+        ("http://example.org/x", SourceAuthentication::ApiKey, true),
+        ("http://example.org/x", SourceAuthentication::Mtls, true),
+        ("https://example.org/x", SourceAuthentication::ApiKey, false),
     ] {
         let is_refused = |allow_cleartext| {
             let error = checked(endpoint, authentication, allow_cleartext).err();
