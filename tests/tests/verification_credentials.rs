@@ -54,7 +54,7 @@ async fn credential_is_sent_only_to_its_own_source() {
     let daemon = world.serve().await;
     registered(&daemon, "office", &office, json!("api_key")).await;
     registered(&daemon, "registry", &registry, json!("oauth")).await;
-    registered(&daemon, "open", &open, json!(null)).await;
+    registered(&daemon, "open", &open, json!("none")).await;
     register_census(&daemon, &["office", "registry", "open"], json!({})).await;
     for source in [&registry, &open, &elsewhere] {
         source.set_answer(population_answer(HONEST));
