@@ -35,8 +35,9 @@ impl DefaultDirectories {
         Self { config, state, runtime }
     }
 
-    /// The path at which a client connects to the socket `name`: systemd's if it exists, otherwise the user's own. The daemon may have been
-    /// started without a runtime directory.
+    /// The path at which a client connects to the socket `name`: the first that exists in `/run/oracled`, the runtime directory, and the
+    /// state directory; otherwise that in the runtime directory. A daemon that was started without a runtime directory uses its state
+    /// directory.
     #[must_use]
     pub fn find_socket(name: &str) -> PathBuf {
         let own = Self::from_environment();
