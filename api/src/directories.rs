@@ -35,14 +35,15 @@ impl DefaultDirectories {
         Self { config, state, runtime }
     }
 
-    /// The path at which a client connects to the socket `name`: systemd's if it exists, otherwise the user's own. The daemon may have been
-    /// started without a runtime directory.
+    /// The path at which a client connects to the socket `name`: the first that exists in `/run/oracled`, the runtime directory, and the
+    /// state directory, which a daemon uses that was started without a runtime directory. Without any, that in the first directory that exists.
     #[must_use]
     pub fn find_socket(name: &str) -> PathBuf {
         let own = Self::from_environment();
-        let sockets =
-            [PathBuf::from("/run/oracled"), own.runtime.clone(), own.state].map(|dir| dir.join(name));
-        sockets.into_iter().find(|path| path.exists()).unwrap_or_else(|| own.runtime.join(name))
+        let directories = [PathBuf::from("/run/oracled"), own.runtime, own.state];
+        let of_socket = directories.iter().find(|directory| directory.join(name).exists());
+        let found = of_socket.or_else(|| directories.iter().find(|directory| directory.is_dir()));
+        found.unwrap_or(&directories[1]).join(name)
     }
 
     /// The configuration file, if it exists.

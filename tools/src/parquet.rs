@@ -247,14 +247,18 @@ fn find_columns(
             )));
         }
     }
-    // an axis can have any name
-    let free =
-        |name: String| if ontology.axis(&name).is_some() { format!("provenance.{name}") } else { name };
+    let avoid_axis_name = |mut name: String| {
+        while ontology.axis(&name).is_some() {
+            name.insert_str(0, "provenance.");
+        }
+        name
+    };
     let mut columns = Vec::new();
     for ((_, path), (profile, has_definition)) in axes {
         let buffer = ColumnBuffer::new(profile.column_type());
         if has_definition {
-            let (name, source) = (free(format!("{path}.definition")), ColumnSource::Definition(path.clone()));
+            let (name, source) =
+                (avoid_axis_name(format!("{path}.definition")), ColumnSource::Definition(path.clone()));
             columns.push(ExportColumn { name, source, buffer: ColumnBuffer::new(ColumnType::Text) });
         }
         columns.push(ExportColumn { name: path.clone(), source: ColumnSource::Axis(path), buffer });
@@ -264,7 +268,11 @@ fn find_columns(
             "position" | "offset" | "len" => format!("raw_{name}"),
             _ => name.to_owned(),
         };
-        ExportColumn { name: free(own), source: ColumnSource::Fixed(name), buffer: ColumnBuffer::new(kind) }
+        ExportColumn {
+            name: avoid_axis_name(own),
+            source: ColumnSource::Fixed(name),
+            buffer: ColumnBuffer::new(kind),
+        }
     }));
     let mut stored = stored.into_inner().map_err(io::IntoInnerError::into_error)?;
     stored.rewind()?;

@@ -49,7 +49,7 @@ pub enum CommitError {
     #[error("{0} was changed meanwhile")]
     Stale(RowName),
     /// The disk rejects the record, or the logger panicked while it was committing. Nothing may be delivered.
-    #[error("the log cannot be written: {0}")]
+    #[error("the log cannot be used: {0}")]
     Unavailable(String),
 }
 

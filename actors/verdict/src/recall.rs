@@ -37,7 +37,8 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 const NOTIFIED_AT_ONCE: usize = 100;
 /// The time after a run before the verdicts that it touches are reported.
 const SETTLING: SignedDuration = SignedDuration::from_secs(10);
-/// The time for which the reports of a run wait for verdicts and drafts that cannot be read, and that a repair may restore.
+/// The time for which the reports of a run wait for verdicts that cannot be read, and that a repair may restore; also that for which drafts
+/// that cannot be compared with their source count as a failure.
 const REPAIR_MAX: SignedDuration = SignedDuration::from_hours(1);
 
 /// The statements whose changes are asked about.
@@ -106,10 +107,35 @@ pub struct RecallService {
 /// The state of reports that is not stored.
 #[derive(Debug, Default)]
 struct NotifyState {
-    /// Since when the reports of a run wait for verdicts or drafts that cannot be read.
+    /// Since when the reports of a run wait for verdicts that cannot be read.
     unread_since: BTreeMap<(SourceId, u32), Timestamp>,
-    /// The last run of each source without reports for which its drafts were compared with it.
+    /// The last run of each source with which its drafts were compared.
     compared: BTreeMap<SourceId, u32>,
+    /// Since when drafts about a source cannot be compared with it.
+    uncompared_since: BTreeMap<SourceId, Timestamp>,
+}
+
+impl NotifyState {
+    /// Notes that the drafts about a source were compared with its `run`, except for one with an error. Returns the error for an hour, so
+    /// that the comparison is repeated.
+    fn note_comparison(
+        &mut self,
+        oracle_id: &SourceId,
+        run: u32,
+        uncompared: Option<StoreError>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if let Some(error) = uncompared {
+            let since = *self.uncompared_since.entry(oracle_id.clone()).or_insert(now);
+            if now.duration_since(since) < REPAIR_MAX {
+                return Err(error);
+            }
+        } else {
+            self.uncompared_since.remove(oracle_id);
+        }
+        self.compared.insert(oracle_id.clone(), run);
+        Ok(())
+    }
 }
 
 /// The verdicts of a run that cannot be read now, and that a repair may restore.
@@ -141,11 +167,6 @@ impl UnreadVerdicts {
             None => self.first = Some(self.first.map_or(seq, |first| first.min(seq))),
         }
         self.error = self.error.take().or(Some(error));
-    }
-
-    /// Adds the error of a draft that could not be compared with its source.
-    fn add_uncompared(&mut self, error: Option<StoreError>) {
-        self.error = self.error.take().or(error.filter(|_| !self.is_last_try));
     }
 
     /// Whether the report of the verdict of entry `seq` waits for one of these.
@@ -295,8 +316,8 @@ impl RecallService {
     }
 
     /// Reports the verdicts that completed runs touch, and that were not reported yet. Each is reported once for each run. An error with
-    /// one source does not delay the reports of others. If a verdict cannot be read, or a draft cannot be compared with the source, and a
-    /// repair may allow that, the reports of the run do not end before then, or for an hour.
+    /// one source does not delay the reports of others. If a verdict cannot be read, and a repair may restore it, the reports of the run do
+    /// not end before then, or for an hour.
     ///
     /// # Errors
     /// The store cannot be read, or a report cannot be committed.
@@ -338,22 +359,20 @@ impl RecallService {
                 break;
             }
         }
-        Ok(())
+        self.compare_drafts(source).await
     }
 
-    /// Compares the drafts about a source without reports with it, once for each of its runs: there can be some from the time when it had
-    /// reports.
+    /// Compares the drafts about a source with it, once for each of its runs. A source without reports can have some from the time when it
+    /// had reports.
     async fn compare_drafts(&self, source: &SourceState) -> Result<(), RecallError> {
         let Some(last) = source.completed.last() else { return Ok(()) };
         let oracle_id = source.entry.oracle_id();
         if self.lock_notify_state().compared.get(oracle_id) == Some(&last.release.run) {
             return Ok(());
         }
-        let mut unread = self.begin_reports(oracle_id, last);
-        unread.add_uncompared(self.withdraw_notices(oracle_id).await?);
-        self.end_reports(oracle_id, last, unread)?;
-        self.lock_notify_state().compared.insert(oracle_id.clone(), last.release.run);
-        Ok(())
+        let uncompared = self.withdraw_notices(oracle_id).await?;
+        let (run, now) = (last.release.run, self.clock.now());
+        Ok(self.lock_notify_state().note_comparison(oracle_id, run, uncompared, now)?)
     }
 
     fn lock_notify_state(&self) -> MutexGuard<'_, NotifyState> {
@@ -387,8 +406,10 @@ impl RecallService {
                 self.log.commit(report).await?;
             }
         }
-        unread.add_uncompared(self.withdraw_notices(oracle_id).await?);
         self.end_reports(oracle_id, run, unread)?;
+        if self.withdraw_notices(oracle_id).await?.is_none() {
+            self.lock_notify_state().compared.insert(oracle_id.clone(), run.release.run);
+        }
         let (oracle_id, run_id) = (oracle_id.clone(), run.run_id.clone());
         let progress = RecallProgress { oracle_id: oracle_id.clone(), run: run.release.run };
         let ended = RunRecalled { oracle_id, run_id, verdicts: ended.unwrap_or_default() };
@@ -406,7 +427,7 @@ impl RecallService {
         UnreadVerdicts { is_last_try, ..UnreadVerdicts::default() }
     }
 
-    /// Notes whether the reports of a run wait for verdicts or drafts.
+    /// Notes whether the reports of a run wait for verdicts.
     ///
     /// # Errors
     /// The reason of the first of them.
@@ -540,11 +561,22 @@ mod tests {
     }
 
     #[test]
-    fn reports_wait_an_hour_for_a_draft_that_cannot_be_compared() {
-        for is_last_try in [false, true] {
-            let mut unread = UnreadVerdicts { is_last_try, ..UnreadVerdicts::default() };
-            unread.add_uncompared(Some(corrupt()));
-            assert_eq!(unread.error.is_none(), is_last_try);
-        }
+    fn drafts_that_cannot_be_compared_are_a_failure_for_an_hour() {
+        let mut state = NotifyState::default();
+        let source: SourceId = "lab".parse().expect("a valid id");
+        let began: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+        let mut note = |run, uncompared, minutes| {
+            let now = began + SignedDuration::from_mins(minutes);
+            (
+                state.note_comparison(&source, run, uncompared, now).is_ok(),
+                state.compared.get(&source).copied(),
+            )
+        };
+        assert_eq!(note(1, Some(corrupt()), 0), (false, None));
+        assert_eq!(note(1, Some(corrupt()), 59), (false, None));
+        assert_eq!(note(1, Some(corrupt()), 60), (true, Some(1)));
+        assert_eq!(note(2, Some(corrupt()), 61), (true, Some(2)), "a later run begins no further hour");
+        assert_eq!(note(3, None, 62), (true, Some(3)));
+        assert_eq!(note(4, Some(corrupt()), 63), (false, Some(3)), "another damage does");
     }
 }

@@ -56,7 +56,8 @@ async fn describe_review(console: &Console, review_id: &str) -> Option<Markup> {
         return Some(html! { " " (title) "." });
     };
     // the log names the reader of the evidence, so it is read only for the units of values
-    let units = read_evidence(&console.options, review_id).await.ok()?.units;
+    let evidence = read_evidence(&console.options, review_id).await.ok();
+    let units = evidence.map(|evidence| evidence.units).unwrap_or_default();
     let values = resolved.resolution.values.iter().map(|(path, value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let value = value_text(&value, units.get(path));

@@ -6,7 +6,7 @@ use crate::base::options::encode_segment;
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};
 use axum::response::{IntoResponse, Redirect, Response};
-use domain_base::caller::REASON_MAX_BYTES;
+use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use hyper::StatusCode;
 use maud::{Markup, html};
 use std::collections::BTreeMap;
@@ -175,7 +175,7 @@ pub(crate) fn reason_form(action: &str, name: &str, fields: &Markup) -> Markup {
     html! {
         form.action method="post" action=(action) {
             (fields)
-            label.f { "Reason" input type="text" name="reason" required maxlength=(REASON_MAX_BYTES) autocomplete="off"; }
+            label.f { "Reason" input type="text" name="reason" required maxlength=(OPERATOR_REASON_MAX_BYTES) autocomplete="off"; }
             button.btn type="submit" { (name) }
         }
     }

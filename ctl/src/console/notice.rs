@@ -17,7 +17,7 @@ use crate::console;
 use crate::verdict::notice::{decide, find_drafted_at, read_notice};
 use axum::Extension;
 use axum::extract::{Path, State};
-use domain_base::caller::REASON_MAX_BYTES;
+use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use domain_base::moment::Moment;
 use domain_verdict::mail_template::MailContent;
 use domain_verdict::recall_notice::{NoticeStatement, RecallNotice, RecallNoticeAction};
@@ -132,7 +132,7 @@ fn decision_form(notice: &RecallNotice, can_be_sent: bool, neighbors: &Neighbors
         form.card.decide #decide method="post" action=(path) aria-label="Decide" {
             header { h2 { "Decide" } span.right.chips { (badge(Tone::Held, "drafted")) span.muted.small { (age(notice.drafted_at)) } } }
             div.body {
-                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft))
                 // the daemon refuses the action if the notice has changed since this page
                 input type="hidden" name="drafted_at" value=(notice.drafted_at);
                 div.acts {

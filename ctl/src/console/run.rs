@@ -21,7 +21,7 @@ use crate::ground::ingest::{
 };
 use axum::Extension;
 use axum::extract::{Path, State};
-use domain_base::caller::REASON_MAX_BYTES;
+use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use domain_base::decimal::Decimal;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::wording::format_count;
@@ -502,7 +502,7 @@ fn render_decision(
     html! {
         form.card.decide #decide method="post" action=(path("discard")) aria-label="Decide" {
             header { h2 { "Decide" } span.right { (badge(run_tone(run.state), html! { (run.state.into_str()) ", " (age(run.ended_at.unwrap_or(run.started_at))) })) } }
-            div.body { (reason_field("Why?", REASON_MAX_BYTES, draft)) div.acts { (buttons) } (neighbors.next_field()) }
+            div.body { (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft)) div.acts { (buttons) } (neighbors.next_field()) }
             @if run.state == RunState::Held { (neighbors.footer()) }
         }
     }

@@ -10,7 +10,7 @@ use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::verdict::orders::{OrderSelection, change, time_after};
 use axum::extract::State;
-use domain_base::caller::REASON_MAX_BYTES;
+use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use domain_base::moment::Moment;
 use domain_base::session_id::ApplicationName;
 use domain_base::wording::format_count;
@@ -177,7 +177,7 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
         form.card.decide #decide method="post" action=(PATH) aria-label="Decide" {
             header { h2 { "Decide " (all) } }
             div.body {
-                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft))
                 @for name in PARAMS { input type="hidden" name=(name) value=(fields.text(name)); }
                 @if let Some(before) = fields.filled(CHANGED_BEFORE) { input type="hidden" name=(CHANGED_BEFORE) value=(before); }
                 // the daemon refuses the action if an order has changed since this page

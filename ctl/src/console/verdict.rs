@@ -20,7 +20,7 @@ use crate::verdict::orders::{name_model, order_path};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
-use domain_base::caller::REASON_MAX_BYTES;
+use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::GenerationOutcome;
@@ -202,7 +202,7 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
         form.card.decide #decide method="post" action=(path) aria-label=(name) {
             header { h2 { (name) } span.right.chips { (order_badge(order.state)) span.muted.small { (age(order.changed_at)) } } }
             div.body {
-                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft))
                 // the daemon refuses the action if the order has changed since this page
                 input type="hidden" name="changed_at" value=(order.changed_at);
                 div.acts {

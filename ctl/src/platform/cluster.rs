@@ -166,6 +166,9 @@ fn print_report(out: &mut dyn Write, report: &ClusterReport) -> Result<(), CtlEr
     });
     let heading =
         ["host", "state", "seen", "entries", "behind", "clock ahead", "version", "schema", "leases"];
+    if let (Some(_), Some(read_ms)) = (&report.failure, report.hosts_read_ms) {
+        writeln!(out, "hosts and standbys as they were {read_ms} ms ago, when they could last be read:")?;
+    }
     writeln!(out, "{}", format_table(heading, rows.collect()))?;
     let standbys = report.standbys.as_ref().map(|standbys| {
         let names = visible_line(&standbys.synchronous_standby_names);

@@ -10,7 +10,7 @@ use crate::base::output::{
 use crate::base::program::examples;
 use clap::ArgGroup;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use domain_base::caller::REASON_MAX_BYTES;
+use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::text_form::{is_blank, visible_json};
@@ -125,10 +125,10 @@ struct ChangeArgs {
 /// Checks a reason before anything is sent.
 fn parse_reason(text: &str) -> Result<String, String> {
     if is_blank(text) {
-        return Err(format!("it has no visible text (1 to {REASON_MAX_BYTES} bytes allowed)"));
+        return Err(format!("it has no visible text (1 to {OPERATOR_REASON_MAX_BYTES} bytes allowed)"));
     }
-    if text.len() > REASON_MAX_BYTES {
-        return Err(format!("it has {} bytes (1 to {REASON_MAX_BYTES} bytes allowed)", text.len()));
+    if text.len() > OPERATOR_REASON_MAX_BYTES {
+        return Err(format!("it has {} bytes (1 to {OPERATOR_REASON_MAX_BYTES} bytes allowed)", text.len()));
     }
     Ok(text.to_owned())
 }

@@ -13,7 +13,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request, State};
 use axum::{Extension, Json};
 use domain_audit::event::ControlAction;
-use domain_base::caller::{DecidingUser, PeerCredentials, REASON_MAX_BYTES};
+use domain_base::caller::{DecidingUser, OPERATOR_REASON_MAX_BYTES, PeerCredentials};
 use domain_base::event::AuditEvent;
 use domain_base::problem::{INTERNAL_ERROR, INVALID_DOCUMENT, INVALID_REQUEST};
 use domain_base::service::{ActorReport, DrainRequest, DrainResponse, LogLevel};
@@ -182,11 +182,11 @@ pub(crate) fn require_application(service: &DaemonService, name: &ApplicationNam
 
 /// Checks a reason that is logged.
 pub(crate) fn check_reason(reason: &str) -> Result<(), Problem> {
-    if !is_blank(reason) && reason.len() <= REASON_MAX_BYTES {
+    if !is_blank(reason) && reason.len() <= OPERATOR_REASON_MAX_BYTES {
         return Ok(());
     }
     let detail = format!(
-        "`reason` has {} bytes; it must have visible text of at most {REASON_MAX_BYTES} bytes",
+        "`reason` has {} bytes; it must have visible text of at most {OPERATOR_REASON_MAX_BYTES} bytes",
         reason.len()
     );
     Err(Problem::new(INVALID_REQUEST, detail))

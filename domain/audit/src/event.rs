@@ -231,7 +231,8 @@ pub struct ControlAction {
     pub action: String,
     /// The details of the request; may be empty.
     pub detail: String,
-    /// The administrator's process; null for a signal, because the kernel does not report its sender.
+    /// The administrator's process; that of the user `oracled` for `systemctl reload`, and null for a signal, because the kernel does not
+    /// report its sender.
     pub peer: Option<PeerCredentials>,
 }
 

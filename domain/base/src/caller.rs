@@ -7,7 +7,7 @@ use std::fmt;
 /// The longest request id, in characters.
 pub const REQUEST_ID_MAX_CHARS: usize = 128;
 /// The maximum length of the reason that an operator gives for an action, in bytes. Reviews have a limit of their own.
-pub const REASON_MAX_BYTES: usize = 1024;
+pub const OPERATOR_REASON_MAX_BYTES: usize = 1024;
 
 /// The process that sent a request, as the kernel reports it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]

@@ -113,7 +113,7 @@ problem_codes! {
     /// The path does not accept the method.
     METHOD_NOT_ALLOWED = 405: "Use a method that the API has for the path.",
     /// The request took longer than `limits.request_s`, or its headers longer than `limits.idle_s`.
-    REQUEST_TIMEOUT = 408 retry After(1): "Send the request again.",
+    REQUEST_TIMEOUT = 408: "Send the request again.",
     /// The client of a batch reads no answers, and 16 MiB of them (or a quarter of `limits.bodies_bytes` if that is less) are
     /// unread. This is the last line of the response; `answered` has the number of lines that were answered.
     CLIENT_NOT_READING = 408: "Read the answers while sending the request, or send fewer lines.",

@@ -284,7 +284,7 @@ pub enum RecallResult {
     NowContradicted,
 }
 
-/// Why the rules were not applied again.
+/// Why there is no result.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, utoipa::ToSchema,
 )]
@@ -299,8 +299,9 @@ pub enum NotEvaluatedCause {
     ContentPruned,
     /// A rule could not be applied.
     RuleError,
-    /// The rules found too much to list all of it, and the part about a claim is omitted.
-    EvidenceOmitted,
+    /// The rules were applied again, but their evidence has no part about a claim: there is too much of it, or the rules list none for
+    /// such a claim.
+    NoEvidence,
 }
 
 /// A delivered verdict that relied on a statement that has changed.

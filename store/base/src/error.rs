@@ -90,7 +90,7 @@ pub enum StoreError {
     },
     /// An object that the hosts of a cluster share is damaged.
     #[error(
-        "the object {name} is damaged ({fault}); delete it: a host that has the file uploads it again at its next check"
+        "the object {name} is damaged ({fault}); on a host that has the file, delete the object and run `oraclectl source verify ID`"
     )]
     ObjectDamaged {
         /// The name of the object.

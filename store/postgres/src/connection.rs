@@ -225,10 +225,10 @@ pub(crate) fn connect(
         ));
     }
     if *durability == SharedLogDurability::SynchronousStandby && standbys.is_empty() {
-        return Err(failed(
-            "the server has no synchronous standby; set synchronous_standby_names there. To do without one for a time, set `cluster.durability = \"asynchronous\"`, and restart \
-             the hosts",
-        ));
+        return Err(failed(format_args!(
+            "the server has no synchronous standby ({connected} connected, and its synchronous_standby_names is empty); set it there. To do without one for a time, set \
+             `cluster.durability = \"asynchronous\"`, and restart the hosts"
+        )));
     }
     Ok(connection)
 }

@@ -59,7 +59,7 @@ pub(crate) fn settle(
         if pauses == 0 {
             let other: String = other.try_get(0)?;
             return Ok(Err(failed(format_args!(
-                "the server was started again or promoted, and the host {other} has not compared its log with it yet; start it, or wait: after two minutes the others continue without it"
+                "the server was started again or promoted, and the host {other} has not compared its log with it yet; start it, or wait: the others continue without it after 10 s, or after two minutes if it has contact with the server"
             ))));
         }
         pauses -= 1;

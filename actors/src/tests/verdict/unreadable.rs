@@ -118,7 +118,7 @@ fn backtest_counts_decisions_whose_facts_are_of_a_damaged_source() {
     with_system(|TestSystem { system, dir, .. }| async move {
         with_a_source(&system).await;
         let check = gathered(&system, vec![query_both_axes("ABW")]).await.expect("the source gives facts");
-        let check = Some(Arc::new(CandidateCheck { rules: Some(vec![RuleId::Prec013]), ..check }));
+        let check = Some(Arc::new(CandidateCheck { rules: Some(vec![RuleId::Cont001]), ..check }));
         let submission = Submission { check, ..test_submission("cs_1", GOOD, GatePath::Submit) };
         let judged = system.crosscheck.ask(JudgeVerdict(submission)).await;
         judged.expect("the actor answers").expect("the judgment succeeds");

@@ -153,9 +153,17 @@ impl RecallService {
         open: Vec<(RecallNotice, u64)>,
     ) -> Result<Withdrawals, StoreError> {
         let (mut withdrawals, now) = (Withdrawals::default(), self.clock.now());
-        let Some(view) = self.store.view(oracle_id)?.filter(|_| !open.is_empty()) else {
+        if open.is_empty() {
             return Ok(withdrawals);
+        }
+        let view = match self.store.view(oracle_id) {
+            Err(error) if error.is_repairable() => {
+                withdrawals.uncompared = Some(error);
+                return Ok(withdrawals);
+            }
+            view => view?,
         };
+        let Some(view) = view else { return Ok(withdrawals) };
         let mut search = RecallSearch::new(&self.store, &view, now);
         for (notice, revision) in open {
             let recall = notice.recalls.iter().find(|recall| recall.oracle_id == *oracle_id);

@@ -400,7 +400,7 @@ impl RecallSearch<'_> {
         let (result, rules_verdict) = verdict.examine_again(&replaced, &mut statements);
         let cause = (result == RecallResult::NotEvaluated).then_some(match rules_verdict {
             RuleVerdict::Error => NotEvaluatedCause::RuleError,
-            RuleVerdict::Pass | RuleVerdict::Fail => NotEvaluatedCause::EvidenceOmitted,
+            RuleVerdict::Pass | RuleVerdict::Fail => NotEvaluatedCause::NoEvidence,
         });
         Ok(recalled(result, cause, Some(rules_verdict), statements))
     }
