@@ -103,19 +103,19 @@ struct ChangeArgs {
     #[arg(long, value_name = "STATE", value_parser = state_parser())]
     state: Option<OrderState>,
     /// Only orders that were stopped for this cause
-    #[arg(long, value_name = "CAUSE", value_parser = cause_parser(), requires = "state")]
+    #[arg(long, value_name = "CAUSE", value_parser = cause_parser(), conflicts_with = "session_id")]
     cause: Option<OrderStopCause>,
     /// Only orders of this application
-    #[arg(long, value_name = "NAME", requires = "state")]
+    #[arg(long, value_name = "NAME", conflicts_with = "session_id")]
     application: Option<ApplicationName>,
     /// Only orders that were placed since a time (2026-11-20T10:00:00Z) or a day (in UTC), or in the last period (90s, 15m, 2h, 7d)
-    #[arg(long, value_name = "TIME", requires = "state")]
+    #[arg(long, value_name = "TIME", conflicts_with = "session_id")]
     since: Option<SinceTime>,
     /// Only orders that were last changed before a time. It leaves out orders that an interrupted command has changed
-    #[arg(long, value_name = "TIME", requires = "state")]
+    #[arg(long, value_name = "TIME", conflicts_with = "session_id")]
     changed_before: Option<SinceTime>,
     /// Show the orders, and change none
-    #[arg(long, requires = "state")]
+    #[arg(long, conflicts_with = "session_id")]
     dry_run: bool,
     /// Reason, for the audit log
     #[arg(long, required_unless_present = "dry_run", value_parser = parse_reason)]
