@@ -5,7 +5,7 @@ use crate::base::error::CtlError;
 use crate::base::input::with_style;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{
-    format_pairs, format_table, format_user, print_json, print_note, warn_of_omitted_rows,
+    format_pairs, format_table, format_user, print_json, print_note, shorten_line, warn_of_omitted_rows,
 };
 use crate::base::program::examples;
 use clap::ArgGroup;
@@ -375,6 +375,9 @@ fn next_attempt(order: &Order) -> String {
     order.next_attempt_at.map_or_else(|| "none".into(), |at: Timestamp| at.to_string())
 }
 
+/// Maximum length of a reason in the list of orders; `order show` has all of it.
+const REASON_MAX_CHARS: usize = 100;
+
 fn format_orders(orders: &[OrderReport]) -> String {
     if orders.is_empty() {
         return "no orders".into();
@@ -388,7 +391,7 @@ fn format_orders(orders: &[OrderReport]) -> String {
             order.placed_at.to_string(),
             order.attempts.to_string(),
             next_attempt(order),
-            report.reason().unwrap_or_else(|| "none".into()),
+            shorten_line(&report.reason().unwrap_or_else(|| "none".into()), REASON_MAX_CHARS),
         ]
     });
     format_table(
