@@ -73,10 +73,12 @@ fn orders_that_wait_for_the_key_are_woken_when_no_verdict_is_held() {
     with_policy(&model, |world| async move {
         assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
         std::fs::remove_file(world.dir.join("held.key")).expect("the key is there");
-        let waiting = test_submission("cs_2", FLAGGED, GatePath::Submit);
+        let waiting = Submission { session_id: id("cs_2"), ..submission_of_query("Sell honey?") };
         let (mut progress, _) = place_order(&world, waiting).await;
-        let wait = world.system.order_waits.of(&id("cs_2")).expect("it waits");
-        assert_eq!(wait.cause, GenerationOutcome::HeldKeyUnusable);
+        let cause = || world.system.order_waits.of(&id("cs_2")).map(|wait| wait.cause);
+        while cause() != Some(GenerationOutcome::HeldKeyUnusable) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         change(&world, "cs_1", OrderAction::Fail).await.expect("it is failed");
         wait_for(&mut progress, OrderState::Delivered).await;
     });
