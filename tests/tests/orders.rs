@@ -232,6 +232,31 @@ async fn orders_that_match_are_changed_by_one_command() {
 }
 
 #[tokio::test]
+async fn options_for_many_orders_are_refused_for_one_order() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::with_text(UNUSABLE));
+    let world = model.create_world("[orders]\nat_limit = \"hold\"");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    assert_eq!(request_verdict(routes, "cs_1").await.status, 202);
+    let before = wait_for_order(routes, "cs_1", "held").await;
+    let options = [
+        "--dry-run",
+        "--cause=generations_used_up",
+        "--application=default",
+        "--since=1h",
+        "--changed-before=2020-01-01T00:00:00Z",
+    ];
+    for verb in ["release", "retry", "fail", "cancel"] {
+        for option in options {
+            let output = world.ctl_in_thread(&["order", verb, "cs_1", option, "--reason=over"]).await;
+            assert_eq!(output.status.code(), Some(2), "{verb} {option}: {output:?}");
+        }
+    }
+    assert_eq!(read_order(routes, "cs_1").await, before);
+}
+
+#[tokio::test]
 async fn repeated_retry_leaves_out_orders_that_are_held_again() {
     let model = ModelServer::start().await;
     model.set_default(ScriptedReply::with_text(UNUSABLE));

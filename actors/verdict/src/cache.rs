@@ -78,7 +78,7 @@ pub enum VerdictCacheError {
     #[error(transparent)]
     HeldKey(#[from] HeldKeyError),
     /// The session is on legal hold.
-    #[error("{0}")]
+    #[error("{}; release it with `oraclectl hold --session {} --release --reason …`", .0, .0.session_id)]
     OnHold(Box<LegalHold>),
 }
 

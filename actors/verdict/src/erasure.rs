@@ -64,7 +64,7 @@ pub enum ErasureError {
     #[error(transparent)]
     Cache(#[from] VerdictCacheError),
     /// Some of the sessions are on legal hold.
-    #[error("{}", list_holds(.0))]
+    #[error("{}; release a hold with `oraclectl hold --session ID --release --reason …`", list_holds(.0))]
     OnHold(Vec<LegalHold>),
     /// A mail or a webhook of the session is being sent.
     #[error(transparent)]
@@ -906,9 +906,8 @@ mod tests {
             first_seq: 1,
             erasure_refused_at: None,
         };
-        let one = ErasureError::OnHold(vec![hold.clone()]).to_string();
-        assert_eq!(one, hold.to_string());
-        let all = ErasureError::OnHold(vec![hold.clone(); 23]).to_string();
+        assert_eq!(list_holds(std::slice::from_ref(&hold)), hold.to_string());
+        let all = list_holds(&vec![hold; 23]);
         assert_eq!(all.matches("cs_1").count(), 20, "{all}");
         assert!(all.ends_with("; and 3 other sessions are on legal hold"), "{all}");
     }

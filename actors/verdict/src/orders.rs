@@ -25,6 +25,7 @@ use domain_base::session_id::{ApplicationName, SessionId};
 use domain_verdict::cost::{day_of, time_without_budget};
 use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::event::{HeldVerdictRead, OrderCancelled, OrderRetried, OrderStopped};
+use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::order::{
     OperatorAction, Order, OrderAction, OrderPolicy, OrderPosition, OrderState, OrderStopCause, OrderWait,
 };
@@ -139,6 +140,17 @@ impl OrderWork {
     fn leave_queue(&self, me: &Addr<OrdersActor>, session_id: SessionId) {
         self.waits.end_of_order(&session_id);
         me.do_send(RemoveWork::<Self>(session_id));
+    }
+
+    /// Wakes the orders that wait for the key of held verdicts if no verdict is held any longer: a missing key can be created then.
+    fn wake_if_none_held(&self, me: &Addr<OrdersActor>) {
+        // without an answer of the store, they are tried later
+        if PolicyConfig::may_create_key(self.store()).unwrap_or(false) {
+            let now = self.clock().now();
+            for session_id in self.waits.for_key() {
+                Self::wake(me, session_id, Some(now), false);
+            }
+        }
     }
 
     /// The limit that permits no further order of `application`, if one is reached.
@@ -373,6 +385,7 @@ impl Handler<CancelOrder> for OrdersActor {
         Box::pin(async move {
             let session = work.cancel(&session_id, (caller, peer)).await?;
             work.leave_queue(&me, session_id);
+            work.wake_if_none_held(&me);
             Ok(session)
         })
     }
@@ -573,6 +586,18 @@ impl OrderWaits {
         known.orders.get(session_id).or_else(|| known.applications.get(&session_id.application())).cloned()
     }
 
+    /// Whether an order waits for the key of held verdicts.
+    fn is_for_key(&self, session_id: &SessionId) -> bool {
+        self.known().orders.get(session_id).is_some_and(is_for_key)
+    }
+
+    /// The orders that wait for the key of held verdicts.
+    fn for_key(&self) -> Vec<SessionId> {
+        let known = self.known();
+        let waiting = known.orders.iter().filter(|(_, wait)| is_for_key(wait));
+        waiting.map(|(session_id, _)| session_id.clone()).collect()
+    }
+
     fn set_of_application(&self, application: ApplicationName, wait: OrderWait) {
         self.known().applications.insert(application, wait);
     }
@@ -590,6 +615,10 @@ impl OrderWaits {
     fn end_of_application(&self, session_id: &SessionId) {
         self.known().applications.remove(&session_id.application());
     }
+}
+
+fn is_for_key(wait: &OrderWait) -> bool {
+    wait.cause == GenerationOutcome::HeldKeyUnusable
 }
 
 /// Changes an order. Returns its session afterwards.
@@ -693,7 +722,9 @@ impl Handler<ChangeOrder> for OrdersActor {
         let (work, me) = (self.work.clone(), ctx.address());
         Box::pin(async move {
             if message.action == OrderAction::Release {
-                return work.release(message).await;
+                let released = work.release(message).await?;
+                work.wake_if_none_held(&me);
+                return Ok(released);
             }
             let known_change = message.changed_at;
             let ChangeOrder { session_id, action, reason, held_only, user, .. } = message;
@@ -753,6 +784,7 @@ impl Handler<ChangeOrder> for OrdersActor {
             } else {
                 work.leave_queue(&me, session_id);
             }
+            work.wake_if_none_held(&me);
             Ok(session)
         })
     }

@@ -25,6 +25,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::mail::MailState;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
@@ -83,7 +84,7 @@ async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draf
         let body = html! {
             div.split {
                 div { (render_order(&report.order, report.waiting_for.as_ref())) }
-                div { (render_actions(session_id, &report.order, &neighbors, draft)) }
+                div { (render_actions(session_id, (&report.order, None), &neighbors, draft)) }
             }
         };
         let sub = html! { (order_badge(report.order.state)) span { (report.tier) } };
@@ -117,7 +118,7 @@ fn session_head(session_id: &str, page: &SessionPage) -> PageHead {
 }
 
 fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, draft: &Draft) -> Markup {
-    let SessionPage { session, order, waiting_for, mails, history, has_older_entries, .. } = page;
+    let SessionPage { session, order, waiting_for, legal_hold, mails, history, has_older_entries, .. } = page;
     let digest = |sha256: &Option<Sha256Hex>| {
         html! {
             @if let Some(sha256) = sha256 { code { (sha256) } } @else { "none" }
@@ -130,6 +131,10 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
         ("first verdict", html! { (session.original_verdict.as_str()) }),
         ("delivered", html! { "SHA-256 " (digest(&session.delivered_sha256)) }),
         ("cached", html! { "SHA-256 " (digest(&session.cached_sha256)) }),
+        (
+            "legal hold",
+            html! { @match legal_hold { Some(hold) => { "since " (moment(hold.placed_at)) ": " (hold.reason) }, None => "none" } },
+        ),
     ];
     let entries = format_count(history.len(), "entry", "entries");
     let older = html! {
@@ -149,7 +154,7 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
             }
             div {
                 @match order.as_ref().filter(|order| !order.state.has_ended() || order.allows(OrderAction::Retry)) {
-                    Some(order) => (render_actions(session_id, order, neighbors, draft)),
+                    Some(order) => (render_actions(session_id, (order, legal_hold.as_ref()), neighbors, draft)),
                     None => (draft.kept_reason()),
                 }
                 (card("Session", &html! {}, &html! { div.body { (pairs(rows)) } }))
@@ -378,7 +383,12 @@ fn attempt_row(order: &Order, attempt: &OrderAttempt) -> Vec<Markup> {
 }
 
 /// The form with the actions that the state of the order allows. A held verdict is decided on its own page.
-fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors, draft: &Draft) -> Markup {
+fn render_actions(
+    session_id: &str,
+    (order, hold): (&Order, Option<&LegalHold>),
+    neighbors: &Neighbors,
+    draft: &Draft,
+) -> Markup {
     html! {
         (watch_order(session_id, order))
         @if order.is_held_by_policy() {
@@ -390,7 +400,7 @@ fn render_actions(session_id: &str, order: &Order, neighbors: &Neighbors, draft:
             };
             (card("Held verdict", &badge(Tone::Held, "held by the policy"), &body))
         }
-        (decision_form(session_id, order, neighbors, draft))
+        (decision_form(session_id, (order, hold), neighbors, draft))
     }
 }
 

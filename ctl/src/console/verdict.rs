@@ -25,6 +25,7 @@ use domain_verdict::crosscheck::CrosscheckDecision;
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::label::VerdictDimension;
+use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{HeldVerdictReport, OrderReport, SessionExport};
@@ -49,6 +50,8 @@ pub(super) async fn held_page(
     let answer = console.options.call_for_reviewer(Method::GET, &order_path(&session_id), None).await?;
     let report: OrderReport = answer.json()?;
     let neighbors = Neighbors::read(&console, &held_path(&session_id)).await;
+    let hold =
+        if console.has_only_reviews { None } else { read_session(&console, &session_id).await?.legal_hold };
     let verdict: Json = serde_json::from_str(held.verdict.get()).unwrap_or_default();
     let flags = &held.decision.flags;
     let beside = html! { @for flag in flags { (badge(Tone::Held, words(flag.into_str()))) } };
@@ -64,7 +67,7 @@ pub(super) async fn held_page(
                 (render_judgment(&held.decision, Some(&join_causes(&held.causes))))
             }
             div {
-                (decision_form(&session_id, &report.order, &neighbors, &Draft::default()))
+                (decision_form(&session_id, (&report.order, hold.as_ref()), &neighbors, &Draft::default()))
                 (render_order_facts(&report, &held))
             }
         }
@@ -188,14 +191,21 @@ fn render_order_facts(report: &OrderReport, held: &HeldVerdictReport) -> Markup 
     card("Order", &html! {}, &html! { div.body { (pairs(rows)) } (render_opinions(order)) })
 }
 
-/// The reason and the actions that the state of an order allows.
-pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbors, draft: &Draft) -> Markup {
+/// The reason and the actions that the state of an order and the legal hold of its session allow. Reviewers do not see the hold.
+pub(super) fn decision_form(
+    session_id: &str,
+    (order, hold): (&Order, Option<&LegalHold>),
+    neighbors: &Neighbors,
+    draft: &Draft,
+) -> Markup {
     let path = format!("/sessions/{}/order", encode_segment(session_id));
     let action = |class: &str, text: &str, key: &str, value: &str| {
         action_button(class, &html! { (text) }, key, ("action", value), &path)
     };
     let is_held = order.is_held_by_policy();
     let destroys = is_held.then_some("Destroys the held verdict. ");
+    let hold = hold.filter(|_| is_held);
+    let allows = |action| hold.is_none() && order.allows(action);
     // a failed order has ended
     let name = if order.state.has_ended() { "Retry the order" } else { "Decide" };
     html! {
@@ -210,15 +220,21 @@ pub(super) fn decision_form(session_id: &str, order: &Order, neighbors: &Neighbo
                         (action("plain", "Release to the customer", "r", "release"))
                         p.note { "Stores the verdict as it is, and sends its mail and its webhook." }
                     }
-                    @if order.allows(OrderAction::Retry) {
+                    @if let Some(LegalHold { placed_at, reason, .. }) = hold {
+                        p.note {
+                            "The session is on legal hold since " (minute(*placed_at)) ": “" (reason) "”. The held verdict cannot be destroyed until the hold is released: "
+                            code { "oraclectl hold --session " (session_id) " --release --reason …" }
+                        }
+                    }
+                    @if allows(OrderAction::Retry) {
                         (action(if is_held { "danger" } else { "plain" }, "Ask the model again", "t", "retry"))
                         p.note { (destroys.unwrap_or_default()) "Attempt " (order.attempts + 1) "; " @if order.opinions.is_some() { "all opinions are requested again." } @else { "it may cost as much as the last one." } }
                     }
-                    @if order.allows(OrderAction::Fail) {
+                    @if allows(OrderAction::Fail) {
                         (action("danger", "Fail the order", "f", "fail"))
                         p.note { (destroys.unwrap_or_default()) "It can be retried." }
                     }
-                    @if order.allows(OrderAction::Cancel) {
+                    @if allows(OrderAction::Cancel) {
                         (action("danger", "Cancel the order", "x", "cancel"))
                         p.note { (destroys.unwrap_or_default()) "It never gets a verdict." }
                     }
@@ -375,7 +391,29 @@ fn render_strategy(strategy: &Json) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_verdict::order::OrderStopCause;
     use serde_json::json;
+
+    #[test]
+    fn held_verdict_on_legal_hold_can_only_be_released() {
+        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let order = Order::placed(at).stopped(OrderStopCause::Policy, true, at);
+        let hold = serde_json::from_value::<LegalHold>(json!({
+            "session_id": "cs_1", "reason": "case 17", "placed_at": at,
+            "peer": {"uid": 0, "gid": 0, "pid": null}, "first_seq": 1,
+        }));
+        let hold = hold.expect("a valid hold");
+        let form = |hold| {
+            decision_form("cs_1", (&order, hold), &Neighbors::default(), &Draft::default()).into_string()
+        };
+        let offers = |page: &str| {
+            ["release", "retry", "fail", "cancel"].map(|action| page.contains(&format!("value=\"{action}\"")))
+        };
+        assert_eq!(offers(&form(None)), [true; 4]);
+        let on_hold = form(Some(&hold));
+        assert_eq!(offers(&on_hold), [true, false, false, false], "{on_hold}");
+        assert!(on_hold.contains("case 17"), "{on_hold}");
+    }
 
     #[test]
     fn flag_stands_at_its_dimension() {

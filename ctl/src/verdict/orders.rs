@@ -5,7 +5,7 @@ use crate::base::error::CtlError;
 use crate::base::input::with_style;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{
-    format_pairs, format_table, format_user, print_json, print_note, warn_of_omitted_rows,
+    format_pairs, format_table, format_user, print_json, print_note, shorten_line, warn_of_omitted_rows,
 };
 use crate::base::program::examples;
 use clap::ArgGroup;
@@ -103,19 +103,19 @@ struct ChangeArgs {
     #[arg(long, value_name = "STATE", value_parser = state_parser())]
     state: Option<OrderState>,
     /// Only orders that were stopped for this cause
-    #[arg(long, value_name = "CAUSE", value_parser = cause_parser(), requires = "state")]
+    #[arg(long, value_name = "CAUSE", value_parser = cause_parser(), conflicts_with = "session_id")]
     cause: Option<OrderStopCause>,
     /// Only orders of this application
-    #[arg(long, value_name = "NAME", requires = "state")]
+    #[arg(long, value_name = "NAME", conflicts_with = "session_id")]
     application: Option<ApplicationName>,
     /// Only orders that were placed since a time (2026-11-20T10:00:00Z) or a day (in UTC), or in the last period (90s, 15m, 2h, 7d)
-    #[arg(long, value_name = "TIME", requires = "state")]
+    #[arg(long, value_name = "TIME", conflicts_with = "session_id")]
     since: Option<SinceTime>,
     /// Only orders that were last changed before a time. It leaves out orders that an interrupted command has changed
-    #[arg(long, value_name = "TIME", requires = "state")]
+    #[arg(long, value_name = "TIME", conflicts_with = "session_id")]
     changed_before: Option<SinceTime>,
     /// Show the orders, and change none
-    #[arg(long, requires = "state")]
+    #[arg(long, conflicts_with = "session_id")]
     dry_run: bool,
     /// Reason, for the audit log
     #[arg(long, required_unless_present = "dry_run", value_parser = parse_reason)]
@@ -375,6 +375,9 @@ fn next_attempt(order: &Order) -> String {
     order.next_attempt_at.map_or_else(|| "none".into(), |at: Timestamp| at.to_string())
 }
 
+/// Maximum length of a reason in the list of orders; `order show` has all of it.
+const REASON_MAX_CHARS: usize = 100;
+
 fn format_orders(orders: &[OrderReport]) -> String {
     if orders.is_empty() {
         return "no orders".into();
@@ -388,7 +391,7 @@ fn format_orders(orders: &[OrderReport]) -> String {
             order.placed_at.to_string(),
             order.attempts.to_string(),
             next_attempt(order),
-            report.reason().unwrap_or_else(|| "none".into()),
+            shorten_line(&report.reason().unwrap_or_else(|| "none".into()), REASON_MAX_CHARS),
         ]
     });
     format_table(

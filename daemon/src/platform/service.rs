@@ -12,6 +12,7 @@ use actors_upstream::mail::MAIL_ORACLE;
 use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
+use actors_verdict::held_key::HeldKeyError;
 use domain_audit::checkpoint::LogSigner;
 use domain_base::caller::PeerCredentials;
 use domain_base::cluster::ClusterReport;
@@ -496,8 +497,9 @@ impl DaemonService {
         };
         let held = self.system.check_held_key().await.err();
         // applications see this, too, so it names no session
-        let held = held.map(|_| {
-            "held_verdicts_unreadable: the key of held verdicts is another one, or cannot be read; restore it".to_owned()
+        let held = held.map(|error| {
+            let waits = if matches!(error, HeldKeyError::File { .. }) { ", and orders whose verdicts may be held wait for it" } else { "" };
+            format!("held_verdicts_unreadable: the key of held verdicts is another one, or cannot be read{waits}; restore it")
         });
         let recalls = self.system.recalls.failing_since().map(|since| {
             format!("recall_reports_late since {since:.0}: recalled verdicts could not be reported; the service log has the cause, and the daemon retries")

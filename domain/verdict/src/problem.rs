@@ -38,7 +38,7 @@ problem_codes! {
     /// The order of the session was cancelled by its application or an operator. The session gets no verdict.
     ORDER_CANCELLED = 409: "Use a new session id.",
     /// The session is on legal hold: nothing of it can be removed. `detail` has the reason of the hold, except for an application.
-    SESSION_ON_HOLD = 409: "Wait until the hold is released with `oraclectl hold --release`.",
+    SESSION_ON_HOLD = 409: "Release the hold with `oraclectl hold --session ID --release --reason …`, or wait until it is released.",
     /// The state of the order does not permit the change. `detail` names it.
     ORDER_STATE_REFUSED = 409: "Wait until the attempt has ended, or use another action.",
     /// The notice was changed, released or discarded since it was read, or its session was changed at the same moment.

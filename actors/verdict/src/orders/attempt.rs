@@ -41,7 +41,7 @@ use std::time::Duration;
 const ERROR_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 /// When to try again if the prompt template is not registered, or has no text for the tier, or if the key of held verdicts
 /// cannot be used.
-const ORDER_PAUSE: SignedDuration = SignedDuration::from_secs(15);
+pub(super) const ORDER_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 
 /// A session whose order has an attempt in progress, and the entry of the attempt.
 pub(super) struct StartedOrder {

@@ -1,6 +1,6 @@
 //! Accepting an order: one commit for the order and its session, and for its first attempt if it can start at once.
 
-use super::attempt::StartedOrder;
+use super::attempt::{ORDER_PAUSE, StartedOrder};
 use super::{OrderWork, OrdersActor};
 use crate::cache::{
     FindSession, FindSessionOutcome, address_change_event, find_check_in_force, new_address_record,
@@ -15,9 +15,11 @@ use actors_platform::work::{InFlightClaim, Work};
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
 use domain_verdict::event::OrderPlaced;
+use domain_verdict::label::ProductTier;
 use domain_verdict::order::{Order, OrderAttemptStart, OrderState};
 use domain_verdict::prompt::ModelPrompt;
 use domain_verdict::session::{SessionMismatch, SessionRecord};
+use jiff::SignedDuration;
 use oracled_store::{JournalRecord, RowExpectation, RowWrite};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -100,8 +102,8 @@ impl OrderWork {
             && full.is_none()
             && known.is_none()
             && prompt.is_some();
-        // an order that may not start is queued, and says why when its turn comes
-        let may_start = may_start && self.check_held_key(&session_id, submission.tier).await.is_ok();
+        // an order that may not start is queued; one that waits for another cause says so when its turn comes
+        let may_start = may_start && self.has_held_key(&session_id, submission.tier).await;
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
         let (application, models) =
             (session_id.application(), self.models_for(&session_id, submission.tier, None));
@@ -150,6 +152,14 @@ impl OrderWork {
             }
             PlacedRow::New(session) => Ok(self.start_or_queue(*session, start, &me)),
         }
+    }
+
+    /// Whether an order need not wait for the key of held verdicts. Notes its wait.
+    async fn has_held_key(&self, session_id: &SessionId, tier: ProductTier) -> bool {
+        let Err(error) = self.check_held_key(session_id, tier).await else { return true };
+        tracing::warn!(%session_id, %error, "an order waits");
+        self.waits.set_of_order(session_id.clone(), self.wait_for(&error));
+        false
     }
 
     /// The prompt for an order. `None` if the configured template is not registered: the order waits for it.
@@ -239,7 +249,13 @@ impl OrderWork {
         let progress = self.progress.subscribe(&session_id, order.clone());
         match start {
             Some((prompt, permits)) => self.start(session, prompt, permits, me.clone()),
-            None => Self::wake(me, session_id, Some(order.placed_at), false),
+            None => {
+                // it was just tried in vain
+                let pause =
+                    if self.waits.is_for_key(&session_id) { ORDER_PAUSE } else { SignedDuration::ZERO };
+                let due = order.placed_at.saturating_add(pause).unwrap_or(order.placed_at);
+                Self::wake(me, session_id, Some(due), false);
+            }
         }
         PlacedOrder::Order { progress, is_new: true }
     }

@@ -68,6 +68,23 @@ fn concurrent_decisions_have_one_effect() {
 }
 
 #[test]
+fn orders_that_wait_for_the_key_are_woken_when_no_verdict_is_held() {
+    let model = ScriptedModel::with_answers([verdict(VerdictLabel::Green)]);
+    with_policy(&model, |world| async move {
+        assert!(matches!(submit(&world, FLAGGED).await, SubmissionOutcome::Held));
+        std::fs::remove_file(world.dir.join("held.key")).expect("the key is there");
+        let waiting = Submission { session_id: id("cs_2"), ..submission_of_query("Sell honey?") };
+        let (mut progress, _) = place_order(&world, waiting).await;
+        let cause = || world.system.order_waits.of(&id("cs_2")).map(|wait| wait.cause);
+        while cause() != Some(GenerationOutcome::HeldKeyUnusable) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        change(&world, "cs_1", OrderAction::Fail).await.expect("it is failed");
+        wait_for(&mut progress, OrderState::Delivered).await;
+    });
+}
+
+#[test]
 fn held_verdict_is_not_released_after_rules_refused_another_one() {
     let model = held_model([]);
     with_policy(&model.clone(), |world| async move {
