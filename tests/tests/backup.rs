@@ -248,9 +248,16 @@ async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
         fs::write(&path, &whole).expect("the write succeeds");
     }
     let key = public_key(&world);
-    for (n, is_active) in [false, true].into_iter().enumerate() {
+    for (n, (is_active, is_deleted)) in
+        [(false, false), (true, false), (false, true)].into_iter().enumerate()
+    {
         let name = if is_active { active_segment(&world) } else { named("segments/0000000001", ".zst") };
-        flip_bit(&world.state().join(&name), 60);
+        let path = world.state().join(&name);
+        if is_deleted {
+            fs::remove_file(&path).expect("the file is removed");
+        } else {
+            flip_bit(&path, 60);
+        }
         assert_refused(&name, "state_damaged").await;
         let repaired = format!("repaired-{n}");
         eventually("the segments are written again", async || {
