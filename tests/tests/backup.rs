@@ -248,8 +248,7 @@ async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
         fs::write(&path, &whole).expect("the write succeeds");
     }
     let key = public_key(&world);
-    for (n, (is_active, is_deleted)) in
-        [(false, false), (true, false), (false, true)].into_iter().enumerate()
+    for (n, (is_active, is_deleted)) in [(false, false), (true, false), (false, true)].into_iter().enumerate()
     {
         let name = if is_active { active_segment(&world) } else { named("segments/0000000001", ".zst") };
         let path = world.state().join(&name);
@@ -418,7 +417,8 @@ async fn row_that_no_copy_has_is_reported_and_everything_else_is_served() {
     let with_losses: Vec<_> = recovered.iter().filter(|entry| entry["lost_rows"].is_array()).collect();
     assert_eq!((with_losses.len(), &with_losses[0]["lost_rows"]), (1, &json!(lost)), "{recovered:?}");
     assert_eq!(with_losses[0]["session_id"], "cs_0", "an erasure concerns the entry");
-    let (backup, _) = back_up(&world, "backup").await;
+    let (backup, made) = back_up(&world, "backup").await;
+    assert_eq!(made["lost_rows"], 2, "{made}");
     let report = world.ctl_in_thread(&["verify-log", text(&backup), "--key", &key, "--json"]).await;
     assert!(report.status.success(), "{report:?}");
     let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
