@@ -569,7 +569,7 @@ async fn open_log(
         ),
         Some(ClusterMarker::Init { .. }) if !journal.lost_rows().is_empty() => bail!(
             "the store has lost rows, and the first host of a cluster has to be whole; remove the file `cluster` in {}, start the daemon \
-             without `cluster.host`, and erase the sessions or replace the rows that `oraclectl status` names",
+             without `cluster.host`, and erase or replace the rows that `oraclectl status` names (see docs/recover.md#damage)",
             config.state_dir.display()
         ),
         Some(marker) => {

@@ -100,8 +100,9 @@ pub enum StoreError {
     },
     /// A row is lost: its segment and the database were damaged.
     #[error(
-        "{row} is lost: entry {entry} of the log has set it, and every copy of it was damaged; restore a backup, or erase the session \
-         or replace the row"
+        "{row} is lost: entry {entry} of the log has set it, and every copy of it was damaged; restore a backup; or erase its session with \
+         `oraclectl erase --session ID`, remove a verdict with `oraclectl purge`, or register a document without versions again with \
+         `oraclectl apply`"
     )]
     RowLost {
         /// The table and the name of the row.
