@@ -193,9 +193,10 @@ async fn prepare_store(service: &DaemonService) -> anyhow::Result<()> {
 /// Logs the start. If a read finds damage, the database is rebuilt first.
 async fn log_start_or_repair(service: &DaemonService) -> anyhow::Result<()> {
     let Err(error) = log_start(service).await else { return Ok(()) };
-    let Some(StoreError::Corrupt { .. }) = error.downcast_ref() else { return Err(error) };
-    tracing::error!(%error, "a read has found damage; the database is rebuilt");
-    if let Err(cause) = service.system.log.rebuild_database(error.to_string()).await {
+    let Some(damage @ StoreError::Corrupt { .. }) = error.downcast_ref() else { return Err(error) };
+    let damage = damage.to_cause();
+    tracing::error!(damage, "a read has found damage; the database is rebuilt");
+    if let Err(cause) = service.system.log.rebuild_database(damage).await {
         bail!("{cause}");
     }
     log_start(service).await

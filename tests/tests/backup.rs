@@ -474,6 +474,8 @@ async fn sealed_segment_that_is_damaged_like_its_copy_costs_only_its_rows() {
         assert!(lost > 0 && served > 50, "{served} served, {lost} lost");
         let status = document(&get(&mut daemon.control().await, "/v1/status").await);
         assert!(status["lost_rows"].as_array().is_some_and(|rows| rows.len() >= lost), "{status}");
+        let ready = document(&get(&mut daemon.routes().await, "/readyz").await);
+        assert!(ready["degraded"].to_string().contains("rows_lost: "), "{ready}");
         assert!(daemon.stop().success());
     }
 }

@@ -412,7 +412,7 @@ pub fn is_backup<B>(request: &Request<B>) -> bool {
 
 /// The problem of a state of which no backup can be made or restored.
 fn damage_problem(error: &StoreError) -> Problem {
-    tracing::error!(%error, "no backup was made");
+    tracing::error!(error = error.to_cause(), "no backup was made");
     match error.damage() {
         Some(damage) => Problem::new(
             STATE_DAMAGED,

@@ -356,8 +356,11 @@ impl Event for StorageRecovered {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let (failed_at, cause) = (entry.text("failed_at"), entry.text("cause"));
-        let entries = entry.count("fallback_entries", "entry", "entries");
-        format!("failed at {failed_at}: {cause}; {entries} in the service log")
+        let fallback = match entry.text("fallback_entries").as_str() {
+            "" | "0" => String::new(),
+            _ => format!("; {} in the service log", entry.count("fallback_entries", "entry", "entries")),
+        };
+        format!("found at {failed_at}: {cause}{fallback}")
     }
 }
 

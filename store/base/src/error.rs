@@ -271,10 +271,13 @@ impl StoreError {
         if full { Self::Unavailable { cause: error.to_string() } } else { error }
     }
 
-    /// The text of the error as the cause of `Unavailable`.
+    /// The text of the error as the cause of `Unavailable`, or of a repair. That of damage has no remedy, since a running daemon repairs it.
     pub fn to_cause(&self) -> String {
         match self {
             Self::Unavailable { cause } => cause.clone(),
+            Self::Corrupt { detail, .. } | Self::Short { detail, .. } => {
+                format!("the store is damaged: {detail}")
+            }
             other => other.to_string(),
         }
     }
