@@ -356,10 +356,9 @@ impl Event for StorageRecovered {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let (failed_at, cause) = (entry.text("failed_at"), entry.text("cause"));
-        let fallback = match entry.text("fallback_entries").as_str() {
-            "" | "0" => String::new(),
-            _ => format!("; {} in the service log", entry.count("fallback_entries", "entry", "entries")),
-        };
+        let has_fallback = !matches!(entry.text("fallback_entries").as_str(), "" | "0");
+        let entries = entry.count("fallback_entries", "entry", "entries");
+        let fallback = if has_fallback { format!("; {entries} in the service log") } else { String::new() };
         format!("found at {failed_at}: {cause}{fallback}")
     }
 }
