@@ -193,9 +193,10 @@ async fn prepare_store(service: &DaemonService) -> anyhow::Result<()> {
 /// Logs the start. If a read finds damage, the database is rebuilt first.
 async fn log_start_or_repair(service: &DaemonService) -> anyhow::Result<()> {
     let Err(error) = log_start(service).await else { return Ok(()) };
-    let Some(StoreError::Corrupt { .. }) = error.downcast_ref() else { return Err(error) };
-    tracing::error!(%error, "a read has found damage; the database is rebuilt");
-    if let Err(cause) = service.system.log.rebuild_database(error.to_string()).await {
+    let Some(damage @ StoreError::Corrupt { .. }) = error.downcast_ref() else { return Err(error) };
+    let damage = damage.to_cause();
+    tracing::error!(damage, "a read has found damage; the database is rebuilt");
+    if let Err(cause) = service.system.log.rebuild_database(damage).await {
         bail!("{cause}");
     }
     log_start(service).await
@@ -569,7 +570,7 @@ async fn open_log(
         ),
         Some(ClusterMarker::Init { .. }) if !journal.lost_rows().is_empty() => bail!(
             "the store has lost rows, and the first host of a cluster has to be whole; remove the file `cluster` in {}, start the daemon \
-             without `cluster.host`, and erase the sessions or replace the rows that `oraclectl status` names",
+             without `cluster.host`, and erase or replace the rows that `oraclectl status` names (see docs/recover.md#damage)",
             config.state_dir.display()
         ),
         Some(marker) => {

@@ -248,9 +248,15 @@ async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
         fs::write(&path, &whole).expect("the write succeeds");
     }
     let key = public_key(&world);
-    for (n, is_active) in [false, true].into_iter().enumerate() {
+    for (n, (is_active, is_deleted)) in [(false, false), (true, false), (false, true)].into_iter().enumerate()
+    {
         let name = if is_active { active_segment(&world) } else { named("segments/0000000001", ".zst") };
-        flip_bit(&world.state().join(&name), 60);
+        let path = world.state().join(&name);
+        if is_deleted {
+            fs::remove_file(&path).expect("the file is removed");
+        } else {
+            flip_bit(&path, 60);
+        }
         assert_refused(&name, "state_damaged").await;
         let repaired = format!("repaired-{n}");
         eventually("the segments are written again", async || {
@@ -411,7 +417,8 @@ async fn row_that_no_copy_has_is_reported_and_everything_else_is_served() {
     let with_losses: Vec<_> = recovered.iter().filter(|entry| entry["lost_rows"].is_array()).collect();
     assert_eq!((with_losses.len(), &with_losses[0]["lost_rows"]), (1, &json!(lost)), "{recovered:?}");
     assert_eq!(with_losses[0]["session_id"], "cs_0", "an erasure concerns the entry");
-    let (backup, _) = back_up(&world, "backup").await;
+    let (backup, made) = back_up(&world, "backup").await;
+    assert_eq!(made["lost_rows"], 2, "{made}");
     let report = world.ctl_in_thread(&["verify-log", text(&backup), "--key", &key, "--json"]).await;
     assert!(report.status.success(), "{report:?}");
     let report: Value = serde_json::from_slice(&report.stdout).expect("JSON");
@@ -467,6 +474,8 @@ async fn sealed_segment_that_is_damaged_like_its_copy_costs_only_its_rows() {
         assert!(lost > 0 && served > 50, "{served} served, {lost} lost");
         let status = document(&get(&mut daemon.control().await, "/v1/status").await);
         assert!(status["lost_rows"].as_array().is_some_and(|rows| rows.len() >= lost), "{status}");
+        let ready = document(&get(&mut daemon.routes().await, "/readyz").await);
+        assert!(ready["degraded"].to_string().contains("rows_lost: "), "{ready}");
         assert!(daemon.stop().success());
     }
 }

@@ -15,6 +15,7 @@ use hyper::body::{Buf, Bytes, Incoming};
 use indicatif::ProgressBar;
 use nix::libc;
 use oracled_api::client::{DaemonClient, DaemonResponse};
+use oracled_domain::status::StatusReport;
 use oracled_store::is_backed_up;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -48,8 +49,16 @@ impl BackupArgs {
         let (_client, body) = runtime.block_on(request(options))?;
         let content = BackupReader { runtime: &runtime, body, piece: Bytes::new(), bar: &bar };
         let manifest = receive(&self.dir, content)?;
+        let status = runtime.block_on(options.call_control(Method::GET, "/v1/status", None))?;
+        let lost_rows = status.json::<StatusReport>()?.lost_rows.len();
         dir.complete();
         bar.finish_and_clear();
+        if lost_rows > 0 {
+            let rows = format_count(lost_rows as u64, "row is", "rows are");
+            print_note(&format!(
+                "oraclectl: {rows} lost, and not in this backup; keep the earlier backups, which can have them. `oraclectl status` names them"
+            ));
+        }
         let BackupManifest { version, created_at, entries, files, .. } = &manifest;
         if options.json {
             return print_json(
@@ -60,6 +69,7 @@ impl BackupArgs {
                     "entries": entries,
                     "files": files.len(),
                     "bytes": manifest.bytes(),
+                    "lost_rows": lost_rows,
                 }),
             );
         }

@@ -330,7 +330,7 @@ fn store_error(error: StoreError) -> CtlError {
         _ => 5,
     };
     let message = match error {
-        StoreError::Corrupt { .. } => format!(
+        StoreError::Corrupt { .. } | StoreError::Short { .. } => format!(
             "{error}. Before that, start the daemon: it repairs a segment from its copy, and says if it cannot"
         ),
         error => error.to_string(),

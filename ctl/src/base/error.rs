@@ -228,8 +228,8 @@ impl CtlError {
             Self::Detached(_) => 130,
             // a retry helps once the other work has ended
             Self::Problem { code, .. } if code == "backup_in_progress" => 4,
-            // no backup succeeds before the damage is repaired
-            Self::Problem { code, .. } if code == "state_damaged" => 1,
+            // no backup succeeds before the damage is repaired, and no retry brings a lost row back
+            Self::Problem { code, .. } if matches!(code.as_str(), "state_damaged" | "record_damaged") => 1,
             Self::Problem { status, code, .. } if *status < 500 || code == "model_refused" => 1,
             // the daemon has no model: a retry does not help
             Self::Problem { retry_after: None, code, .. } if code == "model_unavailable" => 1,
@@ -269,6 +269,7 @@ mod tests {
             ("backup_in_progress", 409, false, 4),
             ("run_busy", 409, false, 1),
             ("state_damaged", 500, false, 1),
+            ("record_damaged", 500, false, 1),
             ("model_refused", 502, true, 1),
             ("model_refused_request", 502, false, 4),
             ("model_unavailable", 503, true, 4),

@@ -544,7 +544,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     });
     let lost = Some(&status.lost_rows).filter(|lost| !lost.is_empty()).map(|lost| {
         let value = format!("rows are lost: {}", list_lost_rows(lost));
-        CheckResult::fault("daemon", value, "restore a backup, erase the sessions, or replace the rows")
+        CheckResult::fault("daemon", value, "restore a backup, or see docs/recover.md#damage")
     });
     let witness = status.witnesses.iter().filter_map(|witness| {
         let value = format!("the witness {} has not cosigned: {}", witness.name, witness.failure.as_ref()?);

@@ -388,7 +388,8 @@ pub async fn take_backup(
         let turn = service.system.erasure.hold().await?;
         // before the backup: it may have the data of later removals
         let removed_up_to = service.system.erasure.removed_up_to();
-        let backup = service.system.log.begin_backup().await?;
+        let begun = service.system.log.begin_backup().await;
+        let backup = begun.map_err(|error| damage_problem(&error))?;
         // before the first byte: the answer about a damaged file has its name
         let store = service.system.store.clone();
         let backup = run_blocking(move || match backup.verify() {
@@ -409,15 +410,15 @@ pub fn is_backup<B>(request: &Request<B>) -> bool {
     request.uri().path() == "/v1/backup"
 }
 
-/// The problem of a state of which no backup can be restored.
+/// The problem of a state of which no backup can be made or restored.
 fn damage_problem(error: &StoreError) -> Problem {
-    tracing::error!(%error, "no backup was made: the state is damaged");
+    tracing::error!(error = error.to_cause(), "no backup was made");
     match error.damage() {
         Some(damage) => Problem::new(
             STATE_DAMAGED,
             format!(
                 "no backup was made, since it could not be restored: {damage}. Keep the earlier backups. oracled writes the segments \
-                 again from their copies; back up again when `oraclectl status` shows no damage"
+                 again from their copies within seconds; repeat the backup in a minute"
             ),
         ),
         None => error.into(),

@@ -19,6 +19,7 @@ use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use domain_base::series::SeriesHistory;
 use domain_base::session_id::ApplicationName;
+use domain_base::wording::format_count;
 use domain_upstream::health::OracleHealthStatus;
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
@@ -475,7 +476,7 @@ impl DaemonService {
     }
 
     /// The faults that do not stop submissions: no model can make first verdicts, a budget is used up, mail cannot be sent, files still
-    /// have data of erased sessions, held verdicts cannot be opened, or recalled verdicts cannot be reported.
+    /// have data of erased sessions, held verdicts cannot be opened, recalled verdicts cannot be reported, or rows are lost.
     pub async fn degraded_reasons(&self) -> Vec<String> {
         let statuses = self.system.oracle_health.ask(ListHealthStatuses).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "could not read the health of the upstream systems");
@@ -504,7 +505,12 @@ impl DaemonService {
         let recalls = self.system.recalls.failing_since().map(|since| {
             format!("recall_reports_late since {since:.0}: recalled verdicts could not be reported; the service log has the cause, and the daemon retries")
         });
-        models.chain(budgets).chain(mail).chain(erased).chain(held).chain(recalls).collect()
+        let lost = self.journal_report().lost_rows.len();
+        let lost = (lost > 0).then(|| {
+            let rows = format_count(lost, "row is", "rows are");
+            format!("rows_lost: {rows} in no copy; `oraclectl status` names them")
+        });
+        models.chain(budgets).chain(mail).chain(erased).chain(held).chain(recalls).chain(lost).collect()
     }
 
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.

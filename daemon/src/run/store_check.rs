@@ -85,8 +85,9 @@ async fn run_checks(service: &Arc<DaemonService>, mut stopped: watch::Receiver<b
             Ok(Err(StoreError::Unavailable { .. } | StoreError::Io { .. })) => RETRY_PAUSE,
             Ok(Err(error)) if is_rebuilt => return Some(error.to_string()),
             Ok(Err(error)) => {
-                tracing::error!(%error, "the database is damaged; it is rebuilt from the segments");
-                if let Err(error) = service.system.log.rebuild_database(error.to_string()).await {
+                let cause = error.to_cause();
+                tracing::error!(cause, "the database is damaged; it is rebuilt from the segments");
+                if let Err(error) = service.system.log.rebuild_database(cause).await {
                     tracing::error!(error, "could not rebuild the database");
                 }
                 is_rebuilt = true;
@@ -132,8 +133,12 @@ async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Rece
                 Ok(()) => tracing::info!("the segments are whole"),
                 Err(_) if *stopped.borrow() => return,
                 Err(damage) if damage.damage().is_some() => {
-                    tracing::error!(%damage, "a segment is damaged like its copy; the store is rebuilt from what is left");
-                    if let Err(error) = service.system.log.rebuild_database(damage.to_string()).await {
+                    let damage = damage.to_cause();
+                    tracing::error!(
+                        damage,
+                        "a segment is damaged like its copy; the store is rebuilt from what is left"
+                    );
+                    if let Err(error) = service.system.log.rebuild_database(damage).await {
                         tracing::error!(error, "could not rebuild the store");
                     }
                     pause = HEALING_PAUSE;
@@ -170,7 +175,7 @@ async fn check_segments(service: &Arc<DaemonService>, stopped: &watch::Receiver<
     let (store, pace) = (service.system.store.clone(), CheckPace::new(stopped.clone()));
     match spawn_blocking(move || store.check_segments(|| pace.proceed())).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::error!(%error, "a segment is damaged"),
+        Ok(Err(error)) => tracing::error!(error = error.to_cause(), "a segment is damaged"),
         Err(panic) => tracing::error!(%panic, "could not check the segments"),
     }
 }

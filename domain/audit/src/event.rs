@@ -356,8 +356,10 @@ impl Event for StorageRecovered {
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let (failed_at, cause) = (entry.text("failed_at"), entry.text("cause"));
+        let has_fallback = !matches!(entry.text("fallback_entries").as_str(), "" | "0");
         let entries = entry.count("fallback_entries", "entry", "entries");
-        format!("failed at {failed_at}: {cause}; {entries} in the service log")
+        let fallback = if has_fallback { format!("; {entries} in the service log") } else { String::new() };
+        format!("found at {failed_at}: {cause}{fallback}")
     }
 }
 

@@ -133,7 +133,7 @@ problem_codes! {
     /// them. Other sources answer.
     FACTS_NOT_HERE = 503 retry After(5): "Wait for `Retry-After`, or ask another host.",
     /// The row that the answer needs is lost: its segment and the database were damaged. `detail` names it. Others are served.
-    RECORD_DAMAGED = 500: "Restore a backup, erase the session, or replace the row that `detail` names.",
+    RECORD_DAMAGED = 500: "Restore a backup; or erase the session of the row with `oraclectl erase --session ID`, remove a verdict with `oraclectl purge`, or register a document without versions again with `oraclectl apply`.",
     /// The daemon is overloaded. Nothing was delivered.
     OVERLOADED = 503 retry After(1): "Wait for `Retry-After`.",
     /// The daemon is draining. Nothing was delivered.

@@ -100,8 +100,9 @@ pub enum StoreError {
     },
     /// A row is lost: its segment and the database were damaged.
     #[error(
-        "{row} is lost: entry {entry} of the log has set it, and every copy of it was damaged; restore a backup, or erase the session \
-         or replace the row"
+        "{row} is lost: entry {entry} of the log has set it, and every copy of it was damaged; restore a backup; or erase its session with \
+         `oraclectl erase --session ID`, remove a verdict with `oraclectl purge`, or register a document without versions again with \
+         `oraclectl apply`"
     )]
     RowLost {
         /// The table and the name of the row.
@@ -270,10 +271,13 @@ impl StoreError {
         if full { Self::Unavailable { cause: error.to_string() } } else { error }
     }
 
-    /// The text of the error as the cause of `Unavailable`.
+    /// The text of the error as the cause of `Unavailable`, or of a repair. That of damage has no remedy, since a running daemon repairs it.
     pub fn to_cause(&self) -> String {
         match self {
             Self::Unavailable { cause } => cause.clone(),
+            Self::Corrupt { detail, .. } | Self::Short { detail, .. } => {
+                format!("the store is damaged: {detail}")
+            }
             other => other.to_string(),
         }
     }

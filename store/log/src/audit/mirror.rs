@@ -99,7 +99,16 @@ impl LogMirror {
         let (first_seq, last_seq) = match last {
             Some(last) => (first_seq, last),
             None if foreign || is_emptied => (first_seq, first_seq.saturating_sub(1)),
-            None => (mirrored + 1, mirrored),
+            None => {
+                if mirrored > 0 {
+                    tracing::warn!(
+                        last_seq = mirrored,
+                        "oracle_log.jsonl is missing or empty, and continues after this entry, as after a rotation; if it was not rotated, \
+                         `oraclectl log --json --after 0` prints the entries"
+                    );
+                }
+                (mirrored + 1, mirrored)
+            }
         };
         let is_short = foreign || last_seq < mirrored;
         let found = is_short.then_some(MirrorFault { seq: last_seq + 1, offset: len });

@@ -51,14 +51,15 @@ impl Journal {
     /// another disk.
     ///
     /// # Errors
-    /// `Unavailable` while the journal accepts no writes for another reason than a full disk, `SourceFile` if a file of a source is
-    /// missing or damaged, `Io` if a file cannot be linked.
+    /// `Unavailable` while the journal accepts no writes for another reason than a full disk, `Short` if a segment is missing,
+    /// `SourceFile` if a file of a source is missing or damaged, `Io` if a file cannot be linked.
     pub fn begin_backup(&mut self) -> Result<StoreBackup, StoreError> {
         self.check_readable()?;
         let work_dir = self.files.work_dir();
         let dir = TempDir::with_prefix_in(BACKUP_PREFIX, &work_dir)
             .map_err(|source| StoreError::write_error(&work_dir, source))?;
-        let last_segment = self.segments.link_to(dir.path())?;
+        let linked = self.segments.link_to(dir.path());
+        let last_segment = linked.inspect_err(|error| self.engine.note_segment_damage(error))?;
         self.files.link_to(&self.tables, dir.path())?;
         let mut files = Vec::new();
         list_files(dir.path(), "", &mut files)

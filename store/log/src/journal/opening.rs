@@ -192,7 +192,10 @@ pub(super) fn open_database(
 fn check_segments_for_rebuild(engine: &StoreEngine, segments: &Segments) -> Result<(), StoreError> {
     match segments.up_to_now().replay(None, |_, _| true) {
         Err(damage) if damage.damage().is_some() => {
-            tracing::error!(%damage, "the segments are damaged, and are written again from their copies");
+            tracing::error!(
+                damage = damage.damage(),
+                "the segments are damaged, and are written again from their copies"
+            );
             segments.up_to_now().heal(&|| true)?;
             segments.up_to_now().replay(None, |_, _| true)?;
             engine.note_segment_damage(&damage);

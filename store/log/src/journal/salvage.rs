@@ -48,7 +48,10 @@ pub(super) fn continue_with_salvage(
     mirrored: u64,
     damage: StoreError,
 ) -> Result<Segments, StoreError> {
-    tracing::error!(%damage, "a segment and its copy are damaged; a new database is built from what is readable");
+    tracing::error!(
+        damage = damage.damage(),
+        "a segment and its copy are damaged; a new database is built from what is readable"
+    );
     match salvage(engine, files, mark, mirrored) {
         Err(error) => match error.damage() {
             Some(further) => {

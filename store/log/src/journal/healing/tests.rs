@@ -229,6 +229,22 @@ fn damaged_table_of_frames_is_never_copied() {
 }
 
 #[test]
+fn segment_that_is_missing_in_an_open_store_is_reported_and_repaired() {
+    let (dir, _older) = filled();
+    let (mut journal, store) = open(dir.path());
+    let segment = dir.path().join("segments/0000000003.zst");
+    let whole = fs::read(&segment).expect("it is compressed");
+    fs::remove_file(&segment).expect("the removal succeeds");
+    let missing = journal.begin_backup().expect_err("a segment is missing");
+    assert!(matches!(missing, StoreError::Short { .. }), "{missing}");
+    assert!(store.segment_damage().is_some());
+    heal(&mut journal);
+    assert_eq!(store.segment_damage(), None);
+    assert_eq!(fs::read(&segment).expect("it is written again"), whole);
+    journal.begin_backup().expect("the backup begins").verify().expect("no file is damaged");
+}
+
+#[test]
 fn killed_store_with_a_damaged_segment_opens_with_all_rows_or_not_at_all() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut random = fastrand::Rng::with_seed(fastrand::u64(..));

@@ -62,7 +62,7 @@ impl SegmentFiles {
         match self.check(number) {
             Ok(()) => match copy.check(number) {
                 Err(damage) if damage.damage().is_some() => {
-                    tracing::warn!(%damage, "the copy of a segment is written again");
+                    tracing::warn!(damage = damage.damage(), "the copy of a segment is written again");
                     self.put_copy(number)
                 }
                 checked => checked.and_then(|()| self.heal_difference(number)),
@@ -71,7 +71,7 @@ impl SegmentFiles {
                 if no_damage(copy.check(number))?.is_none() {
                     return Err(damage);
                 }
-                tracing::warn!(%damage, "a segment is written again from its copy");
+                tracing::warn!(damage = damage.damage(), "a segment is written again from its copy");
                 copy.write_to(self, number)
             }
             Err(error) => Err(error),
@@ -300,7 +300,10 @@ impl SegmentFiles {
         if contents.iter().any(has_later) {
             return Err(damage);
         }
-        tracing::error!(%damage, "the last segment is written again with the groups of its copy");
+        tracing::error!(
+            damage = damage.damage(),
+            "the last segment is written again with the groups of its copy"
+        );
         let (path, incomplete) = (self.path(number), self.path(number).with_extension(INCOMPLETE));
         write_synced(&incomplete, merged.as_slice())
             .and_then(|()| rename(&incomplete, &path))
