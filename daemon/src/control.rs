@@ -165,7 +165,11 @@ pub async fn reload_configuration(
     Extension(peer): Extension<PeerCredentials>,
     Extension(start): Extension<Arc<DaemonStart>>,
 ) -> Result<Json<ReloadResponse>, Problem> {
-    run_to_end(async move { reload(&service, &start, Some(peer)).await.map(Json) }).await
+    run_to_end(async move {
+        let reloaded = reload(&service, &start, Some(peer)).await;
+        reloaded.map(Json).inspect_err(|problem| tracing::warn!(%problem, "the reload failed"))
+    })
+    .await
 }
 
 /// Reloads by request of `peer`, or by a signal.
@@ -192,7 +196,10 @@ pub async fn reload(
             needs_restart.extend(keys.has_other_url.then(|| "cluster.url_file".to_owned()));
             list(&[&change.changed[..], &keys.names()].concat())
         }
-        _ => "not read".to_owned(),
+        (change, keys) => {
+            let errors = change.as_ref().err().into_iter().chain(keys.as_ref().err());
+            format!("failed ({})", list(&errors.flat_map(failed_keys).collect::<Vec<_>>()))
+        }
     };
     let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
     let keys = keys.map(|keys| (keys.names(), keys.give_to(service)));
@@ -214,6 +221,21 @@ pub async fn reload(
 /// The names in a text.
 fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The keys with the faults of `error`. The log keeps them forever, so it gets no text of the error, which may have values.
+fn failed_keys(error: &ConfigError) -> Vec<String> {
+    match error {
+        ConfigError::Several(faults) => faults.iter().flat_map(failed_keys).collect(),
+        ConfigError::UnknownKey { key, .. }
+        | ConfigError::Cleartext { key, .. }
+        | ConfigError::NotAllowed { key, .. } => vec![key.clone()],
+        ConfigError::UnknownVariable { variable, .. } => vec![variable.clone()],
+        ConfigError::NotUnderstood(text) => {
+            let key = text.strip_prefix('`').and_then(|text| text.split_once('`'));
+            vec![key.map_or("see the service log", |(key, _)| key).to_owned()]
+        }
+    }
 }
 
 fn config_problem(error: &ConfigError) -> Problem {
