@@ -53,10 +53,11 @@ use jiff::Timestamp;
 use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_store::{LogQuery, Store, StoreError};
 use serde::de::IgnoredAny;
-use std::process;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::{fs, process};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use utoipa::OpenApi;
@@ -342,8 +343,8 @@ pub async fn read_status(
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let now = service.system.clock.now();
     let oracles = statuses.iter().map(|health| describe_oracle(health, now)).collect();
-    let reading = Arc::clone(&service);
-    let stored = spawn_blocking(move || StoredStatus::read(&reading)).await.unwrap_or_default();
+    let (reading, started) = (Arc::clone(&service), Arc::clone(&start));
+    let stored = spawn_blocking(move || StoredStatus::read(&reading, &started)).await.unwrap_or_default();
     let webhooks = stored.webhooks;
     let orders = stored.orders.map(|survey| WaitingOrders {
         queued: survey.count(OrderState::Queued),
@@ -360,6 +361,7 @@ pub async fn read_status(
         degraded,
         test_mode: start.flags.test_mode,
         config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
+        needs_restart: stored.needs_restart,
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
         last_entry_at: stored.last_entry_at,
@@ -419,11 +421,12 @@ struct StoredStatus {
     latest_entry_at: Option<Timestamp>,
     last_backup_at: Option<Timestamp>,
     first_verdict_at: Option<Timestamp>,
+    needs_restart: Vec<String>,
 }
 
 impl StoredStatus {
     /// Blocks on disk reads.
-    fn read(service: &DaemonService) -> Self {
+    fn read(service: &DaemonService, start: &DaemonStart) -> Self {
         let store = &service.system.store;
         Self {
             orders: OrderSurvey::read(store).ok(),
@@ -434,8 +437,24 @@ impl StoredStatus {
             latest_entry_at: store.latest_entry_at().ok().flatten(),
             last_backup_at: control::last_backup_at(store).ok().flatten(),
             first_verdict_at: first_verdict_at(store).ok().flatten(),
+            needs_restart: keys_changed_since(service.started_at, start),
         }
     }
+}
+
+/// The keys that have changed in the configuration file since the start, and that need a restart; none if the file is invalid. Blocks
+/// on disk reads.
+fn keys_changed_since(started_at: Timestamp, start: &DaemonStart) -> Vec<String> {
+    let file = start.flags.config.as_ref().and_then(|file| fs::metadata(file).ok());
+    let changed_at = file.and_then(|file| {
+        let nanoseconds = i32::try_from(file.ctime_nsec()).ok()?;
+        Timestamp::new(file.ctime(), nanoseconds).ok()
+    });
+    // the status is read often, and the file is seldom changed
+    if changed_at.is_none_or(|changed_at| changed_at < started_at) {
+        return Vec::new();
+    }
+    DaemonConfig::load(&start.flags).map(|config| changed_keys(&start.config, &config)).unwrap_or_default()
 }
 
 /// When the first verdict of the log was stored. Blocks on disk reads.

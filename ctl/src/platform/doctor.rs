@@ -429,6 +429,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
     let oracles = options.call_control(Method::GET, "/v1/health/oracles", None).await?;
     let oracles: Vec<OracleHealthStatus> = oracles.json()?;
     let mut checks = check_status(&status);
+    checks.extend(check_changed_keys(&status));
     checks.push(check_model(&status));
     checks.extend(check_cluster(options).await?);
     checks.extend(status.paused_endpoints.iter().filter_map(check_endpoint));
@@ -579,6 +580,13 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     });
     let state = [Some(ready), version, lag, damage, lost, backup, unsent].into_iter().flatten();
     state.chain(witness).chain(held).chain(messages).collect()
+}
+
+/// The result if keys of the configuration have changed since the start of the daemon.
+fn check_changed_keys(status: &StatusReport) -> Option<CheckResult> {
+    let keys = (!status.needs_restart.is_empty()).then(|| status.needs_restart.join(", "))?;
+    let value = format!("changed since the start of the daemon, and not in force: {keys}");
+    Some(CheckResult::warning(CONFIG_CHECK, value, "restart the daemon, or undo the change"))
 }
 
 /// Dead letters, and messages that wait for longer than a short failure of their receiver.
