@@ -519,6 +519,7 @@ mod tests {
             let page = text(page).await;
             assert!(page.contains("<nav") && page.contains("href=\"/inbox\""), "{path}: {page}");
             assert!(!page.contains("Nothing was changed") && !page.contains("before you repeat"), "{page}");
+            assert!(!page.contains("<span>0</span>"), "no number was read: {page}");
         }
         assert!(!text(get(&console, "/no/such/page", "").await).await.contains("<nav"));
     }

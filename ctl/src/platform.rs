@@ -73,7 +73,7 @@ impl DrainArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&["oraclectl log-level debug", "oraclectl log-level oracled=debug,info"]))]
 pub(crate) struct LogLevelArgs {
-    /// A level (error, warn, info, debug, trace), or tracing filter directives
+    /// A level (off, error, warn, info, debug, trace), or tracing filter directives
     level: Option<String>,
 }
 

@@ -74,6 +74,16 @@ async fn list(options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlErr
 
 fn show(out: &mut dyn Write, CircuitResponse { oracle, probe }: CircuitResponse) -> Result<(), CtlError> {
     match probe {
+        Some(ProbeReport { succeeded: Some(true), .. })
+            if oracle.status == OracleHealthLevel::CircuitOpen =>
+        {
+            let id = &oracle.oracle_id;
+            writeln!(
+                out,
+                "the probe succeeded; a probe does not close the circuit: use `oraclectl health close {id}`, or wait until calls \
+                 succeed"
+            )?;
+        }
         Some(ProbeReport { succeeded: Some(true), .. }) => writeln!(out, "the probe succeeded")?,
         Some(ProbeReport { succeeded: None, .. }) => {
             writeln!(out, "the oracle is reachable; its answer does not report its health")?;
@@ -152,6 +162,12 @@ mod tests {
         let open = shown(&model);
         assert!(open.contains("circuit_open") && open.contains("10:00:30Z"), "{open}");
         assert!(open.contains("\\u{1b}[2Jb\\nc"), "{open}");
+        let probe = ProbeReport { succeeded: Some(true), error: None };
+        let mut probed: Vec<u8> = Vec::new();
+        show(&mut probed, CircuitResponse { oracle: model.status(), probe: Some(probe) })
+            .expect("it is written");
+        let probed = String::from_utf8(probed).expect("text");
+        assert!(probed.contains("`oraclectl health close model`"), "{probed}");
         model.open(at);
         assert!(
             !shown(&model).contains("10:00:30Z") && shown(&model).contains("closed"),

@@ -376,7 +376,7 @@ impl DaemonConfig {
 
     fn check_log_level(&self) -> Result<(), ConfigError> {
         telemetry::parse_filter(&self.log_level).map(drop).map_err(|error| {
-            let allowed = "error, warn, info, debug, trace, or tracing's filter directives";
+            let allowed = "off, error, warn, info, debug, trace, or tracing's filter directives";
             not_allowed_error("log_level", format!("`{}` ({error})", self.log_level), allowed)
         })
     }

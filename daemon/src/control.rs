@@ -53,10 +53,11 @@ use jiff::Timestamp;
 use oracled_domain::status::{GenerationReadiness, HeldRun, StatusReport, WaitingOrders, WitnessReport};
 use oracled_store::{LogQuery, Store, StoreError};
 use serde::de::IgnoredAny;
-use std::process;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::{fs, process};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use utoipa::OpenApi;
@@ -165,7 +166,11 @@ pub async fn reload_configuration(
     Extension(peer): Extension<PeerCredentials>,
     Extension(start): Extension<Arc<DaemonStart>>,
 ) -> Result<Json<ReloadResponse>, Problem> {
-    run_to_end(async move { reload(&service, &start, Some(peer)).await.map(Json) }).await
+    run_to_end(async move {
+        let reloaded = reload(&service, &start, Some(peer)).await;
+        reloaded.map(Json).inspect_err(|problem| tracing::warn!(%problem, "the reload failed"))
+    })
+    .await
 }
 
 /// Reloads by request of `peer`, or by a signal.
@@ -192,7 +197,10 @@ pub async fn reload(
             needs_restart.extend(keys.has_other_url.then(|| "cluster.url_file".to_owned()));
             list(&[&change.changed[..], &keys.names()].concat())
         }
-        _ => "not read".to_owned(),
+        (change, keys) => {
+            let errors = change.as_ref().err().into_iter().chain(keys.as_ref().err());
+            format!("failed ({})", list(&errors.flat_map(failed_keys).collect::<Vec<_>>()))
+        }
     };
     let detail = format!("needs a restart: {}; changed credentials: {change_names}", list(&needs_restart));
     let keys = keys.map(|keys| (keys.names(), keys.give_to(service)));
@@ -214,6 +222,21 @@ pub async fn reload(
 /// The names in a text.
 fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The keys with the faults of `error`. The log keeps them forever, so it gets no text of the error, which may have values.
+fn failed_keys(error: &ConfigError) -> Vec<String> {
+    match error {
+        ConfigError::Several(faults) => faults.iter().flat_map(failed_keys).collect(),
+        ConfigError::UnknownKey { key, .. }
+        | ConfigError::Cleartext { key, .. }
+        | ConfigError::NotAllowed { key, .. } => vec![key.clone()],
+        ConfigError::UnknownVariable { variable, .. } => vec![variable.clone()],
+        ConfigError::NotUnderstood(text) => {
+            let key = text.strip_prefix('`').and_then(|text| text.split_once('`'));
+            vec![key.map_or("see the service log", |(key, _)| key).to_owned()]
+        }
+    }
 }
 
 fn config_problem(error: &ConfigError) -> Problem {
@@ -320,8 +343,8 @@ pub async fn read_status(
     let statuses = service.system.oracle_health.ask(ListHealthStatuses).await?;
     let now = service.system.clock.now();
     let oracles = statuses.iter().map(|health| describe_oracle(health, now)).collect();
-    let reading = Arc::clone(&service);
-    let stored = spawn_blocking(move || StoredStatus::read(&reading)).await.unwrap_or_default();
+    let (reading, started) = (Arc::clone(&service), Arc::clone(&start));
+    let stored = spawn_blocking(move || StoredStatus::read(&reading, &started)).await.unwrap_or_default();
     let webhooks = stored.webhooks;
     let orders = stored.orders.map(|survey| WaitingOrders {
         queued: survey.count(OrderState::Queued),
@@ -338,6 +361,7 @@ pub async fn read_status(
         degraded,
         test_mode: start.flags.test_mode,
         config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
+        needs_restart: stored.needs_restart,
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,
         last_entry_at: stored.last_entry_at,
@@ -397,11 +421,12 @@ struct StoredStatus {
     latest_entry_at: Option<Timestamp>,
     last_backup_at: Option<Timestamp>,
     first_verdict_at: Option<Timestamp>,
+    needs_restart: Vec<String>,
 }
 
 impl StoredStatus {
     /// Blocks on disk reads.
-    fn read(service: &DaemonService) -> Self {
+    fn read(service: &DaemonService, start: &DaemonStart) -> Self {
         let store = &service.system.store;
         Self {
             orders: OrderSurvey::read(store).ok(),
@@ -412,8 +437,24 @@ impl StoredStatus {
             latest_entry_at: store.latest_entry_at().ok().flatten(),
             last_backup_at: control::last_backup_at(store).ok().flatten(),
             first_verdict_at: first_verdict_at(store).ok().flatten(),
+            needs_restart: keys_changed_since(service.started_at, start),
         }
     }
+}
+
+/// The keys that have changed in the configuration file since the start, and that need a restart; none if the file is invalid. Blocks
+/// on disk reads.
+fn keys_changed_since(started_at: Timestamp, start: &DaemonStart) -> Vec<String> {
+    let file = start.flags.config.as_ref().and_then(|file| fs::metadata(file).ok());
+    let changed_at = file.and_then(|file| {
+        let nanoseconds = i32::try_from(file.ctime_nsec()).ok()?;
+        Timestamp::new(file.ctime(), nanoseconds).ok()
+    });
+    // the status is read often, and the file is seldom changed
+    if changed_at.is_none_or(|changed_at| changed_at < started_at) {
+        return Vec::new();
+    }
+    DaemonConfig::load(&start.flags).map(|config| changed_keys(&start.config, &config)).unwrap_or_default()
 }
 
 /// When the first verdict of the log was stored. Blocks on disk reads.

@@ -281,7 +281,7 @@ fn test_mode_fault(entry: &ModelEntry<'_>) -> Option<ConfigError> {
         key: format!("{}.provider", entry.table),
         variable: None,
         given: ModelProvider::Canned.as_str().to_owned(),
-        allowed: "a provider with a model, or a start with --test-mode, whose answers come from no model"
+        allowed: "a provider with a model; or --test-mode, for `oracled serve` and `oracled check-config`, whose answers come from no model"
             .to_owned(),
     })
 }

@@ -353,6 +353,7 @@ async fn operator_decides_held_orders() {
     assert_eq!(of_application.location(), "/sessions/shop%2Fcs_1");
     let unknown = console.get(of_application.location()).await;
     assert!(unknown.status == 404 && unknown.text.contains("shop/cs_1"), "{}", unknown.text);
+    assert!(unknown.text.contains("data-count=\"inbox\"><span>3</span>"), "{}", unknown.text);
     let page = console.get("/sessions/cs_1").await;
     assert_shows(
         &page,

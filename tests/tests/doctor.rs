@@ -159,6 +159,12 @@ async fn doctor_checks_the_configuration_of_the_running_daemon() {
     assert!(passed.iter().any(|(check, value)| *check == "disk" && value.contains("118 MiB")), "{report}");
 
     // the file is checked as it is now
+    fs::write(&file, world.config.replace("123731968", "123731969")).expect("the file is written");
+    let (code, report) = doctor_without_file(&world).await;
+    let warnings = checks_of(&report, "warning");
+    let is_named =
+        |(check, value): &(&str, &str)| *check == "configuration" && value.contains("storage.min_free_bytes");
+    assert!(code == Some(0) && warnings.len() == 1 && warnings.iter().any(is_named), "{report}");
     fs::write(&file, format!("unknown = 1\n{}", world.config)).expect("the file is written");
     assert_one_fault("changed file", doctor_without_file(&world).await, "configuration", "unknown");
     assert!(daemon.stop().success());

@@ -95,8 +95,11 @@ async fn unusable_credential_keeps_all_credentials_and_is_reported() {
     assert_eq!(request_verdict(routes, "cs_1").await.status, 201);
     assert_eq!(model_keys(&model), ["old-s3cret"]);
     let actions = log(control, "event=control_action").await;
-    let logged = |action: &Value| action["detail"].as_str().is_some_and(|detail| detail.contains("not read"));
+    let failed = "failed (ingestion.credentials.prices.token_file)";
+    let logged = |action: &Value| action["detail"].as_str().is_some_and(|detail| detail.contains(failed));
     assert!(actions.iter().any(logged), "{actions:?}");
+    let service_log = world.service_log();
+    assert!(service_log.contains("the reload failed"), "{service_log}");
 
     fs::write(&token, "new-s3cret").expect("the file is written");
     daemon.signal("HUP");

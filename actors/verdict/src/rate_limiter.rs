@@ -54,14 +54,18 @@ pub enum CallLimitError {
         wait: Duration,
     },
     /// The budget of model calls per minute is used up.
-    #[error("too many model calls (limit {calls_per_minute} a minute)")]
+    #[error(
+        "too many model calls (limit {calls_per_minute} a minute, of which a quarter can be sent at once)"
+    )]
     Budget {
         calls_per_minute: NonZeroU32,
         /// Time until the next call is allowed.
         wait: Duration,
     },
     /// The application's own budget of model calls per minute is used up.
-    #[error("too many model calls of the application (limit {calls_per_minute} a minute)")]
+    #[error(
+        "too many model calls of the application (limit {calls_per_minute} a minute, of which a quarter can be sent at once)"
+    )]
     Application {
         calls_per_minute: NonZeroU32,
         /// Time until the next call of the application is allowed.

@@ -88,7 +88,16 @@ impl BackupRestore {
     }
 
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
-        self.restore(is_json, out).map(drop)
+        let BackupManifest { created_at, .. } = self.restore(is_json, out)?;
+        if !is_json {
+            writeln!(
+                out,
+                "note: sessions that were erased after {created_at} are back; erase them again with `oraclectl erase`. The log of the \
+                 former daemon names them: `grep session_erased oracle_log.jsonl` in its state directory, or `oraclectl log --event \
+                 session_erased` while it serves"
+            )?;
+        }
+        Ok(())
     }
 
     fn restore(&self, is_json: bool, out: &mut dyn Write) -> Result<BackupManifest, CtlError> {

@@ -44,8 +44,8 @@ pub(crate) struct VerifyLogArgs {
     /// or an export; `-` reads standard input
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
-    /// A public key of the log, or a file with it, from a source that you trust; repeat it if the log got a new key
-    #[arg(long = "key", value_name = "KEY", required = true)]
+    /// A public key of the log, or a file with it, from a source that you trust (required); repeat it if the log got a new key
+    #[arg(long = "key", value_name = "KEY")]
     keys: Vec<String>,
     /// A public key of a witness that must have cosigned the checkpoint, or a file with it; for a state directory or a backup,
     /// the checkpoint of `--since`. Repeat it for each witness
@@ -97,6 +97,10 @@ struct LogReport {
 
 impl VerifyLogArgs {
     pub(crate) fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+        if self.keys.is_empty() {
+            let message = "--key is missing: name the public key of the log, which `oraclectl log key > log-key` writes";
+            return Err(CtlError::Usage(message.to_owned()));
+        }
         let (keys, witnesses) = (LogKeys::read(&self.keys)?, WitnessKeys::read(&self.witnesses)?);
         if self.bundle.is_dir() {
             if !self.witnesses.is_empty() {

@@ -121,6 +121,9 @@ pub fn next_command(code: &str) -> &'static str {
         "workflow_unknown" => {
             "; `oraclectl get workflow` lists the workflows, `oraclectl new source` writes one, and docs/verification.md describes it"
         }
+        "execution_unknown" => {
+            "; for the decision on the verdict of a session, use `oraclectl explain SESSION --language en`"
+        }
         "run_unknown" => "; `oraclectl ingest list` lists the runs",
         "review_unknown" => "; `oraclectl review list --all` lists the reviews",
         "review_rule_unknown" => "; `oraclectl get review_rule` lists the review rules",

@@ -182,7 +182,7 @@ fn navigation(console: &Console, current: Option<Section>, counts: NavCounts) ->
                         @if let Some((name, number, tone, word)) = count(entry.section) {
                             // updates of the page have the numbers, too
                             span.count.(tone.name()) data-count=(name) hidden[number.unwrap_or_default() == 0] {
-                                span { (number.unwrap_or_default()) } span.sr { " " (word) }
+                                span { @if let Some(number) = number { (number) } } span.sr { " " (word) }
                             }
                         }
                     }
@@ -421,14 +421,19 @@ pub(super) async fn render_errors(
         @if let Some(RequestId(id)) = request_id { p.small.muted { "Request " code { (id) } } }
     };
     let head = PageHead { sub: Some(badge(tone, status.as_u16())), ..PageHead::titled(title) };
+    // after a server error, the daemon may be what fails, so no counts are read
+    let counts = if login.is_some() && status.is_client_error() {
+        read_counts(&console).await
+    } else {
+        NavCounts::default()
+    };
     let body = html! {
         (test_banner(&console))
         (head.render())
         (message(tone, &fault))
         @if let Some(before) = before { div.actions { a.btn href=(before) { "Back" } } }
     };
-    // the daemon may be what fails, so no counts are read
-    let shown = login.map(|_| Frame::of(&console, None, NavCounts::default()));
+    let shown = login.map(|_| Frame::of(&console, None, counts));
     document(title, &html! {}, shown.as_ref(), &body, status)
 }
 

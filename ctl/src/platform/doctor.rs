@@ -429,6 +429,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
     let oracles = options.call_control(Method::GET, "/v1/health/oracles", None).await?;
     let oracles: Vec<OracleHealthStatus> = oracles.json()?;
     let mut checks = check_status(&status);
+    checks.extend(check_changed_keys(&status));
     checks.push(check_model(&status));
     checks.extend(check_cluster(options).await?);
     checks.extend(status.paused_endpoints.iter().filter_map(check_endpoint));
@@ -510,7 +511,8 @@ fn unreachable_daemon(error: &CtlError, control_path: &Path) -> CheckResult {
         let remedy = "run oraclectl doctor as root; upstream systems were not checked";
         return CheckResult::warning("daemon", error.to_string(), remedy);
     }
-    let remedy = "start it with `systemctl start oracled`; upstream systems were not checked";
+    let remedy = "start it with `systemctl start oracled`, or name the socket of another daemon with --control-socket; upstream \
+                  systems were not checked";
     CheckResult::fault("daemon", error.to_string(), remedy)
 }
 
@@ -523,7 +525,11 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
         CheckResult::pass("daemon", format!("{name} accepts verdicts"))
     } else {
         let value = format!("{name} accepts no verdicts: {}", status.reasons.join("; "));
-        CheckResult::fault("daemon", value, "see docs/recover.md")
+        let remedy = match status.reasons.as_slice() {
+            [only] if only == "draining" => "`oraclectl drain --off` accepts new work again",
+            _ => "see docs/recover.md",
+        };
+        CheckResult::fault("daemon", value, remedy)
     };
     let own = env!("CARGO_PKG_VERSION");
     let version = (status.version != own).then(|| {
@@ -574,6 +580,13 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
     });
     let state = [Some(ready), version, lag, damage, lost, backup, unsent].into_iter().flatten();
     state.chain(witness).chain(held).chain(messages).collect()
+}
+
+/// The result if keys of the configuration have changed since the start of the daemon.
+fn check_changed_keys(status: &StatusReport) -> Option<CheckResult> {
+    let keys = (!status.needs_restart.is_empty()).then(|| status.needs_restart.join(", "))?;
+    let value = format!("changed since the start of the daemon, and not in force: {keys}");
+    Some(CheckResult::warning(CONFIG_CHECK, value, "restart the daemon, or undo the change"))
 }
 
 /// Dead letters, and messages that wait for longer than a short failure of their receiver.
@@ -652,6 +665,9 @@ fn check_oracle(oracle: &OracleHealthStatus) -> CheckResult {
         Some(error) if ["400", "422"].iter().any(|status| error.contains(status)) => {
             "check the settings that it takes (`takes_…` of a model, the adapter of a source)".to_owned()
         }
+        _ if oracle.status == OracleHealthLevel::CircuitOpen => format!(
+            "check its address and the network; calls close the circuit when they succeed, or `oraclectl health close {id}` does at once"
+        ),
         _ => format!("check its address and the network; `oraclectl health probe {id}` tries again"),
     };
     match oracle.status {
@@ -681,7 +697,8 @@ fn check_state_dir(dir: &Path) -> Vec<CheckResult> {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let value = format!("{at} does not exist");
-            return vec![CheckResult::warning("permissions", value, "the first start creates it")];
+            let remedy = "the first start creates it; for a daemon with another state directory, name its file with --config";
+            return vec![CheckResult::warning("permissions", value, remedy)];
         }
         Err(error) => {
             return vec![CheckResult::warning("permissions", format!("{at}: {error}"), AS_ROOT)];
@@ -744,12 +761,12 @@ fn check_secret_mode(check: &'static str, name: &str, found: &Metadata) -> Check
     if mode & 0o077 == 0 {
         return CheckResult::pass(check, value);
     }
-    let remedy = format!("chmod go= {name}, unless a group must read it");
     if mode & 0o007 == 0 {
+        let remedy = format!("chmod go= {name}, unless a group must read it");
         return CheckResult::warning(check, format!("{value}: its group can use the secret"), remedy);
     }
     let value = format!("{value}: every user can use the secret");
-    CheckResult::fault(check, value, format!("chmod o= {name}, and replace the secret"))
+    CheckResult::fault(check, value, format!("chmod go= {name}, and replace the secret"))
 }
 
 /// Checks the permissions of the files with secrets that the configuration names.

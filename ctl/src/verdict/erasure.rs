@@ -74,6 +74,12 @@ impl EraseArgs {
             for text in describe_erased(&erased) {
                 writeln!(out, "{}", visible_text(&text))?;
             }
+            if !erased.sessions.is_empty() {
+                writeln!(
+                    out,
+                    "not erased: backups and other copies from before, and in test mode the mails in STATE_DIR/test-mail; delete them"
+                )?;
+            }
         }
         if erased.waiting_hosts.is_empty() {
             return match certificate {

@@ -46,7 +46,7 @@ enum SessionAction {
         #[command(flatten)]
         corrections: SessionCorrections,
     },
-    /// Remove a session with its order, its cached or held verdict and its queued mail
+    /// Remove a session with its order, its cached or held verdict, its queued mail and a drafted notice
     Remove {
         /// Session id; shop/cs_1 for a session of the application `shop`
         #[arg(value_parser = id_parser())]

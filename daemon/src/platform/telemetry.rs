@@ -71,7 +71,12 @@ pub fn parse_filter(directives: &str) -> Result<EnvFilter, String> {
     let bare =
         directives.split(',').map(str::trim).find(|word| !word.contains(['=', '[']) && !is_level(word));
     if let Some(word) = bare {
-        return Err(format!("`{word}` is not a level; allowed: {}", LEVELS.join(", ")));
+        // the caller names the whole text
+        let word = if word == directives.trim() { String::new() } else { format!("`{word}` is ") };
+        return Err(format!(
+            "{word}not a level; allowed: {}, or a filter such as `info,actors_verdict=debug`",
+            LEVELS.join(", ")
+        ));
     }
     let of_crates =
         directives.split(',').flat_map(|directive| match directive.trim().strip_prefix("oracled=") {
@@ -160,6 +165,10 @@ mod tests {
         let all = ["actors_=debug", "domain_=debug", "oracled=debug", "store_=debug", "warn"];
         assert_eq!(directives, all);
         assert!(parse_filter("oracled=loud").is_err());
+        for (directives, named) in [("bogus", "not a level"), ("info,bogus", "`bogus` is not a level")] {
+            let error = parse_filter(directives).expect_err("it is not a level");
+            assert!(error.starts_with(named), "{error}");
+        }
     }
 
     #[test]
