@@ -27,6 +27,14 @@ pub enum HeldKeyError {
     Decryption { session_id: SessionId, place: HeldKeyPlace },
 }
 
+impl HeldKeyError {
+    /// Whether orders whose verdicts may be held wait for the key. With another key, they continue.
+    #[must_use]
+    pub const fn delays_orders(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+}
+
 /// Where the key of held verdicts is. Errors name it without a path, because applications see some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldKeyPlace {

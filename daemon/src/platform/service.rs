@@ -12,7 +12,6 @@ use actors_upstream::mail::MAIL_ORACLE;
 use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
-use actors_verdict::held_key::HeldKeyError;
 use domain_audit::checkpoint::LogSigner;
 use domain_base::caller::PeerCredentials;
 use domain_base::cluster::ClusterReport;
@@ -499,7 +498,8 @@ impl DaemonService {
         let held = self.system.check_held_key().await.err();
         // applications see this, too, so it names no session
         let held = held.map(|error| {
-            let waits = if matches!(error, HeldKeyError::File { .. }) { ", and orders whose verdicts may be held wait for it" } else { "" };
+            let waits =
+                if error.delays_orders() { ", and orders whose verdicts may be held wait for it" } else { "" };
             format!("held_verdicts_unreadable: the key of held verdicts is another one, or cannot be read{waits}; restore it")
         });
         let recalls = self.system.recalls.failing_since().map(|since| {
