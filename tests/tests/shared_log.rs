@@ -16,7 +16,7 @@ use postgres::{Client, NoTls};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use store_log::{GroupsEnd, SharedAppend, SharedGroup, SharedLog, SharedLogError, SharedTail};
@@ -75,8 +75,8 @@ fn registered(session: usize) -> JournalRecord {
     }
 }
 
-/// Registers random sessions until the end. Returns the last entry of each that was acknowledged, by its number.
-fn write(journal: &mut Journal, seed: u64, until: Instant) -> Vec<(u64, usize)> {
+/// Registers random sessions until the end, and counts the answers. Returns the last entry of each that was acknowledged, by its number.
+fn write(journal: &mut Journal, seed: u64, until: Instant, answers: &AtomicUsize) -> Vec<(u64, usize)> {
     let (mut random, mut acknowledged) = (Rng::with_seed(seed), Vec::new());
     while Instant::now() < until {
         let session = random.usize(..SESSIONS);
@@ -85,6 +85,7 @@ fn write(journal: &mut Journal, seed: u64, until: Instant) -> Vec<(u64, usize)> 
         }
         match journal.commit(&[registered(session)]) {
             Ok(outcomes) => {
+                answers.fetch_add(1, Ordering::Relaxed);
                 acknowledged.extend(outcomes[0].as_ref().ok().map(|receipt| (receipt.last_seq, session)));
             }
             Err(error) => assert!(matches!(error, StoreError::Unavailable { .. }), "{error}"),
@@ -93,15 +94,21 @@ fn write(journal: &mut Journal, seed: u64, until: Instant) -> Vec<(u64, usize)> 
     acknowledged
 }
 
-/// Ends the sessions of all hosts again and again.
-fn end_sessions(server: &PostgresServer, is_over: &AtomicBool) -> usize {
+/// Ends the sessions of all hosts again and again, each time after a further answer: a busy machine takes longer to connect than to end.
+fn end_sessions(server: &PostgresServer, is_over: &AtomicBool, answers: &AtomicUsize) -> usize {
     let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
-    let mut ended = 0;
+    let (mut ended, mut known) = (0, 0);
     while !is_over.load(Ordering::Relaxed) {
+        let now = answers.load(Ordering::Relaxed);
+        if now == known {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        known = now;
         let others =
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'oracled'";
         ended += client.query(others, &[]).expect("the server runs").len();
-        thread::sleep(Duration::from_millis(60));
+        thread::sleep(Duration::from_millis(fastrand::u64(..60)));
     }
     ended
 }
@@ -124,12 +131,13 @@ fn hosts_have_one_log_although_their_connections_end() {
     }
     let mut hosts: Vec<_> =
         dirs.iter().enumerate().map(|(host, dir)| open_host(&server, dir.path(), host)).collect();
-    let (is_over, until) = (AtomicBool::new(false), Instant::now() + SPAN);
+    let (is_over, answers, until) = (AtomicBool::new(false), AtomicUsize::new(0), Instant::now() + SPAN);
     let (acknowledged, ended) = thread::scope(|scope| {
-        let ender = scope.spawn(|| end_sessions(&server, &is_over));
+        let answers = &answers;
+        let ender = scope.spawn(|| end_sessions(&server, &is_over, answers));
         let writers: Vec<_> = (0..)
             .zip(&mut hosts)
-            .map(|(seed, (journal, _))| scope.spawn(move || write(journal, seed, until)))
+            .map(|(seed, (journal, _))| scope.spawn(move || write(journal, seed, until, answers)))
             .collect();
         let acknowledged: Vec<_> =
             writers.into_iter().flat_map(|writer| writer.join().expect("it does not panic")).collect();
