@@ -442,7 +442,7 @@ enum SourceRefreshState {
 /// Pulls the current payload of a source and waits for the end, unless a refresh is in progress or a recent one brought
 /// nothing. The caller checks whether there is anything new.
 pub(super) async fn refresh(context: Arc<IngestContext>, oracle_id: SourceId) -> Result<(), IngestionError> {
-    let pipelines = context.pulled_pipelines(&oracle_id)?;
+    let pipeline_id = context.pulled_pipeline(&oracle_id)?;
     let (source, _) = context.commit_context().source(&oracle_id)?;
     let now = context.clock.now();
     let (sender, mut ended) = {
@@ -469,10 +469,7 @@ pub(super) async fn refresh(context: Arc<IngestContext>, oracle_id: SourceId) ->
     if let Some(sender) = sender {
         // a separate task on this thread: the caller may stop waiting
         actix_rt::spawn(run_as_current_caller(async move {
-            let mut failed_or_held = false;
-            for pipeline_id in pipelines {
-                failed_or_held |= context.pull_for(&oracle_id, pipeline_id).await;
-            }
+            let failed_or_held = context.pull_for(&oracle_id, pipeline_id).await;
             let now =
                 context.commit_context().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
             let mut refreshing = context.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -516,16 +513,14 @@ impl IngestContext {
         run.is_some_and(|(run, _)| matches!(run.state, RunState::Failed | RunState::Held))
     }
 
-    /// The pipelines of a source that pull; at least one.
-    fn pulled_pipelines(&self, oracle_id: &SourceId) -> Result<Vec<PipelineId>, IngestionError> {
-        let mut pulled = Vec::new();
+    fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
         for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
             let definition = self.store.registered_definition(&registered.pipeline_id)?;
             if definition.is_some_and(|definition| definition.pipeline.retrieval.method.is_pull()) {
-                pulled.push(registered.pipeline_id);
+                return Ok(registered.pipeline_id);
             }
         }
-        if pulled.is_empty() { Err(IngestionError::NoPull(oracle_id.clone())) } else { Ok(pulled) }
+        Err(IngestionError::NoPull(oracle_id.clone()))
     }
 }
 

@@ -443,20 +443,6 @@ fn concurrent_stale_answers_wait_for_one_refresh() {
 }
 
 #[test]
-fn refresh_pulls_all_pipelines_of_its_source() {
-    with_system(|TestSystem { system, .. }| async move {
-        let (old, new) = (TestPublisher::of(OLD).await, TestPublisher::of(NEW).await);
-        let (oracle_id, _) = strict(&system, &old.url).await;
-        let mut further = pulled_by(RetrievalMethod::FileDownload, Some(new.url.clone()), None);
-        further.pipeline.pipeline_id = "z-further".parse().expect("a valid id");
-        registered(&system, further).await.expect("the registration succeeds");
-        let version = queried(&system, &oracle_id).await.expect("the answer is fresh");
-        assert_eq!(version, "2026-11-20T09:00:00Z");
-        assert_eq!((old.request_count(), new.request_count()), (1, 1));
-    });
-}
-
-#[test]
 fn source_with_nothing_new_is_not_pulled_again_within_the_pause() {
     with_system(|TestSystem { system, time, .. }| async move {
         let publisher = TestPublisher::of(OLD).await;
