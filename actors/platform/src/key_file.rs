@@ -28,7 +28,8 @@ pub fn read_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let mode = found.mode() & 0o777;
     if mode & 0o007 != 0 {
         let fault = format!(
-            "every user can use the key (mode {mode:04o}); run `chmod o= FILE`, and replace the key if others may have read it"
+            "every user can use the key (mode {mode:04o}); run `chmod o= {}`, and replace the key if others may have read it",
+            file.display()
         );
         return Err(io::Error::new(ErrorKind::PermissionDenied, fault));
     }

@@ -3,7 +3,7 @@ import { checkParts, type CardLayout } from "./card_checks.js";
 import { OracledError } from "./errors.js";
 
 /** The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them. */
-const FRAMES: readonly string[] = ["d363ef7a67f79270737c5e277aad42d89e2a1d66aa4742c8486a6d933f7f6326"];
+const FRAMES: readonly string[] = ["6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96200"];
 
 const SLOT = /<dl>(.*?)<\/dl>\n<script type="application\/json">(.*?)<\/script>/gs;
 const EMPTY_SLOT = '<dl></dl>\n<script type="application/json"></script>';

@@ -287,19 +287,21 @@ export async function checkParts(blocks, layout) {
     } else {
       require(data.lines.every(({ event }) => part.events.includes(event)), "an entry belongs to another part");
       await checkTexts(part.id, data);
-      if (part.id === "verdict") [delivered] = data.lines;
+      const subject = part.id === "verdict" ? data.lines[0] : delivered;
       for (const [index, { line, proof }] of data.entries.entries()) {
         const leaf = await leafOf(line);
         if (!checkpoint) continue;
         const { seq } = data.lines[index];
         const isIn = await isIncluded(leaf, seq - 1, checkpoint.size, proof.hashes, checkpoint.root);
         require(isIn, `entry ${seq} is not in the log`);
-        require(!delivered || isAbout(data.lines[index], delivered), `entry ${seq} is about another verdict or its facts`);
-        const hasFacts = delivered?.evaluation_sha256 !== undefined || data.lines[index].evaluation_sha256 === undefined;
-        require(!delivered || hasFacts, "the verdict was delivered without facts");
+        require(!subject || isAbout(data.lines[index], subject), `entry ${seq} is about another verdict or its facts`);
+        const hasFacts = subject?.evaluation_sha256 !== undefined || data.lines[index].evaluation_sha256 === undefined;
+        require(!subject || hasFacts, "the verdict was delivered without facts");
       }
       const isComplete = part.id !== "divergence" || delivered?.path !== "regen" || data.lines.length > 0;
       require(isComplete, "the comparison with the first verdict is missing");
+      // only now: what was changed in the verdict is no fault of the other parts
+      if (part.id === "verdict") [delivered] = data.lines;
     }
     results[part.id].isChecked = checkpoint?.isChecked === true;
   };

@@ -188,7 +188,6 @@ impl VerifyCardArgs {
     fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
         let changed = |error: domain_verdict::card::CardError| refused(error.to_string());
         let card = VerdictCard::read(&read_signed(&self.file)?).map_err(changed)?;
-        card.check_texts().map_err(changed)?;
         let (key, witnesses) = card.keys();
         let own = key.unwrap_or_default().to_owned();
         let expected =
@@ -198,6 +197,7 @@ impl VerifyCardArgs {
         }
         let bundle = card.bundle();
         let Checkpoint { size, .. } = verify(&bundle, &expected, None)?;
+        card.check_texts().map_err(changed)?;
         let mut cosigned = WitnessKeys::read(&self.witnesses)?.verify(&bundle.checkpoint)?;
         let further = WitnessKeys::read(witnesses)?.verify(&bundle.checkpoint)?;
         cosigned.extend(further.into_iter().filter(|_| self.witnesses.is_empty()));

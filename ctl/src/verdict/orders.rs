@@ -276,7 +276,7 @@ async fn change_all(
         && let Some(before) = time_after(orders.iter().map(|report| report.order.changed_at))
     {
         print_note(&format!(
-            "oraclectl: after an interruption, repeat the command with `--changed-before {before}`, so that no order is retried twice"
+            "oraclectl: if this is interrupted, repeat the command with `--changed-before {before}`, so that no order is retried twice"
         ));
     }
     let mut done = ChangedOrders { matched: orders.len(), changed: Vec::new(), failed: Vec::new() };

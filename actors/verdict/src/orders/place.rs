@@ -102,7 +102,7 @@ impl OrderWork {
             && full.is_none()
             && known.is_none()
             && prompt.is_some();
-        // an order that may not start is queued; one that waits for another cause says so when its turn comes
+        // an order that may not start is queued; its turn finds what else it waits for
         let may_start = may_start && self.has_held_key(&session_id, submission.tier).await;
         let claim = if may_start { self.in_flight.claim(session_id.clone()) } else { None };
         let (application, models) =
