@@ -402,7 +402,8 @@ async fn host_that_is_cut_off_does_not_answer_that_something_is_missing() {
     let second = cluster.join(&b, &a).await;
     let (mut one, mut other) = (first.routes().await, second.routes().await);
     assert_eq!(post(&mut one, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
-    assert_eq!(get(&mut other, "/cache/cs_1").await.status, 200);
+    // a busy machine can take longer than the deadline
+    eventually("the other host answers", async || get(&mut other, "/cache/cs_1").await.status == 200).await;
     assert_eq!(at(&get(&mut other, "/v1/orders").await, "/items"), json!([]));
     network.cut(Cut { to_server: true, to_client: true });
     assert_eq!(post(&mut one, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
