@@ -15,7 +15,8 @@ trap 'rm -rf "$work"' EXIT
 umask 022
 # without the files of a build
 git ls-files -z clients | xargs -0 cp --parents -t "$work"
-cp LICENSE-MIT LICENSE-APACHE "$work/clients/node"
+# `npm pack` copies them from there
+cp LICENSE-MIT LICENSE-APACHE "$work"
 cp LICENSE-MIT LICENSE-APACHE "$work/clients/python"
 # a checkout has no license there, and a pattern without a file is an error
 sed -i '/^license = /a license-files = ["LICENSE-*"]' "$work/clients/python/pyproject.toml"
@@ -36,6 +37,11 @@ if [[ -n $url ]]; then
     sed -i 's/^pip install .*\.whl$/pip install oracled/' python/README.md
     printf '\n[project.urls]\nRepository = "%s"\nDocumentation = "%s"\nChangelog = "%s"\n' \
         "$url" "$files/docs/clients.md" "$files/CHANGELOG.md" >>python/pyproject.toml
+else
+    # an archive has no pages beside its own
+    for client in node python; do
+        sed -Ei 's,\[([^]]*)\]\(\.\./\.\./([^)#]*)[^)]*\),\1 (`\2` of oracled),g' "$client/README.md"
+    done
 fi
 
 if ! command -v npm >/dev/null; then

@@ -74,11 +74,13 @@ fi
 
 if has_node && npm view typescript name >/dev/null 2>&1; then
     extract clients/node/README.md ts "$work/client.mts"
-    cp -r clients/node "$work/client"
-    (cd "$work/client" && npm ci --silent --no-audit --no-fund && npm pack --silent --pack-destination "$work" >/dev/null)
+    mkdir "$work/clients"
+    cp -r clients/node "$work/clients"
+    cp LICENSE-* "$work"
+    (cd "$work/clients/node" && npm ci --silent --no-audit --no-fund && npm pack --silent --pack-destination "$work" >/dev/null)
     (cd "$work" && npm init -y >/dev/null && npm install --silent --no-audit --no-fund "$work"/oracled-client-*.tgz)
     # as a user compiles it
-    cp -r "$work"/client/node_modules/{typescript,@types,undici-types} "$work/node_modules/"
+    cp -r "$work"/clients/node/node_modules/{typescript,@types,undici-types} "$work/node_modules/"
     (cd "$work" && node node_modules/typescript/bin/tsc --strict --module nodenext --target es2022 --types node client.mts)
     check "clients/node/README.md" node "$work/client.mjs"
     awk -v work="$work" '$0 == "```js" { file = work "/sample" ++count ".test.mjs"; next } /^```$/ { file = "" } file { print >file }' docs/testing.md

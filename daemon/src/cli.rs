@@ -11,7 +11,7 @@ use domain_base::text_form::{visible_json, visible_text, visible_toml};
 use nix::sys::prctl::set_dumpable;
 use oracled_store::StoreError;
 use std::io::{self, Write};
-use std::path::{self, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Check, store and deliver the verdicts of a model
@@ -127,8 +127,7 @@ fn format_error_chain(error: &anyhow::Error) -> String {
 }
 
 fn serve(mut flags: DaemonFlags) -> anyhow::Result<ExitCode> {
-    // the file of the start, so that a reload reads the same one and the status names it
-    flags.config = flags.config_file().map(|file| path::absolute(&file).unwrap_or(file));
+    flags.fix_config_file();
     let config = DaemonConfig::load(&flags)?;
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     let ignored = DaemonConfig::ignored_variables();

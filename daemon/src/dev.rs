@@ -8,7 +8,7 @@ mod tools;
 use crate::config::DaemonConfig;
 use crate::dev::chapters::DevWalk;
 use crate::dev::tools::DevTools;
-use crate::platform::config::DaemonFlags;
+use crate::platform::config::{DaemonFlags, redact_url};
 use crate::platform::telemetry;
 use crate::run::{NoTestStateError, RunningDaemon};
 use crate::upstreams::{UpstreamClients, test_mail_dir};
@@ -46,6 +46,7 @@ pub fn dev(
     verbose: bool,
 ) -> anyhow::Result<ExitCode> {
     flags.test_mode = true;
+    flags.fix_config_file();
     seed.as_deref().map(DevTools::check_seed).transpose()?;
     // only this user may read the mails and verdicts
     let mode = Permissions::from_mode(0o700);
@@ -58,7 +59,11 @@ pub fn dev(
         let (socket, control_socket) = (config.socket.clone(), config.control_socket.clone());
         writeln!(io::stdout(), "socket  {}\nstate   {}", socket.display(), config.state_dir.display())?;
         writeln!(io::stdout(), "model   {}", outside.model.describe())?;
-        writeln!(io::stdout(), "mail    files in {} (test mode)\n", outside.mail_dir.display())?;
+        writeln!(io::stdout(), "mail    files in {} (test mode)", outside.mail_dir.display())?;
+        for url in webhook_urls(&config) {
+            writeln!(io::stdout(), "webhooks {}", redact_url(url))?;
+        }
+        writeln!(io::stdout())?;
         let tools = DevTools::new(temporary.path(), &socket, &control_socket)?;
         let daemon = RunningDaemon::start(config, flags, log_level).await.map_err(explain_start)?;
         let mut walk = DevWalk::start(&outside, &socket, &control_socket, verbose).await?;
@@ -99,6 +104,15 @@ pub fn dev(
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// The configured URLs of webhooks.
+fn webhook_urls(config: &DaemonConfig) -> impl Iterator<Item = &str> {
+    let own = config.applications.values().filter_map(|section| section.webhook_url.as_deref());
+    let common =
+        [&config.webhooks.url, &config.webhooks.operator_url].into_iter().filter_map(Option::as_deref);
+    let further = config.webhooks.endpoints.values().map(|section| section.url.as_str());
+    common.chain(own).chain(further)
 }
 
 /// The error of a start, with the remedy for `oracled dev`, which has no flag for the mode.

@@ -577,6 +577,27 @@ async fn dev_fits_two_screens_and_its_commands_work() {
 }
 
 #[tokio::test]
+async fn dev_prints_the_urls_of_webhooks_and_names_its_file_by_an_absolute_path() {
+    let (world, _) = world_with_tmp();
+    fs::write(world.path("secret"), format!("whsec_{}", "A".repeat(32))).unwrap();
+    let config = "ingestion.allow_local = [\"127.0.0.1/32\"]\n\
+                  [webhooks]\nurl = \"http://127.0.0.1:9/\"\nsecret_file = \"secret\"\n";
+    fs::write(world.path("oracled.toml"), config).unwrap();
+    let mut dev = world.oracled(&["dev", "--config", "oracled.toml"]);
+    dev.arg("--control-socket").arg(world.control_socket()).current_dir(world.path(""));
+    dev.stdout(fs::File::create(world.path("output")).unwrap());
+    let daemon = world.spawn_as(dev);
+    let printed = || fs::read_to_string(world.path("output")).unwrap();
+    eventually("the daemon serves", async || printed().contains("curl --unix-socket ")).await;
+    assert!(printed().contains("\nwebhooks http://127.0.0.1:9\n"), "{}", printed());
+    let status = world.ctl(&["--json", "status"]);
+    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let file = status["config_file"].as_str().expect("a path");
+    assert!(file.starts_with('/') && file.ends_with("/oracled.toml"), "{file}");
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[tokio::test]
 async fn dev_demonstrates_a_kept_state_once() {
     let (world, _) = world_with_tmp();
     let state = world.state().display().to_string();

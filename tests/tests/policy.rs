@@ -132,8 +132,13 @@ async fn decision_is_explained_in_plain_words_until_its_session_is_erased() {
     let world = holding(&mailbox);
     let daemon = world.serve().await;
     submit_held(&daemon, "cs_1").await;
+    // a file of standard output is a card or empty
+    let card = world.ctl_in_thread(&["card", "cs_1"]).await;
+    assert_eq!((card.status.code(), card.stdout.as_slice()), (Some(4), &b""[..]));
     let release = ["order", "release", "cs_1", "--reason", "it is sound"];
     assert!(world.ctl_in_thread(&release).await.status.success());
+    let plain = world.ctl_in_thread(&["explain", "cs_1"]).await;
+    assert!(String::from_utf8_lossy(&plain.stdout).contains("fewer than 10 characters"), "{plain:?}");
     let explain = async |language: &str| {
         let output = world.ctl_in_thread(&["explain", "cs_1", "--language", language, "--json"]).await;
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -109,6 +109,23 @@ async fn refused_verdict_returns_the_decision_and_is_not_cached() {
 }
 
 #[tokio::test]
+async fn detail_of_a_rejection_names_the_fault_of_the_text_and_the_log_does_not() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for (session, text, fault) in [
+        ("cs_1", "```json\n{}\n```", "): the text begins with a Markdown fence"),
+        ("cs_2", "Sure! q7x", "): the text is no JSON: expected value at line 1 column 1"),
+        ("cs_3", r#"{"verdict":"q7x"}"#, "): `verdict` is `q7x`; allowed: GREEN, AMBER, RED, NULL"),
+    ] {
+        let refused = post(routes, &format!("/v1/verdicts/{session}"), &submission(text)).await;
+        let refused = problem(&refused, 422, "crosscheck_rejected");
+        assert!(refused["detail"].as_str().expect("a text").ends_with(fault), "{refused}");
+    }
+    assert!(!world.mirror().contains("q7x"), "{}", world.mirror());
+}
+
+#[tokio::test]
 async fn refusal_contains_the_configured_contact() {
     let world = DaemonWorld::with_config("contact = \"help@example.org\"");
     let daemon = world.serve().await;

@@ -78,7 +78,7 @@ async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
         (&json["decisions"][0]["envelope"], &json["decisions"][0]["reproduced"]),
         (&envelope, &json!(true))
     );
-    assert_lines(&ctl(&world, &["explain", "v-none"], 1), &["--language en", "(execution_unknown)"]);
+    assert_lines(&ctl(&world, &["explain", "v-none"], 1), &["shop/cs_1", "(execution_unknown)"]);
 }
 
 #[tokio::test]

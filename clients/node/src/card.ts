@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { checkParts, type CardLayout } from "./card_checks.js";
-import { OracledError } from "./errors.js";
+import { invalidArgument, OracledError } from "./errors.js";
 
 /** The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them. */
 const FRAMES: readonly string[] = ["6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96200"];
@@ -35,12 +35,16 @@ export interface VerifiedCard {
  * @param key the key of the log, as `oraclectl log key` prints it, from a source that you trust; several if the log got a new key
  * @param options `witnesses` has keys of witnesses that must have cosigned the log
  * @throws {CardError} if the file was changed, or is of another log
+ * @throws {TypeError} if a key is missing: the card is not at fault
  */
 export async function verifyCard(
   card: string | Uint8Array,
   key: string | readonly string[],
   { witnesses = [] }: { witnesses?: readonly string[] } = {},
 ): Promise<VerifiedCard> {
+  const keys = [key].flat().map((each) => checkedKey("key", each));
+  if (keys.length === 0) throw invalidArgument("key", key, KEY_REQUIRED);
+  const required = witnesses.map((witness) => checkedKey("witnesses", witness));
   const page = typeof card === "string" ? card : decode(card);
   const frame = page.replace(SLOT, EMPTY_SLOT);
   const layoutText = LAYOUT.exec(frame)?.[1];
@@ -59,8 +63,8 @@ export async function verifyCard(
   if (!Object.values(results).every(({ isChecked }) => isChecked)) throw new CardError("this version of Node has no Ed25519");
   const proof = read(blocks["proof"]);
   const own = proof.texts[1] ?? "";
-  if (![key].flat().includes(own)) throw new CardError(`the card is of the log key ${own}, which is not the expected one`);
-  const missing = witnesses.find((witness) => !proof.more.includes(witness));
+  if (!keys.includes(own)) throw new CardError(`the card is of the log key ${own}, which is not the expected one, ${keys.join(" or ")}`);
+  const missing = required.find((witness) => !proof.more.includes(witness));
   if (missing !== undefined) throw new CardError(`the witness ${missing} has not cosigned the log`);
   const verdict = read(blocks["verdict"]);
   const { session_id: session } = JSON.parse(verdict.entries[0]?.line ?? "{}") as { session_id?: unknown };
@@ -71,6 +75,15 @@ export async function verifyCard(
     size: Number(proof.texts[0]?.split("\n")[1]),
     cosigned: results["proof"]?.cosigned ?? [],
   };
+}
+
+const KEY_REQUIRED = "a key is required, as `oraclectl log key` prints it";
+
+/** A key without the white space around it: a file with a key ends with a newline. */
+function checkedKey(name: string, key: unknown): string {
+  const trimmed = typeof key === "string" ? key.trim() : "";
+  if (trimmed === "") throw invalidArgument(name, key, KEY_REQUIRED);
+  return trimmed;
 }
 
 interface PartData {

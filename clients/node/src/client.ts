@@ -1,5 +1,5 @@
 import { type BatchResult, type QueryResult, runBatch, type VerifyResult } from "./batch.js";
-import { ConnectionError, invalidArgument, TemporaryError, TimeoutError } from "./errors.js";
+import { ConnectionError, invalidArgument, ResponseError, TemporaryError, TimeoutError } from "./errors.js";
 import type {
   CrosscheckDecision,
   CrosscheckRequest,
@@ -58,6 +58,11 @@ export interface Ordered extends Answer<OrderReport> {
 /** The order or its verdict waits for an operator. */
 export interface Held extends Answer<OrderReport> {
   outcome: "held";
+}
+
+/** A verdict card, an HTML page: `body` has it. Save it, and verify it with `verifyCard`. */
+export interface Card extends Answer<string> {
+  outcome: "delivered";
 }
 
 /** The result of a submission or a read. All other results are errors, for example a `RejectedError`. */
@@ -119,6 +124,20 @@ export class OracledClient {
   ): Promise<VerdictOutcome> {
     const path = place("verdicts", "sessionId", sessionId) + (proof ? "?proof=1" : "");
     return verdictOutcome(await this.#transport.call({ method: "GET", path }, options));
+  }
+
+  /**
+   * Reads the verdict card of a session, as `readVerdict` reads its verdict.
+   *
+   * @throws {RejectedError} if the order of the session failed, or a regenerated verdict was rejected
+   */
+  async readCard(sessionId: string, options?: CallOptions): Promise<Card | Ordered | Held> {
+    const path = `${place("verdicts", "sessionId", sessionId)}?card=1`;
+    const answer = await this.#transport.call<unknown>({ method: "GET", path, isPage: true }, options);
+    if (answer.status !== 202 && typeof answer.body !== "string") {
+      throw new ResponseError("the response is no card; do the versions of daemon and client match?", answer.status, answer.requestId);
+    }
+    return verdictOutcome(answer) as Card | Ordered | Held;
   }
 
   /**

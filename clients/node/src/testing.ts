@@ -83,13 +83,14 @@ export function fakeProblem(status: number, code: ProblemCode, detail = "a fault
 export interface TestDaemonOptions {
   /** The program. Default: the variable `ORACLED_BIN`, or `oracled` in the `PATH`. */
   program?: string;
-  /** The configuration, in TOML. Default: canned answers without a limit of calls. */
+  /** The configuration, in TOML. Without a model, it gets canned answers without a limit of calls. */
   config?: string;
   /** The longest time of the start, in milliseconds. Default: 30,000. */
   startMs?: number;
 }
 
-const CONFIG = '[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n';
+const CANNED = '\n[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n';
+const HAS_MODEL = /^\s*(\[\s*models?\s*[.\]]|models?\s*[.=])/m;
 
 // `read` returns when this process ends, also by SIGKILL: the input of the shell is a pipe from it. The output ends with the daemon
 const GUARD = `folder=$1; shift
@@ -129,11 +130,11 @@ export class TestDaemon {
   }
 
   /** Starts `oracled serve --test-mode`, and waits until it is ready. */
-  static async start({ program, config = CONFIG, startMs = 30_000 }: TestDaemonOptions = {}): Promise<TestDaemon> {
+  static async start({ program, config = "", startMs = 30_000 }: TestDaemonOptions = {}): Promise<TestDaemon> {
     // a short path: that of a socket has at most 107 bytes
     const folder = await mkdtemp(join(tmpdir(), "oracled-"));
     const daemon = new TestDaemon(folder, program ?? (process.env.ORACLED_BIN || "oracled"));
-    writeFileSync(join(folder, "oracled.toml"), config);
+    writeFileSync(join(folder, "oracled.toml"), HAS_MODEL.test(config) ? config : config + CANNED);
     try {
       await daemon.#run(startMs);
     } catch (error) {

@@ -25,7 +25,7 @@ export interface FakeRequest {
   body?: unknown;
 }
 
-/** The answer of `transport`. Without a `content-type`, it is JSON. */
+/** The answer of `transport`. Without a `content-type`, it is JSON; a text for `readCard` is a card. */
 export interface FakeResponse {
   /** Default: 200. */
   status?: number;
@@ -64,6 +64,8 @@ export interface RequestParts {
   path: string;
   body?: unknown;
   headers?: http.OutgoingHttpHeaders;
+  /** The answer can be an HTML page. */
+  isPage?: boolean;
 }
 
 /** A daemon that cannot be reached may be restarting. It is tried again for this time, at these intervals. */
@@ -188,7 +190,7 @@ export class Transport {
       const responded = once(request, "response") as Promise<[http.IncomingMessage]>;
       request.end(body);
       const [response] = await responded;
-      return parseAnswer<Body>(response, await readText(response));
+      return parseAnswer<Body>(response, await readText(response), parts.isPage);
     } catch (error) {
       throw timeout ?? this.failure(error, options.signal);
     } finally {
@@ -243,14 +245,16 @@ function findSocket(): string {
 
 /** The answer of a fake transport. As with the daemon, a read has status 200 and not 201, and a report of an order 200 and not 202. */
 function fakeAnswer<Body>(
-  { method, path }: RequestParts,
+  { method, path, isPage }: RequestParts,
   { requestId }: CallOptions,
   { status: given = 200, body, headers }: FakeResponse,
 ): Answer<Body> {
   const isReport = (given === 201 && method === "GET") || (given === 202 && path.startsWith("/v1/orders/"));
   const status = isReport ? 200 : given;
-  const received = { "content-type": "application/json", "x-request-id": requestId ?? "fake", ...headers };
-  return parseAnswer<Body>({ statusCode: status, headers: received }, encodeJson(body));
+  const page = isPage && typeof body === "string" ? body : undefined;
+  const type = page === undefined ? "application/json" : "text/html";
+  const received = { "content-type": type, "x-request-id": requestId ?? "fake", ...headers };
+  return parseAnswer<Body>({ statusCode: status, headers: received }, page ?? encodeJson(body), isPage);
 }
 
 /** Waits, unless the signal aborts the wait. */
@@ -288,12 +292,13 @@ export async function readText(response: http.IncomingMessage): Promise<string> 
 export function parseAnswer<Body>(
   { statusCode: status = 0, headers }: { statusCode?: number | undefined; headers: http.IncomingHttpHeaders },
   text: string,
+  isPage = false,
 ): Answer<Body> {
   const requestId = String(headers["x-request-id"] ?? "");
   const retryAfter = /^\d+$/.test(headers["retry-after"] ?? "") ? Number(headers["retry-after"]) : undefined;
   let body: unknown;
   try {
-    body = JSON.parse(text);
+    body = isPage && headers["content-type"]?.startsWith("text/html") ? text : JSON.parse(text);
   } catch {
     throw new ResponseError(`the response with status ${status} is not JSON; is another server on the socket?`, status, requestId);
   }

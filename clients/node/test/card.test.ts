@@ -1,29 +1,23 @@
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import http from "node:http";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { CardError, OracledClient, verifyCard } from "oracled-client";
+import { CardError, OracledClient, ProblemError, ResponseError, verifyCard } from "oracled-client";
+import { fakeOrder, fakeVerdict } from "oracled-client/testing";
 import { GOOD, PACKAGE, QUERY, ROOT, TestDaemon } from "./daemon.js";
 
 let daemon: TestDaemon;
 before(async () => (daemon = await TestDaemon.start("")));
 after(() => daemon.stop());
 
-function readCard(session: string): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const path = `/v1/verdicts/${session}?card=1`;
-    const request = http.get({ socketPath: daemon.socketPath, path, agent: false }, (response) => {
-      const pieces: Buffer[] = [];
-      response.on("data", (piece: Buffer) => pieces.push(piece));
-      response.on("end", () => resolve(Buffer.concat(pieces)));
-    });
-    request.on("error", reject);
-  });
+async function cardOf(oracled: OracledClient, session: string): Promise<string> {
+  const card = await oracled.readCard(session);
+  assert(card.outcome === "delivered");
+  return card.body;
 }
 
 /** The key in a card. A customer has it from another source. */
-function keyOf(card: Buffer): string {
+function keyOf(card: Buffer | string): string {
   return /<dt>Log key<\/dt><dd>([^<]+)</.exec(card.toString())?.[1] ?? "";
 }
 
@@ -45,17 +39,38 @@ test("card_of_the_daemon_is_verified_only_unchanged_and_with_its_key", async () 
   const raw = '{"verdict":"GREEN","summary":"A <b>sound</b> & simple plan.","extra":[1.50,null,"\\u202e\\ud83d\\ude00"]}';
   await oracled.submitVerdict("card", { tier: "quick", query: QUERY, raw, facts, rules: [...rules] });
   await oracled.submitVerdict("plain", { tier: "quick", query: QUERY, raw: GOOD });
+  const [card, plain] = [Buffer.from(await cardOf(oracled, "card")), await cardOf(oracled, "plain")];
   oracled.close();
-  const [card, plain] = [await readCard("card"), await readCard("plain")];
   const verified = await verifyCard(card, ["another", keyOf(card)]);
   assert.equal(verified.sessionId, "card");
   assert.deepEqual(JSON.parse(verified.verdict ?? "").summary, "A <b>sound</b> & simple plan.");
   assert.deepEqual(verified.cosigned, []);
-  assert.equal((await verifyCard(plain.toString(), keyOf(card))).verdict, GOOD);
+  assert.equal((await verifyCard(plain, keyOf(card))).verdict, GOOD);
   const other = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
-  await assert.rejects(verifyCard(card, other), /not the expected one/);
+  await assert.rejects(verifyCard(card, other), new RegExp(`not the expected one, ${other.replaceAll("+", "\\+")}$`));
   await assert.rejects(verifyCard(card, keyOf(card), { witnesses: [other] }), /has not cosigned/);
   await expectEachChangeIsDetected(card, 500);
+});
+
+test("session_without_a_card_is_an_order_or_an_error", async () => {
+  const held = new OracledClient({ transport: () => fakeOrder("cs_1", "held") });
+  assert.equal((await held.readCard("cs_1")).outcome, "held");
+  const page = new OracledClient({ transport: () => ({ body: "<html>" }) });
+  assert.equal((await page.readCard("cs_1")).body, "<html>");
+  const verdict = new OracledClient({ transport: () => fakeVerdict("cs_1") });
+  await assert.rejects(verdict.readCard("cs_1"), ResponseError);
+  const oracled = new OracledClient({ socketPath: daemon.socketPath });
+  await assert.rejects(oracled.readCard("unknown"), ProblemError);
+  oracled.close();
+});
+
+test("key_is_trimmed_and_a_missing_one_is_a_type_error", async () => {
+  const card = await readStored("card-1.html");
+  assert.equal((await verifyCard(card, `${keyOf(card)}\n`)).sessionId, "facts");
+  for (const key of [undefined, null, "", " \n", [], [""]] as never[]) {
+    await assert.rejects(verifyCard(card, key), { name: "TypeError", message: /^`key` is .*`oraclectl log key`/ });
+  }
+  await assert.rejects(verifyCard(card, keyOf(card), { witnesses: [undefined as never] }), { name: "TypeError", message: /^`witnesses` is/ });
 });
 
 const readStored = (name: string): Promise<Buffer> => readFile(join(ROOT, "tests/stored", name));

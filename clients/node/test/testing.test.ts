@@ -175,6 +175,12 @@ test("test_daemon_answers_by_the_words_of_the_query", async (context) => {
   assert.deepEqual([mail?.to, mail?.subject], ["a@example.org", "[test mode] Your verdict: GREEN"]);
 });
 
+test("configuration_without_a_model_gets_the_canned_one", async (context) => {
+  const daemon = await TestDaemon.start({ program: PROGRAM, config: "[limits]\nidle_s = 50" });
+  context.after(() => daemon.stop());
+  assert.equal((await daemon.client.submitVerdict("cs_1", order)).outcome, "delivered");
+});
+
 test("test_daemon_that_cannot_start_is_an_error_with_its_output", async () => {
   await assert.rejects(TestDaemon.start({ program: PROGRAM, config: "[model]\nprovider = 7\n" }), /the daemon .* did not start: .*provider/s);
   await assert.rejects(TestDaemon.start({ program: "true" }), /bin\/true did not start: it printed nothing/);

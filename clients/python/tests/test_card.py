@@ -1,24 +1,20 @@
 """Verdict cards: the client accepts them only unchanged, and with their key."""
 
+import asyncio
 import random
 import re
-from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 from conftest import GOOD, running
 
 from generate import HERE
-from oracled import CardError, Client, verify_card
+from oracled import AsyncClient, Card, CardError, Client, Held, ProblemError, ResponseError, verify_card
+from oracled.testing import FakeResponse, FakeTransport, fake_order, fake_verdict
 
 OTHER_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 STORED = HERE.parent.parent / "tests" / "stored"
 WITNESS_KEY = "witness.example/w1+d9ed62c5+BO1JKMYo0cLG6ukDOJBZlWEpWSc6XGP5NjbBRhSshzfR"
-
-
-def read_card(socket: Path, session: str) -> bytes:
-    with httpx.Client(transport=httpx.HTTPTransport(uds=str(socket))) as client:
-        return client.get(f"http://oracled/v1/verdicts/{session}?card=1").content
 
 
 def key_of(card: bytes) -> str:
@@ -46,16 +42,51 @@ def test_card_of_the_daemon_is_verified_only_unchanged_and_with_its_key() -> Non
                 "card", {"tier": "quick", "query": "Sell honey?", "raw": raw, "facts": facts, "rules": ["RULE-PREC-004"]}
             )
             client.submit_verdict("plain", {"tier": "quick", "query": "Sell honey?", "raw": GOOD})
-        card, plain = read_card(daemon.socket, "card"), read_card(daemon.socket, "plain")
+            cards = [client.read_card(session) for session in ("card", "plain")]
+            with pytest.raises(ProblemError):
+                client.read_card("unknown")
+    assert all(isinstance(each, Card) for each in cards)
+    card, plain = (each.text.encode() for each in cards)
     verified = verify_card(card, ["another", key_of(card)])
     assert (verified.session_id, verified.cosigned) == ("card", {})
     assert "A <b>sound</b> & simple plan." in (verified.verdict or "")
     assert verify_card(plain.decode(), key_of(card)).verdict == GOOD
-    with pytest.raises(CardError, match="not the expected one"):
+    with pytest.raises(CardError, match=f"not the expected one, {re.escape(OTHER_KEY)}$"):
         verify_card(card, OTHER_KEY)
     with pytest.raises(CardError, match="has not cosigned"):
         verify_card(card, key_of(card), witnesses=[OTHER_KEY])
     expect_each_change_is_detected(card, 500)
+
+
+def test_session_without_a_card_is_an_order_or_an_error() -> None:
+    page = FakeResponse("<html>")
+    answers = [fake_order("cs_1", "held"), page, fake_verdict("cs_1")]
+    transport = FakeTransport(lambda _: answers.pop(0))
+    with Client(transport=transport) as client:
+        assert isinstance(client.read_card("cs_1"), Held)
+        assert client.read_card("cs_1").body == "<html>"
+        with pytest.raises(ResponseError):
+            client.read_card("cs_1")
+    assert {request.path for request in transport.requests} == {"/v1/verdicts/cs_1?card=1"}
+
+    async def run() -> None:
+        async with AsyncClient(transport=FakeTransport(lambda _: page)) as client:
+            assert isinstance(await client.read_card("cs_1"), Card)
+
+    asyncio.run(run())
+
+
+def test_key_is_trimmed_and_a_missing_one_is_an_error_about_the_argument() -> None:
+    card = (STORED / "card-1.html").read_bytes()
+    assert verify_card(card, f"{key_of(card)}\n").session_id == "facts"
+    missing: list[tuple[Any, type[Exception]]] = [
+        (None, TypeError), ([None], TypeError), (b"x", TypeError), ("", ValueError), (" \n", ValueError), ([], ValueError)
+    ]  # fmt: skip
+    for key, error in missing:
+        with pytest.raises(error, match="`key` is .*`oraclectl log key`"):
+            verify_card(card, key)
+    with pytest.raises(ValueError, match="`witnesses` is ''"):
+        verify_card(card, key_of(card), witnesses=[""])
 
 
 def test_stored_card_of_the_first_version_is_verified_and_each_change_is_detected() -> None:

@@ -172,6 +172,11 @@ def test_daemon_answers_by_the_words_of_the_query() -> None:
     assert not daemon.folder.exists()
 
 
+def test_configuration_without_a_model_gets_the_canned_one() -> None:
+    with TestDaemon(default_program(), config="[limits]\nidle_s = 50") as daemon:
+        assert isinstance(daemon.client.submit_verdict("cs_1", ORDER), Delivered)
+
+
 def test_daemon_that_cannot_start_is_an_error_with_its_output() -> None:
     with pytest.raises(RuntimeError, match="provider"):
         TestDaemon(default_program(), config="[model]\nprovider = 7\n")

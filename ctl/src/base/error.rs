@@ -121,9 +121,7 @@ pub fn next_command(code: &str) -> &'static str {
         "workflow_unknown" => {
             "; `oraclectl get workflow` lists the workflows, `oraclectl new source` writes one, and docs/verification.md describes it"
         }
-        "execution_unknown" => {
-            "; for the decision on the verdict of a session, use `oraclectl explain SESSION --language en`"
-        }
+        "execution_unknown" => "; nor is it a session in the log: a session of an application is shop/cs_1",
         "run_unknown" => "; `oraclectl ingest list` lists the runs",
         "review_unknown" => "; `oraclectl review list --all` lists the reviews",
         "review_rule_unknown" => "; `oraclectl get review_rule` lists the review rules",

@@ -318,9 +318,10 @@ fn add_secret_files(prefix: &str, value: &Value, files: &mut Vec<(String, PathBu
     for (name, value) in value.as_object().into_iter().flatten() {
         let key = format!("{prefix}{name}");
         match value {
-            // `check-config` hides a path that does not exist. A certificate is not secret
+            // `check-config` hides a path that does not exist, and reads a relative one as here. A certificate is not secret
             Value::String(path) if name.ends_with("_file") && name != "certificate_file" => {
-                files.extend(Path::new(path).is_absolute().then(|| (key, path.into())));
+                let is_path = Path::new(path).is_absolute() || Path::new(path).exists();
+                files.extend(is_path.then(|| (key, path.into())));
             }
             below => add_secret_files(&format!("{key}."), below, files),
         }

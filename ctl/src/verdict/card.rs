@@ -19,7 +19,7 @@ use hyper::{Method, StatusCode};
 use oracled_api::client::{DaemonClient, DaemonResponse};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Print the card of a delivered verdict: an HTML page that verifies itself in a browser
@@ -87,7 +87,8 @@ impl CardArgs {
         let session_id = self.session_id.as_deref().unwrap_or_default();
         let answer = read_card(options, session_id).await?;
         if answer.status != StatusCode::OK {
-            return show_delivered(&answer, options, out);
+            // standard output is the file of the card; the error names the order
+            return show_delivered(&answer, options, &mut io::sink());
         }
         let mut page = String::from_utf8_lossy(&answer.body).into_owned();
         if self.internal {

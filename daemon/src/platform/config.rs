@@ -21,7 +21,7 @@ use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 use utoipa::ToSchema;
 
@@ -145,6 +145,11 @@ impl DaemonFlags {
     #[must_use]
     pub fn config_file(&self) -> Option<PathBuf> {
         self.config.clone().or_else(|| DefaultDirectories::from_environment().config_file())
+    }
+
+    /// Names the file of the start by its absolute path, so that a reload reads the same one and the status names it.
+    pub fn fix_config_file(&mut self) {
+        self.config = self.config_file().map(|file| path::absolute(&file).unwrap_or(file));
     }
 }
 

@@ -4,6 +4,7 @@
 //! `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge_with`] is the gate:
 //! the only function that creates an [`ApprovedVerdict`].
 
+mod fault;
 mod mapping;
 
 pub use crate::crosscheck::mapping::UnexpectedFieldHandling;
@@ -13,6 +14,7 @@ use crate::label::{ProductTier, VerdictLabel};
 use crate::tmm::{OMEGA, coherence};
 use domain_base::digest::Sha256Hex;
 use domain_base::payload::VerdictPayload;
+pub use fault::describe_fault;
 pub use mapping::{CrosscheckInspection, inspect};
 pub(crate) use mapping::{V_T_FLOOR, strip};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@
 from oracled._async_client import AsyncClient
 from oracled._client import Client
 from oracled._wire import CallOptions
-from oracled.answers import Answer, Delivered, Held, Ordered
+from oracled.answers import Answer, Card, Delivered, Held, Ordered
 from oracled.card import CardError, VerifiedCard, verify_card
 from oracled.errors import (
     DaemonConnectionError,
@@ -24,6 +24,7 @@ __all__ = [
     "Answer",
     "AsyncClient",
     "CallOptions",
+    "Card",
     "CardError",
     "Client",
     "DaemonConnectionError",

@@ -12,12 +12,14 @@ import httpx
 
 from oracled._wire import (
     BASE_URL,
+    PAGE,
     POLL_AFTER_S,
     READ_MIN_S,
     AsyncRequests,
     Call,
     CallOptions,
     Window,
+    card_outcome,
     check_positive,
     check_retries,
     checked_request_id,
@@ -31,7 +33,7 @@ from oracled._wire import (
     socket_remedy,
     wait_expired,
 )
-from oracled.answers import Answer, Delivered, Held, Ordered
+from oracled.answers import Answer, Card, Delivered, Held, Ordered
 from oracled.errors import DaemonConnectionError, DaemonTimeoutError, OracledError
 from oracled.types import (
     BatchAnswer,
@@ -141,6 +143,15 @@ class AsyncClient:
         """
         path = path_of("verdicts", session_id=session_id) + ("?proof=1" if proof else "")
         return outcome(await self._get(path, options))
+
+    async def read_card(self, session_id: str, **options: Unpack[CallOptions]) -> Card | Ordered | Held:
+        """Read the verdict card of a session, as `read_verdict` reads its verdict.
+
+        Raises:
+            RejectedError: The order of the session failed, or a regenerated verdict was rejected.
+        """
+        path = path_of("verdicts", session_id=session_id) + "?card=1"
+        return card_outcome(await self._call("GET", path, options, headers={"accept": PAGE}))
 
     async def wait_for_verdict(
         self, session_id: str, *, wait: float = 600.0, **options: Unpack[CallOptions]

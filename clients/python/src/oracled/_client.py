@@ -12,12 +12,14 @@ import httpx
 
 from oracled._wire import (
     BASE_URL,
+    PAGE,
     POLL_AFTER_S,
     READ_MIN_S,
     Requests,
     Call,
     CallOptions,
     Window,
+    card_outcome,
     check_positive,
     check_retries,
     checked_request_id,
@@ -30,7 +32,7 @@ from oracled._wire import (
     socket_remedy,
     wait_expired,
 )
-from oracled.answers import Answer, Delivered, Held, Ordered
+from oracled.answers import Answer, Card, Delivered, Held, Ordered
 from oracled.errors import DaemonConnectionError, DaemonTimeoutError, OracledError
 from oracled.types import (
     BatchAnswer,
@@ -140,6 +142,15 @@ class Client:
         """
         path = path_of("verdicts", session_id=session_id) + ("?proof=1" if proof else "")
         return outcome(self._get(path, options))
+
+    def read_card(self, session_id: str, **options: Unpack[CallOptions]) -> Card | Ordered | Held:
+        """Read the verdict card of a session, as `read_verdict` reads its verdict.
+
+        Raises:
+            RejectedError: The order of the session failed, or a regenerated verdict was rejected.
+        """
+        path = path_of("verdicts", session_id=session_id) + "?card=1"
+        return card_outcome(self._call("GET", path, options, headers={"accept": PAGE}))
 
     def wait_for_verdict(
         self, session_id: str, *, wait: float = 600.0, **options: Unpack[CallOptions]

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import httpx
 
-from oracled.answers import Answer, Delivered, Held, Ordered
+from oracled.answers import Answer, Card, Delivered, Held, Ordered
 from oracled.errors import (
     DaemonConnectionError,
     DaemonTimeoutError,
@@ -52,6 +52,9 @@ RESTART_S = 5.0
 """A daemon that cannot be reached may be restarting. It is tried again for this time."""
 RECONNECT_S = 0.2
 """The pause before a further attempt to reach the daemon."""
+
+PAGE = "text/html"
+"""The media type of a card."""
 
 REJECTIONS = ("crosscheck_rejected", "rules_rejected", "policy_rejected", "order_failed")
 
@@ -139,15 +142,16 @@ class Call:
         self.response_headers = response.headers
 
     def answer(self, body: bytes) -> Answer[Any]:
-        """The successful response with this body. Raises the error of another response."""
+        """The successful response with this body: JSON, or the page that was asked for. Raises the error of another response."""
         request_id = self.response_headers.get("x-request-id") or self.request_id
         retry_after = seconds(self.response_headers.get("retry-after"))
         is_success = 200 <= self.status < 300
+        is_page = is_success and self.media_type() == self.headers.get("accept") == PAGE
         expected = "application/json" if is_success else "application/problem+json"
-        if self.media_type() == expected:
+        if is_page or self.media_type() == expected:
             try:
                 text = body.decode("utf-8")
-                document = json.loads(text)
+                document = text if is_page else json.loads(text)
             except ValueError as error:
                 raise self.unreadable(f"invalid JSON: {error}") from error
             if is_success:
@@ -309,6 +313,15 @@ def outcome(answer: Answer[Any]) -> Delivered | Ordered | Held:
     if answer.status != 202:
         return Delivered(**members)
     return Held(**members) if answer.body.get("state") == "held" else Ordered(**members)
+
+
+def card_outcome(answer: Answer[Any]) -> Card | Ordered | Held:
+    """The outcome of a read of a card, by its status."""
+    if answer.status != 202 and not isinstance(answer.body, str):
+        fault = "the response is no card; do the versions of daemon and client match?"
+        raise ResponseError(fault, answer.request_id, answer.status)
+    result = outcome(answer)
+    return Card(**vars(answer)) if isinstance(result, Delivered) else result
 
 
 def wait_expired(session_id: str, wait: float, order: OrderReport | None, cause: OracledError | None) -> str:

@@ -15,7 +15,7 @@ class Answer(Generic[Body]):
     """A successful response."""
 
     body: Body
-    """The JSON document. Numbers that the API defines as decimals are strings with all their digits."""
+    """The JSON document; of a `Card`, the page. Numbers that the API defines as decimals are strings with all their digits."""
     status: int
     """The HTTP status."""
     request_id: str
@@ -28,6 +28,10 @@ class Answer(Generic[Body]):
 
 class Delivered(Answer[VerdictResponse]):
     """A verdict that may be delivered. If `body` has a `disclaimer` or a `notice`, it must accompany the verdict."""
+
+
+class Card(Answer[str]):
+    """A verdict card, an HTML page. `text` has it, too. Write it to a file as UTF-8, and verify it with `verify_card`."""
 
 
 class Ordered(Answer[OrderReport]):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from oracled._wire import invalid_type
+
 FRAMES = {
     "6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96200",
 }
@@ -23,6 +25,8 @@ LAYOUT = re.compile(r'<script type="application/json" id="layout">(.*?)</script>
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^ \t\n\r{}\[\],:"]+', re.DOTALL)
 KEY = re.compile(r"([^+\s]+)\+([0-9a-f]{8})\+(.+)", re.DOTALL)
 SIGNATURE = re.compile(r"— ([^+\s]+) (.+)", re.DOTALL)
+
+KEY_REQUIRED = "a key is required, as `oraclectl log key` prints it"
 
 Leaf = tuple[str, str]
 
@@ -84,7 +88,12 @@ def verify_card(card: bytes | str, key: str | Sequence[str], *, witnesses: Seque
 
     Raises:
         CardError: The file was changed, or is of another log.
+        TypeError, ValueError: A key is missing: the card is not at fault.
     """
+    keys = checked_keys("key", [key] if isinstance(key, str) or not isinstance(key, Sequence) else key)
+    if not keys:
+        raise ValueError(f"`key` is an empty list ({KEY_REQUIRED})")
+    required = checked_keys("witnesses", witnesses)
     try:
         page = card if isinstance(card, str) else bytes(card).decode("utf-8")
     except UnicodeDecodeError:
@@ -99,9 +108,10 @@ def verify_card(card: bytes | str, key: str | Sequence[str], *, witnesses: Seque
         require(part["id"], render(part, parts[part["id"]], layout) == shown, "the shown text is not that of its data")
     proof = parts["proof"]
     checkpoint = check_proof(proof)
-    if proof.texts[1] not in ([key] if isinstance(key, str) else key):
-        raise CardError(f"the card is of the log key {proof.texts[1]}, which is not the expected one")
-    for witness in witnesses:
+    if proof.texts[1] not in keys:
+        expected = " or ".join(keys)
+        raise CardError(f"the card is of the log key {proof.texts[1]}, which is not the expected one, {expected}")
+    for witness in required:
         require("proof", witness in proof.more, f"the witness {witness} has not cosigned the log")
     for part in layout["parts"]:
         check_part(part, parts[part["id"]], parts["verdict"], checkpoint)
@@ -114,6 +124,18 @@ def verify_card(card: bytes | str, key: str | Sequence[str], *, witnesses: Seque
         checkpoint.size,
         checkpoint.cosigned,
     )
+
+
+def checked_keys(name: str, keys: Sequence[object]) -> list[str]:
+    """Keys without the white space around them: a file with a key ends with a newline."""
+    trimmed = []
+    for key in keys:
+        if not isinstance(key, str):
+            raise invalid_type(name, key, KEY_REQUIRED)
+        if not key.strip():
+            raise ValueError(f"`{name}` is {key!r:.60} ({KEY_REQUIRED})")
+        trimmed.append(key.strip())
+    return trimmed
 
 
 def require(part: str, holds: bool, fault: str) -> None:

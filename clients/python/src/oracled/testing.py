@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -17,11 +18,13 @@ from typing import Any
 import httpx
 
 from oracled._client import Client
+from oracled._wire import PAGE
 
 NOW = "2026-01-01T00:00:00Z"
 GOOD = {"verdict": "GREEN", "summary": "A made-up verdict for a unit test."}
 THRESHOLD = 0.9740425724725061
-CONFIG = '[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n'
+CANNED = '\n[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n'
+HAS_MODEL = re.compile(r"^\s*(\[\s*models?\s*[.\]]|models?\s*[.=])", re.MULTILINE)
 
 # `read` returns when this process ends, also by SIGKILL: the input of the shell is a pipe from it. The output ends with
 # the daemon
@@ -50,7 +53,7 @@ class FakeResponse:
     """The answer to a call."""
 
     body: Any
-    """JSON. That of a batch is the list of its answers, each with its `line`."""
+    """JSON. That of a batch is the list of its answers, each with its `line`; a text for `read_card` is a card."""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -80,6 +83,8 @@ class FakeTransport(httpx.MockTransport):
             if is_batch and status == 200:
                 content = "".join(json.dumps(line) + "\n" for line in response.body)
                 media_type = "application/x-ndjson"
+            if request.headers.get("accept") == PAGE and isinstance(response.body, str):
+                content, media_type = response.body, PAGE
             headers = {"content-type": media_type, **response.headers}
             # a stream, because the client reads the bytes of the body as they arrive
             return httpx.Response(status, headers=headers, stream=httpx.ByteStream(content.encode()))
@@ -174,7 +179,7 @@ class TestDaemon:
 
     Args:
         program: The program. Default: the variable `ORACLED_BIN`, or `oracled` in the `PATH`.
-        config: The configuration, in TOML. Default: canned answers without a limit of calls.
+        config: The configuration, in TOML. Without a model, it gets canned answers without a limit of calls.
         start: The longest time of the start, in seconds.
     """
 
@@ -182,7 +187,7 @@ class TestDaemon:
     __test__ = False
 
     def __init__(
-        self, program: str | os.PathLike[str] | None = None, *, config: str = CONFIG, start: float = 30.0
+        self, program: str | os.PathLike[str] | None = None, *, config: str = "", start: float = 30.0
     ) -> None:
         self._program = os.fspath(program) if program is not None else os.environ.get("ORACLED_BIN") or "oracled"
         # a short path: that of a socket has at most 107 bytes
@@ -193,7 +198,7 @@ class TestDaemon:
         """For `Client`, and for the variable `ORACLED_SOCKET`."""
         self.control_socket = self.folder / "c.sock"
         """For the variable `ORACLED_CONTROL_SOCKET` of `oraclectl`."""
-        (self.folder / "oracled.toml").write_text(config)
+        (self.folder / "oracled.toml").write_text(config if HAS_MODEL.search(config) else config + CANNED)
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self._run(start)

@@ -101,12 +101,18 @@ fn secret_files_are_found_at_each_level_and_hidden_paths_are_not() {
         "model": {"api_key_file": "/k", "name": "x"},
         "ingestion": {"credentials": {"wb": {"key_file": "/c.key", "certificate_file": "/c.crt"}}},
         "mail": {"password_file": "not shown: no file has this path"},
+        // the tests run in the folder of the package
+        "webhooks": {"secret_file": "Cargo.toml"},
     }));
     let files = config.secret_files();
     let files: Vec<_> = files.iter().map(|(key, path)| (key.as_str(), path.to_str())).collect();
     assert_eq!(
         files,
-        [("ingestion.credentials.wb.key_file", Some("/c.key")), ("model.api_key_file", Some("/k"))]
+        [
+            ("ingestion.credentials.wb.key_file", Some("/c.key")),
+            ("model.api_key_file", Some("/k")),
+            ("webhooks.secret_file", Some("Cargo.toml")),
+        ]
     );
 }
 

@@ -40,7 +40,7 @@ use domain_base::gate_path::GatePath;
 use domain_base::problem::{INTERNAL_ERROR, INVALID_REQUEST, ProblemCode};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_rules::RulesEvaluation;
-use domain_verdict::crosscheck::CrosscheckDecision;
+use domain_verdict::crosscheck::{CrosscheckDecision, describe_fault};
 use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::policy::{PolicyCause, join_causes};
 use domain_verdict::problem::{
@@ -372,7 +372,7 @@ fn failed_elsewhere(service: &DaemonService, session_id: &SessionId, failure: Re
     let retry_after = retry_at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
     match (outcome, decision) {
         (GenerationOutcome::Rejected, Some(decision)) => {
-            crosscheck_problem(service, session_id, decision, retry_after)
+            crosscheck_problem(service, session_id, (decision, None), retry_after)
         }
         (GenerationOutcome::RefusedByPolicy, Some(decision)) => {
             policy_problem(service, session_id, (decision, policy_causes), retry_after)
@@ -409,7 +409,7 @@ fn require_verdict(
         | SubmissionOutcome::Replayed(cached) => Ok(cached),
         SubmissionOutcome::Mismatch(what) => Err(Problem::session_mismatch(session_id, what)),
         SubmissionOutcome::RejectedByCrosscheck { decision, retry_after } => {
-            Err(crosscheck_problem(service, session_id, decision, retry_after))
+            Err(crosscheck_problem(service, session_id, (decision, None), retry_after))
         }
         SubmissionOutcome::RejectedByRules { evaluation, retry_after, .. } => {
             Err(rules_problem(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
@@ -456,20 +456,29 @@ pub(crate) async fn deliver(
     submission: Submission,
 ) -> Result<Response, Problem> {
     let session_id = submission.session_id.clone();
+    let (tier, payload) = (submission.tier, submission.payload.clone());
     let crosscheck = service.system.crosscheck.clone();
     let outcome = service.run_work(async move { Ok(crosscheck.ask(DeliverVerdict(submission)).await??) });
-    delivery_response(&service, &session_id, outcome.await?)
+    match outcome.await? {
+        SubmissionOutcome::RejectedByCrosscheck { decision, retry_after } => {
+            let fault = payload.and_then(|payload| describe_fault(tier, &payload));
+            Err(crosscheck_problem(&service, &session_id, (decision, fault), retry_after))
+        }
+        outcome => delivery_response(&service, &session_id, outcome),
+    }
 }
 
+/// The problem of a verdict that did not pass the crosscheck. A fault of its text is only for the sender of the text.
 fn crosscheck_problem(
     service: &DaemonService,
     session_id: &SessionId,
-    decision: CrosscheckDecision,
+    (decision, fault): (CrosscheckDecision, Option<String>),
     retry_after: Option<Duration>,
 ) -> Problem {
     let flags = decision.flags.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let flags = if flags.is_empty() { flags } else { format!("; flags: {flags}") };
-    let gate = format!("the crosscheck ({}{flags})", decision.crosscheck_reason.into_str());
+    let fault = fault.map(|fault| format!(": {fault}")).unwrap_or_default();
+    let gate = format!("the crosscheck ({}{flags}){fault}", decision.crosscheck_reason.into_str());
     let mut problem = rejection_problem(CROSSCHECK_REJECTED, &gate, service, session_id);
     let decision = Some(decision);
     problem.document.add(&VerdictProblem { decision, ..VerdictProblem::default() });
