@@ -27,6 +27,7 @@ mod resolve;
 mod review;
 mod rules;
 mod run;
+mod run_changes;
 mod series;
 mod session;
 mod session_timeline;
