@@ -330,6 +330,11 @@ impl Neighbors {
         read_items(console).await.map(|items| Self::of(&items, path)).unwrap_or_default()
     }
 
+    /// Whether the item waits in the inbox.
+    pub(crate) const fn has_place(&self) -> bool {
+        self.place.is_some()
+    }
+
     pub(crate) fn crumbs(&self) -> Markup {
         html! {
             a href="/inbox" { "Inbox" }
