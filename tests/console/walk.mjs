@@ -254,8 +254,8 @@ await page.keyboard.press("x");
 await expectText("Reason is empty.");
 await page.keyboard.press("Control+Enter");
 await expectText("Ctrl and Enter decide nothing here.");
-await page.getByLabel("Reason").fill("ä".repeat(600));
-await expectText("1200 of 1024 bytes: shorten the text.");
+await page.getByLabel("Reason").fill("ä".repeat(3000));
+await expectText("6000 of 4096 bytes: shorten the text.");
 await act("Comment only", "which edition is it?");
 await expectText("which edition is it?");
 // a colleague has the same dispute open, and has written a reason

@@ -40,6 +40,9 @@ struct PartNames {
 
 impl PartNames {
     async fn read(console: &Console, run: &IngestionRun, changes: &[RunChangeReport]) -> Self {
+        if changes.is_empty() {
+            return Self::default();
+        }
         let runs: BTreeSet<_> = changes.iter().filter_map(run_before).collect();
         let mut before = BTreeMap::new();
         for run_id in runs.into_iter().take(RUNS_BEFORE) {
