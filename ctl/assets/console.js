@@ -15,7 +15,18 @@ let isAfterG = false;
 
 // after an action, a second press of its key must not act on the next item, which nobody has read yet
 const QUIET_MS = 1000;
-let quietUntil = document.querySelector("[data-after-action]") ? performance.now() + QUIET_MS : 0;
+let quietUntil = 0;
+
+// the buttons are gray for as long as their keys wait
+const lock = () => {
+  quietUntil = performance.now() + QUIET_MS;
+  const buttons = [...document.querySelectorAll("form[method=post] button[data-key]")];
+  buttons.forEach((button) => button.setAttribute("aria-disabled", "true"));
+  setTimeout(() => {
+    if (performance.now() >= quietUntil) buttons.forEach((button) => button.removeAttribute("aria-disabled"));
+  }, QUIET_MS);
+};
+if (document.querySelector("[data-after-action]")) lock();
 
 // a form is sent once; a page that the browser shows again from its memory can be sent again
 document.addEventListener("submit", (event) => {
@@ -29,7 +40,7 @@ document.addEventListener("submit", (event) => {
 window.addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   document.querySelectorAll("[data-sent]").forEach((form) => form.removeAttribute("data-sent"));
-  quietUntil = performance.now() + QUIET_MS;
+  lock();
 });
 
 const select = (row) => {
@@ -52,6 +63,26 @@ const focusEnd = (field) => {
   field.setSelectionRange?.(field.value.length, field.value.length);
 };
 
+// what is missing, below the reason
+const say = (text) => {
+  const place = document.getElementById("say");
+  if (place && place.textContent !== text) place.textContent = text;
+};
+
+// the server counts bytes, and the field characters
+const checkSize = (field) => {
+  const [size, most] = [new TextEncoder().encode(field.value.trim()).length, Number(field.dataset.maxBytes)];
+  const fault = size > most ? `${size} of ${most} bytes: shorten the text.` : "";
+  field.setCustomValidity(fault);
+  say(fault);
+};
+document.addEventListener("input", (event) => {
+  if (event.target.dataset?.maxBytes) checkSize(event.target);
+});
+
+const actionsOf = (form) => [...form.querySelectorAll("button[data-key]")]
+  .map((one) => `${one.dataset.key} (${(one.firstElementChild ?? one).textContent.trim()})`).join(", ");
+
 const findEmpty = (form) => [...form.elements].find((field) => field.required && !field.value.trim());
 
 // a key that leads to a field opens the part with the field; an action key without a reason leads to the reason
@@ -65,7 +96,11 @@ const press = (element, isRepeated) => {
   const form = element.type === "submit" ? element.form : null;
   if (element.disabled || (form && (isRepeated || performance.now() < quietUntil))) return undefined;
   const empty = form && findEmpty(form);
-  if (empty) return empty.focus();
+  if (empty) {
+    const name = empty.labels?.[0]?.firstChild?.textContent.trim() || "field";
+    say(`${name} is empty. Write it, then press Esc and ${element.dataset.key ?? "Enter"}.`);
+    return empty.focus();
+  }
   return element.click();
 };
 
@@ -80,6 +115,9 @@ const handleKey = (event) => {
   const target = event.target;
   const hasOneAction = target.form && !target.form.querySelector("[data-key]");
   if (event.key === "Enter" && event.ctrlKey && hasOneAction) return target.form.requestSubmit();
+  if (event.key === "Enter" && event.ctrlKey && target.id === "reason") {
+    return say(`Ctrl and Enter decide nothing here. Press Esc, then one of: ${actionsOf(target.form)}.`);
+  }
   // Enter in a field with a button of its own presses it
   const own = event.key === "Enter" && !event.isComposing && target.id && find("enter", target.id);
   if (own) {
@@ -168,7 +206,20 @@ if (live && live.dataset.events) {
       || live.querySelector("details[open]") !== null;
   };
 
+  // also where the foot of the page is out of sight
+  const top = document.getElementById("live-top");
+  const showTop = (isLive) => {
+    if (!top || top.hidden === isLive) return;
+    top.hidden = isLive;
+    const since = document.createElement("time");
+    since.dateTime = new Date().toISOString();
+    since.dataset.age = "";
+    since.textContent = span(0);
+    top.replaceChildren("Not live for ", since);
+  };
+
   const describe = () => {
+    showTop(!fault && !daemonFault);
     const isWaiting = waiting !== null && !paused;
     const quiet = paused ? "Paused" : "Live";
     const text = fault || daemonFault || (isWaiting ? "Updates wait while you use this part of the page." : quiet);

@@ -27,6 +27,7 @@ mod resolve;
 mod review;
 mod rules;
 mod run;
+mod run_changes;
 mod series;
 mod session;
 mod session_timeline;
@@ -46,7 +47,7 @@ use crate::console::layout::{PageError, PageResult};
 use access::Access;
 use axum::Router;
 use axum::body::Body;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::serve::Listener;
@@ -72,7 +73,7 @@ use std::time::Duration;
 use std::{env, io, thread};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Serve a console for browsers on this machine
 ///
@@ -190,6 +191,7 @@ fn router(console: ConsoleState) -> Router {
         .route(layout::STYLE_PATH, get(layout::style))
         .route(layout::SCRIPT_PATH, get(layout::script))
         .fallback(layout::not_found)
+        .layer(from_fn(forms::keep_reason))
         .layer(from_fn_with_state(console.clone(), layout::render_errors))
         .layer(from_fn_with_state(console.clone(), access::guard))
         .with_state(console)
@@ -370,6 +372,8 @@ fn find_socket(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<InetResponseH
 
 /// Time between two renderings.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// The longest time for a rendering. A page must not look live while the daemon hangs.
+const RENDERING_MAX: Duration = Duration::from_secs(5);
 /// Number of renderings without a change after which a comment keeps the connection open.
 const SILENT_MAX: u32 = 5;
 
@@ -411,7 +415,7 @@ where
     // a page has an empty part until there is something to show
     let (mut last, mut counts, mut silent) = (format_event("message", ""), NavCounts::default(), 0);
     loop {
-        let rendered = render().await;
+        let rendered = timeout(RENDERING_MAX, render()).await.unwrap_or_else(|_| Err(no_answer()));
         let mut event = match &rendered {
             Ok(markup) => format_event("message", &markup.0),
             Err(error) => format_event("fault", &error.render().0),
@@ -422,12 +426,13 @@ where
         } else {
             last.clone_from(&event);
         }
-        if rendered.is_ok() {
-            let now = read_counts(console).await;
-            if now != counts {
-                event.push_str(&format_event("counts", &serde_json::to_string(&now).unwrap_or_default()));
-                counts = now;
-            }
+        // the counts of a daemon that hangs since then are those of the next rendering
+        if rendered.is_ok()
+            && let Ok(now) = timeout(RENDERING_MAX, read_counts(console)).await
+            && now != counts
+        {
+            event.push_str(&format_event("counts", &serde_json::to_string(&now).unwrap_or_default()));
+            counts = now;
         }
         if event.is_empty() && silent > SILENT_MAX {
             event.push_str(":\n\n");
@@ -443,6 +448,11 @@ where
             () = sender.wait_until_dropped() => return,
         }
     }
+}
+
+fn no_answer() -> PageError {
+    let message = format!("the daemon has not answered for {} s", RENDERING_MAX.as_secs());
+    CtlError::Verb { message, exit_code: 4, was_printed: false }.into()
 }
 
 /// An event with `text` as its data.

@@ -17,8 +17,8 @@ use domain_base::problem::{
 use domain_ground::problem::{
     CONTENT_PRUNED, INVALID_QUERY, NOT_INVALIDATED, NOT_REBUILT, ONTOLOGY_UNKNOWN, PAYLOAD_UNDECODABLE,
     PIPELINE_UNKNOWN, PULL_BUSY, PULL_FAILED, QUERY_STOPPED, QUERY_TOO_COSTLY, RECORD_UNKNOWN,
-    REVIEW_REFUSED, RUN_BUSY, RUN_NOT_HELD, RUN_NOT_IN_FORCE, RUN_NOT_RUNNING, RUN_UNKNOWN, RUNS_HELD,
-    SOURCE_LIVE, SOURCE_SILENT, SOURCE_STALE, SOURCE_UNKNOWN, TIME_IN_FUTURE, VERSION_KNOWN,
+    REVIEW_REFUSED, RUN_BUSY, RUN_NOT_HELD, RUN_NOT_IN_FORCE, RUN_NOT_RUNNING, RUN_OUTDATED, RUN_UNKNOWN,
+    RUNS_HELD, SOURCE_LIVE, SOURCE_SILENT, SOURCE_STALE, SOURCE_UNKNOWN, TIME_IN_FUTURE, VERSION_KNOWN,
 };
 use domain_ground::source::{SourceRegistrationError, VersionRecord};
 use domain_ground::source_state::{SourceCheck, SourceState};
@@ -95,6 +95,7 @@ impl From<IngestionError> for Problem {
             IngestionError::Ahead { .. } => INVALID_REQUEST,
             IngestionError::NotRunning(_) => RUN_NOT_RUNNING,
             IngestionError::NotHeld { .. } => RUN_NOT_HELD,
+            IngestionError::Outdated { .. } => RUN_OUTDATED,
             IngestionError::ContentPruned { .. } => CONTENT_PRUNED,
             IngestionError::NotCompleted { .. }
             | IngestionError::NotCounting { .. }

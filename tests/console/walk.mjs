@@ -231,8 +231,7 @@ await page.getByText("Use another value").click();
 await page.getByLabel("Value of population, person").fill("74");
 await act("Use this value");
 await expectText("you have entered 74 persons");
-// its key leads to the field, and does not send the value; Enter does
-await page.keyboard.press("v");
+// the field has the focus again; its key leads to it, and does not send the value; Enter does
 await page.waitForFunction(() => document.activeElement.id === "own-population");
 await page.keyboard.press("Escape");
 await page.keyboard.press("v");
@@ -250,6 +249,13 @@ await expectText("Done: resolved.");
 await open(`/reviews/${byOwn}`);
 await expectText("54,300");
 await open(`/reviews/${dismissed}`);
+// what is missing, and which keys decide
+await page.keyboard.press("x");
+await expectText("Reason is empty.");
+await page.keyboard.press("Control+Enter");
+await expectText("Ctrl and Enter decide nothing here.");
+await page.getByLabel("Reason").fill("ä".repeat(3000));
+await expectText("6000 of 4096 bytes: shorten the text.");
 await act("Comment only", "which edition is it?");
 await expectText("which edition is it?");
 // a colleague has the same dispute open, and has written a reason

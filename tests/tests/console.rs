@@ -384,6 +384,12 @@ async fn operator_decides_held_orders() {
         for text in ["Nothing was changed", ">seen before</textarea>", "Decide"] {
             assert!(outdated.text.contains(text), "{text} is not in {}", outdated.text);
         }
+        let of_held_page = [("action", action), ("reason", "seen before"), earlier, ("page", "held")];
+        let outdated = console.post(&path, &of_held_page).await;
+        assert_eq!(outdated.status, 409, "{}", outdated.text);
+        for text in ["This order has changed at", ">seen before</textarea>", "As the customer would see it"] {
+            assert!(outdated.text.contains(text), "{text} is not in {}", outdated.text);
+        }
         let answer = console.post(&path, &[("action", action), ("reason", "read and judged"), seen]).await;
         let shown = console.get(answer.location()).await;
         assert_shows(&shown, &[&format!("Done: {done}."), "read and judged"]);
@@ -613,6 +619,43 @@ async fn operator_decides_a_held_run_after_seeing_its_rejects() {
     assert_shows(&console.get(answer.location()).await, &["Done: discarded.", "the same census"]);
     assert_eq!(console.post(&format!("/runs/{held}/eat"), &[]).await.status, 400);
     assert_eq!(console.get("/runs/0123456789").await.status, 404);
+}
+
+#[tokio::test]
+async fn changed_value_is_named_and_an_outdated_held_run_needs_a_second_press() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let [_, held, _] = hold_runs(&daemon).await;
+    let console = start(&world).await;
+    assert!(!console.get(&format!("/runs/{held}")).await.text.contains("name=\"outdated_by\""));
+    let control = &mut daemon.control().await;
+    let rows: String = (1901..2000).map(|year| format!("Aruba,ABW,{year},{year}00\n")).collect();
+    let payload = format!("Country Name,Country Code,Year,Value\nAruba,ABW,1900,190001\n{rows}");
+    let later = started_run(&ingest(control, GATED, "2020-06-01", "2020-06-01", payload).await);
+    assert_eq!(wait_for_run(control, &later).await["state"], "completed");
+    let page = console.get(&format!("/runs/{later}")).await;
+    assert_shows(&page, &[">population, persons</td>", ">changed</td>", "1900: population, persons"]);
+    for column in ["Year", "Value"] {
+        assert!(!page.text.contains(&format!(">{column}</td>")), "{}", page.text);
+    }
+
+    let page = console.get(&format!("/runs/{held}")).await;
+    let seen = format!("name=\"outdated_by\" value=\"{later}\"");
+    assert_shows(&page, &["The data in force has changed since this run was read.", &seen]);
+    let shown = at(&get(control, &format!("/v1/runs/{held}")).await, "/outdated_by").clone();
+    assert_eq!(shown, json!(later));
+    let path = format!("/runs/{held}/approve");
+    let (reason, outdated_by) = (("reason", "a smaller census"), ("outdated_by", later.as_str()));
+    // of a page from before
+    let refused = console.post(&path, &[reason]).await;
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    assert!(refused.text.contains("run_outdated") && refused.text.contains(&seen), "{}", refused.text);
+    let asked = console.post(&path, &[reason, outdated_by]).await;
+    assert_eq!(asked.status, 200, "{}", asked.text);
+    assert!(asked.text.contains(&format!("name=\"confirmed\" value=\"{later}\"")), "{}", asked.text);
+    let approved = console.post(&path, &[reason, outdated_by, ("confirmed", later.as_str())]).await;
+    assert_eq!(approved.location(), format!("/runs/{held}?done=approved"));
+    assert_eq!(wait_for_run(control, &held).await["state"], "completed");
 }
 
 #[tokio::test]
@@ -875,6 +918,14 @@ async fn console_shows_an_error_while_the_daemon_is_down() {
         let answer = console.get(path).await;
         assert_eq!(answer.status, 502, "{path}: {}", answer.text);
     }
+    // a reason is not lost
+    for path in ["/sessions/cs_1/order", "/reviews/a/dismiss"] {
+        let fields = [("action", "fail"), ("reason", "read twice"), ("changed_at", "2026-01-01T00:00:00Z")];
+        let answer = console.post(path, &fields).await;
+        assert_eq!(answer.status, 502, "{path}: {}", answer.text);
+        assert!(answer.text.contains(">read twice</textarea>"), "{path}: {}", answer.text);
+        assert!(!answer.text.contains("?."), "{path}: {}", answer.text);
+    }
     let _daemon = world.serve().await;
     assert_shows(&console.get("/").await, &["What needs you"]);
     assert_eq!(console.get("/nothing").await.status, 404);
@@ -911,6 +962,24 @@ async fn live_parts_follow_the_daemon_and_are_limited() {
         console.events("/events/overview").await.status == 200
     })
     .await;
+}
+
+#[tokio::test]
+async fn live_part_of_a_daemon_that_hangs_says_so() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let console = start(&world).await;
+    let mut events = console.events("/events/inbox").await;
+    assert!(events.next().await.starts_with("event: message"));
+    daemon.signal("STOP");
+    let mut event = events.next().await;
+    while !event.starts_with("event: fault") {
+        event = events.next().await;
+    }
+    daemon.signal("CONT");
+    while !event.starts_with("event: message") {
+        event = events.next().await;
+    }
 }
 
 #[tokio::test]

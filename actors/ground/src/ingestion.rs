@@ -119,6 +119,8 @@ pub struct ApproveRun {
     pub run_id: Sha256Hex,
     /// The operator's reason.
     pub reason: String,
+    /// The run that was completed since the held one was read, as the operator knows it.
+    pub outdated_by: Option<Sha256Hex>,
     /// The operator.
     pub peer: PeerCredentials,
 }
@@ -458,13 +460,11 @@ impl Handler<ApproveRun> for IngestionActor {
 
     fn handle(
         &mut self,
-        ApproveRun { run_id, reason, peer }: ApproveRun,
+        ApproveRun { run_id, reason, outdated_by, peer }: ApproveRun,
         _: &mut Context<Self>,
     ) -> Self::Result {
-        Box::pin(ending::approve(
-            Arc::clone(&self.context),
-            ending::RunDecisionRequest { run_id, reason, peer },
-        ))
+        let request = ending::RunDecisionRequest { run_id, reason, peer };
+        Box::pin(ending::approve(Arc::clone(&self.context), request, outdated_by))
     }
 }
 

@@ -1,10 +1,12 @@
 //! The fields of forms, and what follows an action: the next page, or the same page again with what was entered.
 
-use super::layout::{PageError, PageResult};
-use super::parts::{Tone, message, with_code};
+use super::layout::{KeptReason, PageError, PageResult};
+use super::parts::{Tone, kept_reason, message, sentence, with_code};
 use crate::base::options::encode_segment;
+use axum::body::{Body, to_bytes};
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use hyper::StatusCode;
@@ -95,9 +97,16 @@ impl Draft {
         if error.status().is_server_error() {
             return Err(error);
         }
-        let cause = with_code(&error.0.to_string());
-        let note = message(Tone::Waiting, &html! { strong { "Nothing was changed. " } (cause) "." });
+        let note = nothing_changed(&with_code(&sentence(&error.0.to_string())));
         Ok(Self { fields, status: error.status(), note: Some(note), confirmed: None })
+    }
+
+    /// The same with another cause, which says more than the error.
+    pub(crate) fn because(mut self, cause: Option<Markup>) -> Self {
+        if let Some(cause) = cause {
+            self.note = Some(nothing_changed(&cause));
+        }
+        self
     }
 
     /// A second press is required: it sends `confirmed` in the field of that name.
@@ -115,6 +124,11 @@ impl Draft {
         html! { @if let Some(note) = &self.note { div role="alert" data-after-action { (note) } } }
     }
 
+    /// Whether a second press is required.
+    pub(crate) const fn is_to_confirm(&self) -> bool {
+        self.confirmed.is_some()
+    }
+
     /// The hidden field of the second press.
     pub(crate) fn confirmation(&self) -> Markup {
         html! { @if let Some(value) = &self.confirmed { input type="hidden" name="confirmed" value=(value); } }
@@ -122,12 +136,7 @@ impl Draft {
 
     /// The entered reason, on a page that has no form for it any longer.
     pub(crate) fn kept_reason(&self) -> Markup {
-        let reason = self.text("reason");
-        html! {
-            @if !reason.is_empty() {
-                label.f { "Your reason, which is not stored" textarea readonly rows="3" { (reason) } }
-            }
-        }
+        kept_reason(self.text("reason"))
     }
 
     /// The page with the status of the error.
@@ -141,6 +150,32 @@ impl Draft {
     }
 }
 
+fn nothing_changed(cause: &Markup) -> Markup {
+    message(Tone::Waiting, &html! { strong { "Nothing was changed. " } (cause) })
+}
+
+/// The most bytes of a form, as for those of axum.
+const FORM_MAX_BYTES: usize = 2 * 1024 * 1024;
+
+/// Adds the entered reason to a failed answer, whose page shows it.
+pub(crate) async fn keep_reason(request: Request, next: Next) -> Response {
+    if request.method().is_safe() {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let form = match to_bytes(body, FORM_MAX_BYTES).await {
+        Ok(form) => form,
+        Err(error) => return (StatusCode::PAYLOAD_TOO_LARGE, error.to_string()).into_response(),
+    };
+    let copy = Request::from_parts(parts.clone(), Body::from(form.clone()));
+    let mut response = next.run(Request::from_parts(parts, Body::from(form))).await;
+    if response.status().is_client_error() || response.status().is_server_error() {
+        let fields = Fields::from_request(copy, &()).await.unwrap_or_default();
+        response.extensions_mut().insert(KeptReason(fields.text("reason").into()));
+    }
+    response
+}
+
 /// The field of the reason of a decision. One form has one reason for all of its actions.
 pub(crate) fn reason_field(hint: &str, most_bytes: usize, draft: &Draft) -> Markup {
     html! {
@@ -148,8 +183,9 @@ pub(crate) fn reason_field(hint: &str, most_bytes: usize, draft: &Draft) -> Mark
         button type="submit" hidden disabled {}
         label.f {
             "Reason"
-            textarea #reason name="reason" required maxlength=(most_bytes) placeholder=(hint) { (draft.text("reason")) }
+            textarea #reason name="reason" required maxlength=(most_bytes) data-max-bytes=(most_bytes) placeholder=(hint) { (draft.text("reason")) }
             span.hint { "Up to " (most_bytes) " bytes. The log has it with your name." }
+            span.hint.say #say role="status" {}
         }
     }
 }

@@ -285,6 +285,8 @@ fn format_percent(percent: &Decimal) -> String {
     let zeros = fraction.bytes().take_while(|digit| *digit == b'0').count();
     let shown = if whole == "0" { zeros + 2 } else { 2 };
     let fraction = fraction.get(..shown).unwrap_or(fraction);
+    // as shares of counts have it
+    let fraction = if fraction.bytes().all(|digit| digit == b'0') { "" } else { fraction };
     let point = if fraction.is_empty() { "" } else { "." };
     format!("{}{point}{fraction} %", group_digits(whole))
 }
@@ -326,6 +328,11 @@ impl Neighbors {
 
     pub(crate) async fn read(console: &Console, path: &str) -> Self {
         read_items(console).await.map(|items| Self::of(&items, path)).unwrap_or_default()
+    }
+
+    /// Whether the item waits in the inbox.
+    pub(crate) const fn has_place(&self) -> bool {
+        self.place.is_some()
     }
 
     pub(crate) fn crumbs(&self) -> Markup {
@@ -394,6 +401,7 @@ mod tests {
             ("1000000", "1000001", "1", "0.000099 %"),
             ("1000000000", "1000000001", "1", "below 0.000001 %"),
             ("0", "7", "7", "100 %"),
+            ("90588", "81529", "9,059", "10 %"),
             ("-1", "1", "2", "200 %"),
             ("-100", "-50", "50", "50 %"),
             // texts that are each one number

@@ -1,7 +1,7 @@
 //! The document around each page, with the navigation; and errors as pages.
 
 use super::counts::{NavCounts, read_counts};
-use super::parts::{Tone, badge, icon, message, with_code};
+use super::parts::{Tone, badge, icon, kept_reason, message, sentence, with_code};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::output::format_user;
@@ -168,6 +168,7 @@ fn navigation(console: &Console, current: Option<Section>, counts: NavCounts) ->
                 "oracled"
                 span.host { (console.host) }
             }
+            span.live.off.top #live-top hidden {}
             form.find role="search" action="/find" {
                 label.sr for="find" { "Find a session, a source, a review, or a log entry by its number" }
                 input #find name="q" type="text" placeholder="Find" required autocomplete="off";
@@ -365,9 +366,13 @@ impl<E: Into<CtlError>> From<E> for PageError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RequestId(Box<str>);
 
+/// The reason that was entered for an action that has failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeptReason(pub(crate) Box<str>);
+
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        let mut response = (self.status(), format!("{}.", self.0)).into_response();
+        let mut response = (self.status(), sentence(&self.0.to_string())).into_response();
         if let CtlError::Problem { request_id: Some(id), .. } = self.0 {
             response.extensions_mut().insert(RequestId(id));
         }
@@ -399,6 +404,7 @@ pub(super) async fn render_errors(
     let before = login.as_ref().and_then(|_| page_before(&request));
     let response = next.run(request).await;
     let (status, request_id) = (response.status(), response.extensions().get::<RequestId>().cloned());
+    let reason = response.extensions().get::<KeptReason>().cloned();
     let is_text =
         response.headers().get(CONTENT_TYPE).is_none_or(|kind| kind.as_bytes().starts_with(b"text/plain"));
     if !(status.is_client_error() || status.is_server_error()) || !is_text {
@@ -431,6 +437,7 @@ pub(super) async fn render_errors(
         (test_banner(&console))
         (head.render())
         (message(tone, &fault))
+        @if let Some(KeptReason(reason)) = reason { (kept_reason(&reason)) }
         @if let Some(before) = before { div.actions { a.btn href=(before) { "Back" } } }
     };
     let shown = login.map(|_| Frame::of(&console, None, counts));

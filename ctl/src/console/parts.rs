@@ -260,6 +260,20 @@ pub(crate) fn unit_of(number: &str, unit: &str) -> String {
     }
 }
 
+/// A text as a sentence, which ends in a mark.
+pub(crate) fn sentence(text: &str) -> String {
+    if text.ends_with(['.', '?', '!', '…']) { text.to_owned() } else { format!("{text}.") }
+}
+
+/// The entered reason of an action that was not done, on a page that has no form for it.
+pub(crate) fn kept_reason(reason: &str) -> Markup {
+    html! {
+        @if !reason.is_empty() {
+            label.f { "Your reason, which is not stored" textarea readonly rows="3" { (reason) } }
+        }
+    }
+}
+
 /// An identifier in words: `world_bank` is `world bank`.
 pub(crate) fn words(name: &str) -> String {
     name.replace('_', " ")
@@ -423,6 +437,13 @@ mod tests {
             ("one ` only", "one ` only"),
         ] {
             assert_eq!(with_code(text).into_string(), expected);
+        }
+    }
+
+    #[test]
+    fn sentence_ends_in_one_mark() {
+        for (text, expected) in [("it failed", "it failed."), ("with this path?", "with this path?")] {
+            assert_eq!(sentence(text), expected);
         }
     }
 

@@ -24,6 +24,8 @@ const CHOICE: &str = "choice:";
 enum AxisChoice {
     /// The value of a candidate or a claim.
     Offered { value: String, definition: Option<String> },
+    /// The present value of a source, which has changed since the review was opened.
+    Present { value: String, definition: Option<String> },
     /// The value in the field beside it.
     Own,
 }
@@ -54,6 +56,22 @@ fn offered(review: &ReviewCase, path: &str) -> Vec<(AxisChoice, Vec<String>)> {
     offered
 }
 
+/// What the page offers on an axis: first the values of the review, then the present ones of sources that have changed since.
+fn choices(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Vec<(AxisChoice, Vec<String>)> {
+    let mut choices = offered(review, path);
+    let stated = |oracle_id: &SourceId| review.candidates.get(oracle_id)?.values.get(path);
+    for (oracle_id, answer) in &evidence.changed {
+        let Some(value) = answer.values.get(path).map(ToString::to_string) else { continue };
+        if stated(oracle_id).is_some_and(|stated| stated.value.to_string() == value) {
+            continue;
+        }
+        let definition = stated(oracle_id).and_then(|stated| stated.definition.clone());
+        let definition = review.is_definition_required(path).then(|| definition.unwrap_or_default());
+        choices.push((AxisChoice::Present { value, definition }, vec![format!("{oracle_id} now")]));
+    }
+    choices
+}
+
 /// The number of the button, and its key, that uses the value of a source.
 pub(super) fn key_of(review: &ReviewCase, path: &str, oracle_id: &SourceId) -> Option<usize> {
     let choices = offered(review, path);
@@ -80,7 +98,7 @@ pub(super) fn resolve_fields(
         (valid_for)
         div.acts {
             @if let [path] = paths.as_slice() {
-                @for (number, (choice, sources)) in offered(review, path).into_iter().enumerate() {
+                @for (number, (choice, sources)) in choices(review, evidence, path).into_iter().enumerate() {
                     @let text = html! { "Use " (choice_text(&choice, evidence.units.get(*path))) " " span.muted { (sources.join(", ")) } };
                     (action_button("plain", &text, &(number + 1).to_string(), (&format!("{CHOICE}{path}"), &choice_json(&choice)), action))
                 }
@@ -100,7 +118,7 @@ fn choice_json(choice: &AxisChoice) -> String {
 
 fn choice_text(choice: &AxisChoice, unit: Option<&String>) -> Markup {
     html! {
-        @if let AxisChoice::Offered { value, definition } = choice {
+        @if let AxisChoice::Offered { value, definition } | AxisChoice::Present { value, definition } = choice {
             b { (value_with_unit(value, unit)) }
             @if let Some(definition) = definition { " (definition: " (own_definition(definition)) ")" }
         }
@@ -134,8 +152,10 @@ fn own_value(
 fn own_fields(review: &ReviewCase, evidence: &ReviewEvidence, path: &str, draft: &Draft) -> Markup {
     let unit = evidence.units.get(path).map(|unit| format!(", {}", unit_of("", unit))).unwrap_or_default();
     let name = format!("own:{path}");
+    // the second press is Enter again
+    let is_asked = draft.is_to_confirm() && !draft.text(&name).is_empty();
     html! {
-        label.f { "Value of " (words(path)) (unit) input #(format!("own-{path}")) type="text" name=(name) value=(draft.text(&name)) autocomplete="off"; }
+        label.f { "Value of " (words(path)) (unit) input #(format!("own-{path}")) type="text" name=(name) value=(draft.text(&name)) autocomplete="off" autofocus[is_asked]; }
         @if review.is_definition_required(path) {
             label.f {
                 "Its definition"
@@ -155,7 +175,7 @@ fn render_axis(review: &ReviewCase, evidence: &ReviewEvidence, path: &str, draft
     html! {
         fieldset.pick {
             legend.f { "Value of " (words(path)) }
-            @for (choice, sources) in offered(review, path) {
+            @for (choice, sources) in choices(review, evidence, path) {
                 label {
                     input type="radio" name=(name) value=(choice_json(&choice)) checked[is_chosen(&choice)];
                     span { (choice_text(&choice, evidence.units.get(path))) " " span.muted { (sources.join(", ")) } }
@@ -192,11 +212,16 @@ pub(super) fn read_resolution(review: &ReviewCase, fields: &Fields) -> Result<Re
         let (value, definition) =
             match choice.map_err(|_| PageError::input(format!("choose a value of {path}")))? {
                 AxisChoice::Offered { value, definition } => (value, definition),
+                // it is none of the review's candidates
+                AxisChoice::Present { value, definition } => {
+                    resolution.own_value = true;
+                    (value, definition)
+                }
                 AxisChoice::Own => {
                     resolution.own_value = true;
                     let definition = fields.text(&format!("definition:{path}")).to_owned();
                     let value = fields.required(&format!("own:{path}"), &format!("Own value of {path}"))?;
-                    let is_number = !known_numbers(review, path).is_empty();
+                    let is_number = !known_numbers(review, None, path).is_empty();
                     (
                         if is_number { without_separators(&value) } else { value },
                         review.is_definition_required(path).then_some(definition),
@@ -224,7 +249,7 @@ pub(super) fn outside_candidates(
         .filter_map(|(path, value)| {
             let value = value.as_str()?;
             let number: Decimal = value.parse().ok()?;
-            let known = known_numbers(review, path);
+            let known = known_numbers(review, Some(evidence), path);
             let (low, high) = (known.first()?, known.last()?);
             let unit = evidence.units.get(path);
             let text = |number: &Decimal| value_text(&number.to_string(), unit);
@@ -246,11 +271,14 @@ pub(super) fn outside_candidates(
     })
 }
 
-/// The values of the sources and of a claim on an axis, from the lowest; none if one of them is not a number.
-fn known_numbers(review: &ReviewCase, path: &str) -> Vec<Decimal> {
+/// The values of the sources and of a claim on an axis, with the present ones of the evidence, from the lowest; none if one of them is
+/// not a number.
+fn known_numbers(review: &ReviewCase, evidence: Option<&ReviewEvidence>, path: &str) -> Vec<Decimal> {
     let stated = review.candidates.values().filter_map(|candidate| candidate.values.get(path));
     let claimed = review.claimed.get(path).map(|claim| claim.value.to_string());
-    let texts = stated.map(|stated| stated.value.to_string()).chain(claimed);
+    let changed = evidence.into_iter().flat_map(|evidence| evidence.changed.values());
+    let present = changed.filter_map(|answer| answer.values.get(path)).map(ToString::to_string);
+    let texts = stated.map(|stated| stated.value.to_string()).chain(claimed).chain(present);
     let mut numbers: Vec<Decimal> =
         texts.map(|text| text.parse().ok()).collect::<Option<_>>().unwrap_or_default();
     numbers.sort();
@@ -370,6 +398,32 @@ mod tests {
             // an entered value stays visible
             assert_eq!(page.contains("<details class=\"own\" open>"), !entered.is_empty(), "{page}");
         }
+    }
+
+    #[test]
+    fn present_value_of_a_source_that_has_changed_is_offered_and_in_the_range() {
+        let review = review(&[("7700", None), ("7800", None)], "7750");
+        let evidence: ReviewEvidence = serde_json::from_value(json!({
+            "title": "Height, a", "units": {}, "raw_texts": {},
+            "changed": {"office-0": {"version": "2", "values": {"height": "7900"}}},
+        }))
+        .expect("valid evidence");
+        let choices = choices(&review, &evidence, "height");
+        let present = AxisChoice::Present { value: "7900".to_owned(), definition: None };
+        assert_eq!(choices.last(), Some(&(present.clone(), vec!["office-0 now".to_owned()])));
+        assert_eq!(choices.len(), 4);
+        let office = "office-1".parse().expect("an id");
+        assert_eq!(key_of(&review, "height", &office), Some(2), "the keys of the others stay");
+        let fields = Fields::of([
+            ("choice:height", choice_json(&present)),
+            ("reason", "x".to_owned()),
+            ("valid_for", "1d".to_owned()),
+        ]);
+        let resolution = read_resolution(&review, &fields).expect("a resolution");
+        assert_eq!((resolution.own_value, &resolution.values["height"]), (true, &json!("7900")));
+        assert!(outside_candidates(&review, &evidence, &resolution).is_none());
+        let page = resolve_fields(&review, &evidence, "/a", &Draft::default()).into_string();
+        assert!(page.contains("office-0 now"), "{page}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::done;
 use super::facts::subject_path;
 use super::forms::{Draft, Fields, action_button, after_action, reason_field, same_page};
 use super::history::{history_path, read_line};
-use super::items::{Difference, Neighbors, value_with_unit};
+use super::items::{Difference, Neighbors, value_text, value_with_unit};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::other_years;
 use super::parts::{
@@ -18,14 +18,15 @@ use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
 use crate::console;
 use crate::verification::review::{
-    changed_lines, format_axes, format_dismissal, format_resolution, format_revocation, format_state,
-    format_subject, format_values, post, read_evidence, read_review,
+    format_axes, format_dismissal, format_resolution, format_revocation, format_state, format_subject,
+    format_values, post, read_evidence, read_review,
 };
 use crate::verification::verify::describe_reasons;
 use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::page::ListPage;
 use domain_ground::id::SourceId;
+use domain_ground::value::AxisValue;
 use domain_verification::CandidateAnswer;
 use domain_verification::review::{
     CommentRequest, DismissalRequest, REASON_MAX_BYTES, ReviewCase, ReviewState, RevocationRequest,
@@ -55,7 +56,7 @@ async fn show(console: &Console, review_id: &str, fields: &Fields, draft: &Draft
     let neighbors = Neighbors::read(console, &page_path(review_id)).await;
     let history = render_history(console, &state.review, &evidence).await;
     let others = other_years::render(console, &state.review, state.is_open()).await;
-    let changed = html! { ul { @for line in changed_lines(&evidence) { li { (group_in_text(&line)) } } } };
+    let changed = changed_note(&evidence);
     let body = html! {
         (done::note(console, fields).await)
         (draft.note())
@@ -73,6 +74,28 @@ async fn show(console: &Console, review_id: &str, fields: &Fields, draft: &Draft
         actions: Some(neighbors.actions()),
     };
     Ok(render_page(console, Section::Inbox, head, &body).await)
+}
+
+/// The present answers of the sources that have changed since the review was opened.
+fn changed_note(evidence: &ReviewEvidence) -> Markup {
+    let value = |(path, value): (&String, &AxisValue)| {
+        format!("{} {}", words(path), value_text(&value.to_string(), evidence.units.get(path)))
+    };
+    html! {
+        ul {
+            @for (oracle_id, answer) in &evidence.changed {
+                @let values = answer.values.iter().map(value).collect::<Vec<_>>().join(", ");
+                li {
+                    "Changed since the review was opened: " (oracle_id)
+                    @match &answer.version {
+                        None => " has no answer now.",
+                        Some(_) if values.is_empty() => " has no value now.",
+                        Some(version) => { " has " (values) " now, of release " (version) "." },
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The number of decisions about a review.
@@ -243,7 +266,8 @@ fn render_candidate(
                 },
                 None => p.val { "no value" },
             }
-            p.chips { @for axis in candidate.freshness.iter().filter(|axis| review.axes.contains_key(&axis.axis) || path.starts_with(&axis.axis)) { (freshness_badge(axis.stale, axis.age_seconds, axis.max_age_seconds)) } }
+            @if evidence.changed.contains_key(oracle_id) { p.chips { (badge(Tone::Stale, "replaced by a later release")) } }
+            @else { p.chips { @for axis in candidate.freshness.iter().filter(|axis| review.axes.contains_key(&axis.axis) || path.starts_with(&axis.axis)) { (freshness_badge(axis.stale, axis.age_seconds, axis.max_age_seconds)) } } }
             (render_raw(oracle_id, evidence, stated.map(|stated| stated.value.to_string())))
             (pairs([
                 ("release", html! { (record.source_version.as_deref().unwrap_or("none")) " (" (day(candidate.observed_at)) ")" }),

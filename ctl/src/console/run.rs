@@ -4,37 +4,28 @@ use super::access::LoginEnd;
 use super::chart::{BarRow, bars};
 use super::done;
 use super::forms::{Draft, Fields, action_button, after_action, reason_field};
-use super::items::{Difference, Neighbors, run_title};
+use super::items::{Neighbors, run_title};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
-    Tone, age, badge, card, cut, decided, group_digits, group_in_text, live, message, minute, moment,
+    Tone, age, badge, card, decided, group_digits, group_in_text, live, message, minute, moment,
     moment_or_none, next_link, pairs, run_tone, short_moment, table, user, with_code, words,
 };
-use super::{Console, ConsoleState, recall};
-use crate::base::error::CtlError;
+use super::{Console, ConsoleState, recall, run_changes};
 use crate::base::options::encode_segment;
 use crate::base::output::short_run_id;
 use crate::console;
-use crate::ground::ingest::{
-    UNKNOWN_CHANGES, cancel, cause_beside_gates, decide, raw_texts, read_changes, read_run, run_path,
-    state_word,
-};
+use crate::ground::ingest::{approve, cancel, cause_beside_gates, decide, read_run, run_path, state_word};
 use axum::Extension;
 use axum::extract::{Path, State};
 use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use domain_base::decimal::Decimal;
-use domain_base::page::{ListPage, PageLimit};
-use domain_base::wording::format_count;
+use domain_base::digest::Sha256Hex;
+use domain_base::page::ListPage;
 use domain_ground::run::{GateBreach, IngestionRun, ReleaseEffect, RunCounts, RunState};
-use domain_ground::wire::{RejectReport, RunChangeReport, RunReport};
+use domain_ground::wire::{RejectReport, RunReport};
 use hyper::Method;
 use maud::{Markup, html};
-use serde_json::Value as Json;
 
-/// Number of changes in the table.
-const CHANGES: usize = 50;
-/// Number of the largest changes that are drawn.
-const LARGEST: usize = 8;
 /// Number of rejects on a page.
 const REJECTS: usize = 50;
 
@@ -81,10 +72,8 @@ async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -
     let rejects: ListPage<RejectReport> =
         console.options.call_control(Method::GET, &path, None).await?.json()?;
     let changes_after = fields.parsed::<u64>("changes_after", "changes_after")?;
-    let is_first = changes_after.is_none();
-    let limit = if is_first { <PageLimit>::MAX } else { CHANGES };
-    let changes = read_changes(&console.options, run_id, changes_after, Some(limit)).await;
     let run = &report.run;
+    let changes = run_changes::render(console, run, changes_after).await;
     let recalled = recall::run_card(console, run).await;
     let neighbors = Neighbors::read(console, &format!("/runs/{}", run.run_id)).await;
     let reject_rows: Vec<_> = rejects.items.iter().map(reject_row).collect();
@@ -94,12 +83,13 @@ async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -
     let body = html! {
         (done::note(console, fields).await)
         (draft.note())
-        @if run.state == RunState::Held { (live(&format!("/events/runs/{}", run.run_id), &html! {})) }
+        @if run.state == RunState::Held { (watch_run(&report)) }
+        @if let Some(by) = &report.outdated_by { (message(Tone::Waiting, &outdated_note(by))) }
         @for breach in &run.breaches { (message(Tone::Held, &html! { strong { (with_code(&breach_text(breach))) } })) }
         div.split {
             div {
                 (render_effect(run))
-                (render_changes(run, changes, is_first))
+                (changes)
                 @if run.counts.rejected > 0 { (card("Rejected records", &reject_count, &rejected)) }
                 @if !run.counts.axes.is_empty() {
                     (card("Filled axes", &html! { span.muted.small { "percent of records" } }, &html! { div.body { (bars(&coverage_rows(run))) } }))
@@ -128,19 +118,38 @@ async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -
     Ok(render_page(console, section, head, &body).await)
 }
 
-/// The decision of another person about a held run.
+/// What a reader of the changes of a held run must know after another run of its source was completed.
+fn outdated_note(by: &Sha256Hex) -> Markup {
+    html! {
+        strong { "The data in force has changed since this run was read. " }
+        "Its counts and changes are those to the data before " a href=(format!("/runs/{by}")) { "run " (short_run_id(by)) }
+        ", so an approval has another effect. For a new comparison, discard the run and ingest its payload again."
+    }
+}
+
+/// The live part of a held run: it appears when the run is not any longer as the page shows it.
+fn watch_run(RunReport { run, outdated_by, .. }: &RunReport) -> Markup {
+    let seen = outdated_by.as_ref().map_or("", Sha256Hex::as_str);
+    live(&format!("/events/runs/{}?seen={seen}", run.run_id), &html! {})
+}
+
+/// The decision of another person about a held run, or another run that was completed since.
 pub(super) async fn events(
     State(console): State<ConsoleState>,
     Extension(login): Extension<LoginEnd>,
     Path(run_id): Path<String>,
+    fields: Fields,
 ) -> PageResult {
-    let shared = console.clone();
+    let (shared, seen) = (console.clone(), fields.text("seen").to_owned());
     console::stream(&console, login, move || {
-        let (console, run_id) = (shared.clone(), run_id.clone());
+        let (console, run_id, seen) = (shared.clone(), run_id.clone(), seen.clone());
         async move {
             let report = read_run(&console.options, &run_id).await?;
             if report.run.state == RunState::Held {
-                return Ok::<_, PageError>(html! {});
+                let news = report.outdated_by.as_ref().filter(|by| by.as_str() != seen);
+                return Ok::<_, PageError>(html! {
+                    @if let Some(by) = news { div role="status" { (message(Tone::Waiting, &outdated_note(by))) } }
+                });
             }
             Ok(decided(&html! {
                 strong { "The run is " (words(state_word(&report))) " now. " }
@@ -234,7 +243,7 @@ fn render_effect(run: &IngestionRun) -> Markup {
     card(title, &html! {}, &body)
 }
 
-fn render_run(RunReport { run, progress, undone_by }: &RunReport) -> Markup {
+fn render_run(RunReport { run, progress, undone_by, .. }: &RunReport) -> Markup {
     let counts = &run.counts;
     let mut rows = vec![
         ("run", html! { code.breakall { (run.run_id) } }),
@@ -324,155 +333,8 @@ fn percent(share: f64) -> String {
     format!("{} %", (share * 1000.0).round() / 10.0)
 }
 
-/// The fields of a row, by the names of the columns if it has as many fields, else by their numbers.
-fn row_fields(text: &str, columns: &[String]) -> Vec<(String, String)> {
-    let is_named = |fields: &Vec<String>| fields.len() > 1 && fields.len() == columns.len();
-    let named = [b';', b'\t', b',', b'|'].into_iter().map(|mark| split_row(text, mark)).find(is_named);
-    if let Some(fields) = named {
-        return columns.iter().cloned().zip(fields).collect();
-    }
-    let mark = [';', '\t'].into_iter().find(|mark| text.contains(*mark)).unwrap_or(',');
-    let fields = text.split(mark).enumerate();
-    fields.map(|(number, field)| (format!("field {}", number + 1), field.trim().to_owned())).collect()
-}
-
-fn split_row(text: &str, mark: u8) -> Vec<String> {
-    let mut reader = csv::ReaderBuilder::new();
-    let mut reader = reader.delimiter(mark).has_headers(false).flexible(true).from_reader(text.as_bytes());
-    let row = reader.records().next().and_then(Result::ok).unwrap_or_default();
-    row.iter().map(|field| field.trim().to_owned()).collect()
-}
-
-/// The parts of two raw records that differ: members of objects by their names, and fields of rows by those of the columns. `None` if the
-/// records have no such parts in common.
-fn changed_parts(before: &str, after: &str, columns: &[String]) -> Option<Vec<(String, String, String)>> {
-    let parsed = |text: &str| serde_json::from_str::<serde_json::Map<String, Json>>(text).ok();
-    let parts = |text: &str| -> Vec<(String, String)> {
-        if let Some(members) = parsed(text) {
-            let text = |value: Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            return members.into_iter().map(|(name, value)| (words(&name), text(value))).collect();
-        }
-        row_fields(text, columns)
-    };
-    let (before, after) = (parts(before), parts(after));
-    let has_same_names = before.iter().map(|(name, _)| name).eq(after.iter().map(|(name, _)| name));
-    if !has_same_names || before.len() < 2 {
-        return None;
-    }
-    let pairs = before.into_iter().zip(after).filter(|((_, before), (_, after))| before != after);
-    Some(pairs.map(|((name, before), (_, after))| (name, before, after)).collect())
-}
-
-/// The number of characters of a raw record or a value in the table of changes.
-const CELL_CHARS: usize = 120;
-
-/// One row for each part of a record that changes, or for the whole record. A cell without a text is empty: a narrow screen leaves
-/// it out.
-fn change_rows(change: &RunChangeReport, columns: &[String]) -> Vec<Vec<Markup>> {
-    let row = |name: &str, before: Markup, after: Markup, difference: String| {
-        vec![
-            html! { (words(change.kind.into_str())) },
-            html! { span.breakall { (change.source_record_id) } },
-            html! { (name) },
-            before,
-            after,
-            html! { (difference) },
-        ]
-    };
-    let value = |text: &str| match text {
-        "" => html! { span.muted { "empty" } },
-        text => html! { code.breakall { (cut(&group_in_text(text), CELL_CHARS)) } },
-    };
-    let parts = change.before.as_ref().zip(change.after.as_ref());
-    let Some(parts) = parts.and_then(|(before, after)| changed_parts(before, after, columns)) else {
-        let [before, after] = raw_texts(change).map(|text| {
-            if text == "-" {
-                html! {}
-            } else {
-                value(text)
-            }
-        });
-        return vec![row("", before, after, String::new())];
-    };
-    let rows = parts.iter().map(|(name, before, after)| {
-        let difference = Difference::of(before, after);
-        let difference = difference.map_or_else(String::new, |difference| difference.percent());
-        row(name, value(before), value(after), difference)
-    });
-    rows.collect()
-}
-
-/// The parts of records with the largest differences in percent, as bars.
-fn largest_changes(changes: &[RunChangeReport], columns: &[String]) -> Vec<BarRow> {
-    let differences = changes.iter().flat_map(|change| {
-        let texts = change.before.as_ref().zip(change.after.as_ref());
-        let parts = texts.and_then(|(before, after)| changed_parts(before, after, columns));
-        parts.into_iter().flatten().filter_map(move |(name, before, after)| {
-            let difference = Difference::of(&before, &after)?;
-            let note = format!("{} → {}", group_digits(&before), group_digits(&after));
-            Some((difference, format!("{}, {name}", change.source_record_id), note))
-        })
-    });
-    let mut differences: Vec<_> = differences.collect();
-    differences.sort_by(|(one, ..), (other, ..)| other.share().total_cmp(&one.share()));
-    let row = |(difference, name, note): (Difference, String, String)| BarRow {
-        name,
-        parts: vec![(Tone::Held, difference.share().min(1.0))],
-        text: difference.percent(),
-        note: Some(note),
-    };
-    differences.into_iter().take(LARGEST).map(row).collect()
-}
-
-fn render_largest(changes: &ListPage<RunChangeReport>, columns: &[String]) -> Markup {
-    let rows = largest_changes(&changes.items, columns);
-    html! {
-        @if !rows.is_empty() {
-            div.body { div.chart {
-                h3 { "Largest changes, in percent of the larger value" }
-                @if changes.next.is_some() { p.small.muted { "Of the first " (group_digits(&changes.items.len().to_string())) " changes. The run has more." } }
-                (bars(&rows))
-            } }
-        }
-    }
-}
-
-/// The changes from a number on; before the first ones, the largest as a picture.
-fn render_changes(
-    run: &IngestionRun,
-    changes: Result<ListPage<RunChangeReport>, CtlError>,
-    is_first: bool,
-) -> Markup {
-    let content = match changes {
-        Err(error) => html! { div.body { (PageError::from(error).render()) } },
-        Ok(_) if run.rows.is_none() && run.state == RunState::Held => {
-            html! { div.body { p { (UNKNOWN_CHANGES) } } }
-        }
-        Ok(changes) if changes.items.is_empty() => return html! {},
-        Ok(changes) => {
-            let columns = &run.counts.columns;
-            let shown = changes.items.get(..CHANGES).unwrap_or(&changes.items);
-            let rows: Vec<_> = shown.iter().flat_map(|change| change_rows(change, columns)).collect();
-            let heading = ["change", "record", "part", "before", "after", "#difference"];
-            let has_more = changes.next.is_some() || shown.len() < changes.items.len();
-            let last = shown.last().map(|change| change.number).unwrap_or_default();
-            html! {
-                @if is_first { (render_largest(&changes, columns)) }
-                (table("Changed records", &heading, &rows))
-                @if has_more {
-                    div.pager {
-                        span { (format_count(shown.len(), "record", "records")) }
-                        span.right { a.btn.slim href=(format!("/runs/{}?changes_after={last}", run.run_id)) { "Further changes" } }
-                    }
-                }
-            }
-        }
-    };
-    html! { div #changes { (card("Changed records", &html! { span.muted.small { "of a changed record only what differs, of others the whole" } }, &content)) } }
-}
-
 fn render_decision(
-    RunReport { run, undone_by, .. }: &RunReport,
+    RunReport { run, undone_by, outdated_by, .. }: &RunReport,
     neighbors: &Neighbors,
     draft: &Draft,
 ) -> Markup {
@@ -485,7 +347,13 @@ fn render_decision(
             (action("plain", "Discard the run", "d", "discard"))
             p.note { "The current release stays in force." }
             (action("plain", "Approve the run", "a", "approve"))
-            p.note { "Its changes are visible at once. It can be undone." }
+            p.note {
+                @if outdated_by.is_some() { "It needs a second press: the data in force has changed. " }
+                "Its changes are visible at once. It can be undone."
+            }
+            // the daemon refuses the approval if another run was completed since this page
+            @if let Some(by) = outdated_by { input type="hidden" name="outdated_by" value=(by); }
+            (draft.confirmation())
         },
         RunState::Completed if undone_by.is_none() => html! {
             (action("danger", "Undo the run", "z", "undo"))
@@ -528,6 +396,14 @@ pub(super) async fn act(
     Path((run_id, action)): Path<(String, String)>,
     fields: Fields,
 ) -> PageResult {
+    let outdated_by = fields.text("outdated_by").to_owned();
+    if action == "approve" && fields.filled("reason").is_some() && fields.text("confirmed") != outdated_by {
+        let question = html! {
+            "The changes on this page are those to earlier data. Press “Approve the run” once more to approve it all the same."
+        };
+        let draft = Draft::to_confirm(&question, &outdated_by, fields);
+        return draft.with_status(show(&console, &run_id, &Fields::default(), &draft).await);
+    }
     match try_act(&console, (&run_id, &action), &fields).await {
         // after an undo, it is the new run
         Ok((report, done)) => Ok(after_action(&format!("/runs/{}", report.run.run_id), done, &fields)),
@@ -544,81 +420,24 @@ async fn try_act(
     fields: &Fields,
 ) -> Result<(RunReport, &'static str), PageError> {
     let options = &console.options;
+    let reason = || fields.required("reason", "Reason");
     let done = match action {
         // the run ends a moment later
         "cancel" => return Ok((cancel(options, run_id).await?, "cancellation requested")),
-        "approve" => "approved",
+        "approve" => {
+            let outdated_by = fields.parsed::<Sha256Hex>("outdated_by", "outdated_by")?;
+            return Ok((approve(options, run_id, &reason()?, outdated_by).await?, "approved"));
+        }
         "discard" => "discarded",
         "undo" => "undone",
         _ => return Err(PageError::input(format!("`{action}` is not an action of a run"))),
     };
-    Ok((decide(options, run_id, action, &fields.required("reason", "Reason")?).await?, done))
+    Ok((decide(options, run_id, action, &reason()?).await?, done))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn change_shows_only_the_parts_that_differ() {
-        let part =
-            |name: &str, before: &str, after: &str| (name.to_owned(), before.to_owned(), after.to_owned());
-        let changed = |before: &str, after: &str| changed_parts(before, after, &[]);
-        let members = changed(r#"{"a_b":"x","n":5}"#, r#"{"a_b":"x","n":6}"#);
-        assert_eq!(members, Some(vec![part("n", "5", "6")]));
-        let fields = changed("Aruba,ABW,2000,90588", "Aruba,ABW,2000,90866");
-        assert_eq!(fields, Some(vec![part("field 4", "90588", "90866")]));
-        assert_eq!(changed("Aruba,ABW", "Aruba,ABW,2000"), None);
-        assert_eq!(changed("a", "b"), None);
-        let columns = ["Country", "Code", "Value"].map(str::to_owned);
-        let named = changed_parts("\"Korea, Rep.\",KOR,5", "\"Korea, Rep.\",KOR,6", &columns);
-        assert_eq!(named, Some(vec![part("Value", "5", "6")]));
-        let named = changed_parts("Korea, Rep.;KOR;1,5", "Korea, Rep.;KOR;1,6", &columns);
-        assert_eq!(named, Some(vec![part("Value", "1,5", "1,6")]));
-    }
-
-    fn replaced(number: u64, before: &str, after: &str) -> RunChangeReport {
-        serde_json::from_value(serde_json::json!({
-            "number": number, "kind": "replaced", "source_record_id": format!("ABW/{number}"), "record_id": null,
-            "valid_from": "2026-11-20T10:00:00Z", "valid_until": null, "before": before, "after": after,
-        }))
-        .expect("a change")
-    }
-
-    #[test]
-    fn largest_changes_are_drawn_before_the_first_ones_in_percent() {
-        let mut items: Vec<_> = (1..=60).map(|number| replaced(number, "ABW,100", "ABW,101")).collect();
-        items.extend([replaced(61, "ABW,100", "ABW,400"), replaced(62, "north,1", "south,1")]);
-        let rows = largest_changes(&items, &["area".to_owned(), "population".to_owned()]);
-        assert_eq!(
-            (rows.len(), rows[0].name.as_str(), rows[0].text.as_str()),
-            (LARGEST, "ABW/61, population", "75 %")
-        );
-        assert_eq!(
-            (rows[0].parts.clone(), rows[0].note.as_deref()),
-            (vec![(Tone::Held, 0.75)], Some("100 → 400"))
-        );
-        let page = |next: Option<&str>| {
-            render_largest(&ListPage { items: items.clone(), next: next.map(str::to_owned) }, &[])
-                .into_string()
-        };
-        assert!(!page(None).contains("The run has more") && page(Some("62")).contains("The run has more"));
-    }
-
-    #[test]
-    fn change_of_a_whole_record_has_no_text_in_its_empty_cells() {
-        let change = serde_json::json!({
-            "number": 1, "kind": "became_valid", "source_record_id": "a", "record_id": null,
-            "valid_from": "2026-11-20T10:00:00Z", "valid_until": null, "before": null, "after": "Aruba,ABW,5",
-        });
-        let change: RunChangeReport = serde_json::from_value(change).expect("a change");
-        let rows: Vec<Vec<_>> = change_rows(&change, &[])
-            .into_iter()
-            .map(|row| row.into_iter().map(Markup::into_string).collect())
-            .collect();
-        let after = "<code class=\"breakall\">Aruba,ABW,5</code>";
-        assert_eq!(rows[0][2..], ["", "", after, ""].map(str::to_owned));
-    }
 
     #[test]
     fn broken_gate_names_its_share_and_the_allowed_one_in_percent() {

@@ -12,7 +12,7 @@ use super::parts::{
     Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
     user, words,
 };
-use super::verdict::{decided_page, decision_form, read_action, watch_order};
+use super::verdict::{changed_since, decided_page, decision_form, read_action, show_held, watch_order};
 use super::{Console, ConsoleState, session_timeline, several_orders};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
@@ -30,7 +30,7 @@ use domain_verdict::mail::MailState;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use maud::{Markup, html};
 use strum::VariantArray;
 
@@ -209,8 +209,18 @@ pub(super) async fn change_order(
             Ok(after_action(&page, done, &fields))
         }
         Err(error) => {
-            let draft = Draft::failed(error, fields)?;
-            draft.with_status(show(&console, &session_id, &Fields::default(), &draft).await)
+            let is_conflict = error.status() == StatusCode::CONFLICT;
+            let (seen, is_held_page) = (fields.text("changed_at").to_owned(), fields.text("page") == "held");
+            let mut draft = Draft::failed(error, fields)?;
+            if is_conflict {
+                draft = draft.because(changed_since(&console, &session_id, &seen).await);
+            }
+            let none = Fields::default();
+            draft.with_status(if is_held_page {
+                show_held(&console, &session_id, &none, &draft).await
+            } else {
+                show(&console, &session_id, &none, &draft).await
+            })
         }
     }
 }

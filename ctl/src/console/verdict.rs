@@ -39,25 +39,36 @@ pub(super) async fn held_page(
     Path(session_id): Path<String>,
     fields: Fields,
 ) -> PageResult {
-    let path = format!("{}/verdict", order_path(&session_id));
+    show_held(&console, &session_id, &fields, &Draft::default()).await
+}
+
+/// The page of a held verdict, or that of its decision.
+pub(super) async fn show_held(
+    console: &Console,
+    session_id: &str,
+    fields: &Fields,
+    draft: &Draft,
+) -> PageResult {
+    let path = format!("{}/verdict", order_path(session_id));
     let held: HeldVerdictReport = match console.options.call_for_reviewer(Method::GET, &path, None).await {
         Ok(answer) => answer.json()?,
         Err(CtlError::Problem { status: 404 | 409, .. }) => {
-            return decided_page(&console, &session_id, &fields, &Draft::default()).await;
+            return decided_page(console, session_id, fields, draft).await;
         }
         Err(error) => return Err(error.into()),
     };
-    let answer = console.options.call_for_reviewer(Method::GET, &order_path(&session_id), None).await?;
+    let answer = console.options.call_for_reviewer(Method::GET, &order_path(session_id), None).await?;
     let report: OrderReport = answer.json()?;
-    let neighbors = Neighbors::read(&console, &held_path(&session_id)).await;
+    let neighbors = Neighbors::read(console, &held_path(session_id)).await;
     let hold =
-        if console.has_only_reviews { None } else { read_session(&console, &session_id).await?.legal_hold };
+        if console.has_only_reviews { None } else { read_session(console, session_id).await?.legal_hold };
     let verdict: Json = serde_json::from_str(held.verdict.get()).unwrap_or_default();
     let flags = &held.decision.flags;
     let beside = html! { @for flag in flags { (badge(Tone::Held, words(flag.into_str()))) } };
     let body = html! {
-        (done::note(&console, &fields).await)
-        (watch_order(&session_id, &report.order))
+        (done::note(console, fields).await)
+        (draft.note())
+        (watch_order(session_id, &report.order))
         div.split {
             div {
                 section.card.verdict aria-label="As the customer would see it" {
@@ -67,7 +78,7 @@ pub(super) async fn held_page(
                 (render_judgment(&held.decision, Some(&join_causes(&held.causes))))
             }
             div {
-                (decision_form(&session_id, (&report.order, hold.as_ref()), &neighbors, &Draft::default()))
+                (decision_form(session_id, (&report.order, hold.as_ref()), &neighbors, draft))
                 (render_order_facts(&report, &held))
             }
         }
@@ -80,7 +91,7 @@ pub(super) async fn held_page(
         }),
         actions: Some(neighbors.actions()),
     };
-    Ok(render_page(&console, Section::Inbox, head, &body).await)
+    Ok(render_page(console, Section::Inbox, head, &body).await)
 }
 
 /// An order as it is now; `None` for reviewers if it is not held, since they see no others.
@@ -104,6 +115,19 @@ fn order_news(session_id: &str, order: Option<&Order>) -> Markup {
         }
         a href=(format!("/sessions/{}", encode_segment(session_id))) { "Show the session" }
     }
+}
+
+/// What has changed an order since its page was read at `seen`; `None` if nothing has.
+pub(super) async fn changed_since(console: &Console, session_id: &str, seen: &str) -> Option<Markup> {
+    let order = read_order(console, session_id).await.ok()?;
+    let is_same = order.as_ref().is_some_and(|order| order.changed_at.to_string() == seen);
+    (!is_same).then(|| {
+        html! {
+            "This order has changed"
+            @if let Some(order) = &order { " at " (minute(order.changed_at)) }
+            ". " (order_news(session_id, order.as_ref()))
+        }
+    })
 }
 
 const fn past(action: OrderAction) -> &'static str {
@@ -218,7 +242,7 @@ pub(super) fn decision_form(
                 div.acts {
                     @if is_held {
                         (action("plain", "Release to the customer", "r", "release"))
-                        p.note { "Stores the verdict as it is, and sends its mail and its webhook." }
+                        p.note { "Stores the verdict without the parts that were removed, and sends its mail and its webhook." }
                     }
                     @if let Some(LegalHold { placed_at, reason, .. }) = hold {
                         p.note {
@@ -240,6 +264,8 @@ pub(super) fn decision_form(
                     }
                 }
                 (neighbors.next_field())
+                // a refused decision is shown on this page again
+                @if is_held && neighbors.has_place() { input type="hidden" name="page" value="held"; }
             }
             (neighbors.footer())
         }
@@ -352,6 +378,7 @@ pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
         div.top { (verdict_label(&text(at("/verdict")), "big")) }
         p.sum { (text(at("/summary"))) }
         @for flag in flags.iter().filter(|flag| of_dimension(flag).is_none()) { (flag_note(flag)) }
+        @for flag in flags { @if let Flag::UnexpectedField(path) = flag { (unexpected_part(verdict, path)) } }
         @if has_dimensions {
             h3 { "Dimensions" }
             ul.dims {
@@ -371,8 +398,22 @@ pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
     }
 }
 
+/// A part that was not asked for: it is removed before the verdict is stored, unless the gate delivers such parts.
+fn unexpected_part(verdict: &Json, path: &str) -> Markup {
+    let part = path.split('.').try_fold(verdict, |value, name| value.get(name));
+    html! {
+        p.small {
+            "The model has added the part " code { (path) } ". "
+            @match part {
+                Some(value) => { strong { "It would be delivered: " } code.breakall { (cut(&value.to_string(), 400)) } },
+                None => { strong { "Not delivered: " } "it was removed, and its content is not stored." },
+            }
+        }
+    }
+}
+
 fn flag_note(flag: &Flag) -> Markup {
-    html! { span.why.held.fg { (icon("held")) (words(flag.into_str())) } span.muted.xs { "flag " code { (flag) } } }
+    html! { span.flagged { span.why.held.fg { (icon("held")) (words(flag.into_str())) } span.muted.xs { "flag " code { (flag) } } } }
 }
 
 fn render_strategy(strategy: &Json) -> Markup {
@@ -413,6 +454,16 @@ mod tests {
         let on_hold = form(Some(&hold));
         assert_eq!(offers(&on_hold), [true, false, false, false], "{on_hold}");
         assert!(on_hold.contains("case 17"), "{on_hold}");
+    }
+
+    #[test]
+    fn part_that_was_not_asked_for_says_whether_it_would_be_delivered() {
+        let flags = ["unexpected_field:mood".parse().expect("a flag")];
+        let page = |verdict: &Json| render_verdict(verdict, &flags).into_string();
+        let removed = page(&json!({"verdict": "GREEN", "summary": "Open it."}));
+        assert!(removed.contains("Not delivered: ") && removed.contains("<code>mood</code>"), "{removed}");
+        let kept = page(&json!({"verdict": "GREEN", "summary": "Open it.", "mood": "<b>good</b>"}));
+        assert!(kept.contains("It would be delivered: ") && kept.contains("&lt;b&gt;good"), "{kept}");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use crate::base::error::CtlError;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser, problem_error};
 use crate::base::output::{
-    Output, format_pairs, format_requester, format_table, print_csv, print_json, short_run_id, shorten_line,
-    warn_of_omitted_rows,
+    Output, format_pairs, format_requester, format_table, print_csv, print_json, print_note, short_run_id,
+    shorten_line, warn_of_omitted_rows,
 };
 use crate::base::program::examples;
 use crate::ground::parquet::{is_parquet, open_payload};
@@ -22,7 +22,9 @@ use domain_ground::run::{
     AxisCoverage, IngestionRun, ReleaseEffect, RunDecision, RunProgress, RunState, RunWarning,
 };
 use domain_ground::timeline::VersionChangeKind;
-use domain_ground::wire::{PullResponse, ReasonRequest, RunChangeReport, RunReport, UploadResponse};
+use domain_ground::wire::{
+    ApprovalRequest, PullResponse, ReasonRequest, RunChangeReport, RunReport, UploadResponse,
+};
 use hyper::Method;
 use indicatif::ProgressBar;
 use jiff::Timestamp;
@@ -148,7 +150,11 @@ impl IngestArgs {
             }
             IngestAction::Changes(verb) => verb.run(options, out).await,
             IngestAction::Approve { run_id, reason, detach } => {
-                let seen: RunReport = decide(options, run_id, "approve", reason).await?;
+                let outdated_by = read_run(options, run_id).await?.outdated_by;
+                if let Some(by) = &outdated_by {
+                    print_note(&format!("oraclectl: {}", outdated_note(by)));
+                }
+                let seen = approve(options, run_id, reason, outdated_by).await?;
                 if *detach {
                     return if options.json { print_json(out, &seen) } else { print_run(out, &seen) };
                 }
@@ -240,6 +246,25 @@ pub(crate) async fn decide(
 ) -> Result<RunReport, CtlError> {
     let reason = ReasonRequest { reason: reason.to_owned() };
     Ok(options.run_on_control(&format!("{}/{verb}", run_path(run_id)), &reason).await?.json()?)
+}
+
+/// Approves a held run, if `outdated_by` is still the latest run that was completed since it was read.
+pub(crate) async fn approve(
+    options: &GlobalOptions,
+    run_id: &str,
+    reason: &str,
+    outdated_by: Option<Sha256Hex>,
+) -> Result<RunReport, CtlError> {
+    let request = ApprovalRequest { reason: reason.to_owned(), outdated_by };
+    Ok(options.run_on_control(&format!("{}/approve", run_path(run_id)), &request).await?.json()?)
+}
+
+/// The note about a held run whose changes are those to earlier data.
+fn outdated_note(by: &Sha256Hex) -> String {
+    format!(
+        "run {by} was completed since the held run was read: its effect differs from `oraclectl ingest changes`. For a new \
+         comparison, discard it and ingest the payload again"
+    )
 }
 
 /// The path of a run.
@@ -414,7 +439,7 @@ const RUN_COLUMNS: [&str; 12] = [
 ];
 
 /// The state of a run: its phase while it is in progress, and whether another run undid it.
-pub(crate) fn state_word(RunReport { run, progress, undone_by }: &RunReport) -> &'static str {
+pub(crate) fn state_word(RunReport { run, progress, undone_by, .. }: &RunReport) -> &'static str {
     match (progress, undone_by) {
         (Some(progress), _) => progress.phase.into(),
         (None, Some(_)) => "undone",
@@ -478,7 +503,7 @@ fn format_in_force(effect: ReleaseEffect) -> String {
 /// Prints a run with its counts, warnings and decisions.
 fn print_run(
     out: &mut dyn Write,
-    RunReport { run, progress, undone_by }: &RunReport,
+    RunReport { run, progress, undone_by, outdated_by }: &RunReport,
 ) -> Result<(), CtlError> {
     let IngestionRun { run_id, oracle_id, pipeline_id, input, counts, .. } = run;
     let mut shown = vec![
@@ -531,6 +556,7 @@ fn print_run(
     }
     shown.extend(run.undoes.as_ref().map(|undone| ("undoes", format!("run {}", undone.run_id))));
     shown.extend(undone_by.as_ref().map(|by| ("undone by", format!("run {by}"))));
+    shown.extend(outdated_by.as_ref().map(|by| ("outdated", outdated_note(by))));
     shown.extend(run.breaches.iter().map(|breach| ("gate", breach.to_string())));
     if let Some(RunDecision { decided_by, decided_at, reason }) = &run.decision {
         shown.push(("decision", format!("by {} at {decided_at}: {reason}", format_requester(decided_by))));

@@ -35,6 +35,8 @@ problem_codes! {
     RUN_NOT_RUNNING = 409: "None: the run has ended.",
     /// The run is not held; only a held run can be approved or discarded.
     RUN_NOT_HELD = 409: "Undo the run if it is completed and was not undone.",
+    /// The data in force has changed since the held run was read, so its changes are not those that were shown.
+    RUN_OUTDATED = 409: "Look at the run again, and send the run in `outdated_by` with the decision.",
     /// 16 runs of the source are held. `detail` names them.
     RUNS_HELD = 409: "Approve or discard one first.",
     /// The run is not completed, was undone, or was replaced by a later reading of its version.

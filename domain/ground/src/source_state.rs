@@ -3,7 +3,7 @@
 
 use crate::freshness::FreshnessPolicy;
 use crate::id::{PipelineId, SourceId};
-use crate::run::SortedFileRef;
+use crate::run::{IngestionRun, RunState, SortedFileRef};
 use crate::source::{SourceRegistryEntry, VersionRecord};
 use crate::timeline::{ReleaseScope, TimelineRun, VisibleReleases};
 use domain_base::digest::Sha256Hex;
@@ -129,6 +129,13 @@ impl SourceState {
     #[must_use]
     pub fn run(&self, number: u32) -> Option<&CompletedRun> {
         self.completed.get(usize::try_from(number).ok()?.checked_sub(1)?)
+    }
+
+    /// The latest visible run, if it has become visible since the held `run` was read: the changes of `run` are those to the data
+    /// before it.
+    #[must_use]
+    pub fn run_since(&self, run: &IngestionRun) -> Option<&CompletedRun> {
+        self.completed.last().filter(|last| run.state == RunState::Held && last.release.run >= run.number)
     }
 
     /// The releases, in the order of the runs.

@@ -187,6 +187,17 @@ pub struct ReasonRequest {
     pub reason: String,
 }
 
+/// `POST /v1/runs/{run_id}/approve`.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalRequest {
+    /// The reason: 1 to 1,024 bytes of visible text.
+    pub reason: String,
+    /// The run's `outdated_by` on which the decision is based. If it is another one now, the request is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outdated_by: Option<Sha256Hex>,
+}
+
 /// The query of `POST /v1/pipelines/{pipeline_id}/runs`.
 #[derive(Debug, Clone, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -254,6 +265,10 @@ pub struct RunReport {
     pub progress: Option<RunProgress>,
     /// The run that undid it; null if none did.
     pub undone_by: Option<Sha256Hex>,
+    /// The latest run of the source that was completed since this held run was read: its changes are those to the data before
+    /// that. Absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outdated_by: Option<Sha256Hex>,
 }
 
 /// The answer to a pull.

@@ -406,10 +406,12 @@ pub(super) struct RunDecisionRequest {
 }
 
 /// Reads a held run again without checking its gates. Its records become visible like those of any other run. Does nothing
-/// if the same operator has approved the run already.
+/// if the same operator has approved the run already. Refuses it if another run than `outdated_by` was completed last since the held
+/// run was read: its changes are not those that the operator has seen.
 pub(super) async fn approve(
     context: Arc<IngestContext>,
     request: RunDecisionRequest,
+    outdated_by: Option<Sha256Hex>,
 ) -> Result<IngestionRun, IngestionError> {
     if let Some(approved) = context.find_approved_run(&request)? {
         return Ok(approved);
@@ -436,10 +438,11 @@ pub(super) async fn approve(
     let commit_context = context.commit_context();
     let begun = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id.clone(), |source| {
-            context.read_held_run(&run.run_id)?;
+            let held = context.read_held_run(&run.run_id)?;
             if context.find_counting_run(&run, &source, run.replace)?.is_some() {
                 return Err(IngestionError::Amended(run.oracle_id.clone()));
             }
+            check_seen(&held, &source, outdated_by.as_ref())?;
             run.invalidation_count = source.invalidation_count;
             let timestamp = context.clock.now();
             let entry = RunEntry { run: Box::new(run.clone()), peer: Some(request.peer) };
@@ -458,6 +461,19 @@ pub(super) async fn approve(
     context.metrics.count_started_run();
     spawn_for_caller(execute_run(context, ready, claim, progress));
     Ok(run)
+}
+
+/// Checks that `seen` is the latest run that was completed since the held one was read.
+fn check_seen(
+    held: &IngestionRun,
+    source: &SourceState,
+    seen: Option<&Sha256Hex>,
+) -> Result<(), IngestionError> {
+    let since = source.run_since(held).map(|since| &since.run_id);
+    if since == seen {
+        return Ok(());
+    }
+    Err(IngestionError::Outdated { run_id: held.run_id.clone(), by: since.cloned() })
 }
 
 /// Discards a held run. Its records never become visible.

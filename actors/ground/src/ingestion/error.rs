@@ -168,6 +168,13 @@ pub enum IngestionError {
         /// The run that undid it, if one did.
         undone_by: Option<Sha256Hex>,
     },
+    /// The changes of the held run are not those that the operator has seen.
+    #[error("{}", describe_outdated(.run_id, .by.as_ref()))]
+    Outdated {
+        run_id: Sha256Hex,
+        /// The latest run that was completed since it was read.
+        by: Option<Sha256Hex>,
+    },
     /// The run is not completed.
     #[error(
         "run {run_id} is {} and has changed no answer, so there is nothing to undo{}",
@@ -230,6 +237,15 @@ fn after_decision(state: RunState, run_id: &Sha256Hex, undone_by: Option<&Sha256
         }
         _ => String::new(),
     }
+}
+
+/// What has changed since the operator looked at a held run.
+fn describe_outdated(run_id: &Sha256Hex, by: Option<&Sha256Hex>) -> String {
+    let since = by.map_or_else(
+        || "no run of the source was completed since run".to_owned(),
+        |by| format!("the data in force has changed: run {by} of the source was completed since held run"),
+    );
+    format!("{since} {run_id} was read; look at it again before you decide")
 }
 
 impl IngestionError {

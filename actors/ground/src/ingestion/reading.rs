@@ -121,6 +121,9 @@ impl PayloadReader {
         let slices = slice_payload(format, payload, self.limits)?;
         let mut coverage =
             DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
+        let table = format.table();
+        let has_rows = table.is_some_and(|table| table.unpivot.is_none());
+        let header = slices.columns().filter(|_| has_rows).map(<[String]>::to_vec);
         let (mut digest, mut unchecked_bytes) = (RawRecordDigest::default(), 0);
         for slice in slices {
             let slice = slice?;
@@ -136,9 +139,11 @@ impl PayloadReader {
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
-        coverage.store_in(staging.counts_mut());
+        let counts = staging.counts_mut();
+        coverage.store_in(counts);
+        counts.header = header.filter(|_| !counts.columns.is_empty()).unwrap_or_default();
         let is_open = !matches!(last_byte.load(Ordering::Relaxed), b'\n' | b'\r');
-        staging.counts_mut().open_end = format.table().map(|_| is_open);
+        counts.open_end = table.map(|_| is_open);
         Ok(true)
     }
 

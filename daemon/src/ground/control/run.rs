@@ -8,7 +8,7 @@ use crate::ground::RUN;
 use crate::ground::config::IngestionSection;
 use crate::platform::api::request::QueryParams;
 use crate::platform::cluster::ClusterSection;
-use crate::platform::control::{ControlBody, parse_name};
+use crate::platform::control::{ControlBody, check_reason, parse_name};
 use crate::platform::logged_read::LoggedRead;
 use crate::platform::openapi::{DOCUMENT_BODY, STORE, problems};
 use crate::platform::problem::Problem;
@@ -37,13 +37,13 @@ use domain_ground::ontology::is_version;
 use domain_ground::pipeline::PipelineState;
 use domain_ground::problem::{
     CONTENT_PRUNED, PAYLOAD_UNDECODABLE, PIPELINE_UNKNOWN, RUN_BUSY, RUN_NOT_HELD, RUN_NOT_IN_FORCE,
-    RUN_NOT_RUNNING, RUN_UNKNOWN, RUNS_HELD, SOURCE_UNKNOWN, VERSION_KNOWN,
+    RUN_NOT_RUNNING, RUN_OUTDATED, RUN_UNKNOWN, RUNS_HELD, SOURCE_UNKNOWN, VERSION_KNOWN,
 };
 use domain_ground::run::{IngestionRun, RunProgress, RunState};
 use domain_ground::source_state::SourceState;
 use domain_ground::wire::{
-    ReasonRequest, RejectReport, RejectsParams, RunChangeReport, RunChangesParams, RunReport, RunsParams,
-    UploadParams, UploadResponse,
+    ApprovalRequest, ReasonRequest, RejectReport, RejectsParams, RunChangeReport, RunChangesParams,
+    RunReport, RunsParams, UploadParams, UploadResponse,
 };
 use http_body_util::BodyExt;
 use hyper::{Method, Request, StatusCode};
@@ -159,18 +159,19 @@ pub async fn cancel_run(
     .await
 }
 
-problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; IN_CLUSTER RUN_NOT_HELD RUN_BUSY VERSION_KNOWN);
+problems!(ApproveProblems: DOCUMENT_BODY RUN STORE; IN_CLUSTER RUN_NOT_HELD RUN_OUTDATED RUN_BUSY VERSION_KNOWN);
 
 /// Approve a held run.
 ///
-/// Its payload is read again, and its records become visible.
+/// Its payload is read again, and its records become visible. If a run of the source was completed since the held run was read, the
+/// request names it in `outdated_by`.
 #[utoipa::path(
     post,
     path = "/v1/runs/{run_id}/approve",
     operation_id = "approve_run",
     tag = "ground",
     params(("run_id" = String, Path, pattern = "^[0-9a-f]{8,64}$", description = "The id of the run, or 8 or more of its first digits")),
-    request_body = ReasonRequest,
+    request_body = ApprovalRequest,
     responses(
         ApproveProblems,
         (status = 202, description = "The run has started again", body = RunReport),
@@ -182,10 +183,12 @@ pub async fn approve_run(
     run_id: Result<Path<String>, PathRejection>,
     body: ControlBody,
 ) -> Result<(StatusCode, Json<RunReport>), Problem> {
-    let reason = source::parse_reason(&body)?;
+    let ApprovalRequest { reason, outdated_by } = body.read()?;
+    check_reason(&reason)?;
     run_to_end(async move {
         let run_id = find_run(&service.system.store, run_id)?.run_id;
-        let run = service.system.ingestion.ask(ApproveRun { run_id, reason, peer }).await??;
+        let approval = ApproveRun { run_id, reason, outdated_by, peer };
+        let run = service.system.ingestion.ask(approval).await??;
         Ok((StatusCode::ACCEPTED, Json(report_changed_run(run))))
     })
     .await
@@ -283,12 +286,13 @@ fn report_run(source: Option<&SourceState>, run: IngestionRun, running: &[RunPro
     // the progress was read before the run's end was committed, and is outdated then
     let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
     let undone_by = source.and_then(|source| source.run_undone_by(&run.run_id)).map(|by| by.run_id.clone());
-    RunReport { run, progress, undone_by }
+    let outdated_by = source.and_then(|source| source.run_since(&run)).map(|since| since.run_id.clone());
+    RunReport { run, progress, undone_by, outdated_by }
 }
 
 /// The report of a run that was just changed, and so was not undone.
 fn report_changed_run(run: IngestionRun) -> RunReport {
-    RunReport { run, progress: None, undone_by: None }
+    RunReport { run, progress: None, undone_by: None, outdated_by: None }
 }
 
 problems!(ChangesProblems: RUN STORE; SOURCE_DAMAGED FACTS_NOT_HERE);

@@ -139,6 +139,7 @@ fn run_reports_columns_that_appear_or_disappear() {
             RunWarning::ColumnsDisappeared { names: vec!["CYP".into()], version: version() },
         ];
         assert_eq!((run.state, &run.counts.warnings[..]), (RunState::Completed, &expected[..]), "{run:?}");
+        assert_eq!(run.counts.header, ["Date", "JPY", "USD", "CHF", ""], "in the order of the fields");
         let again =
             ingest_version(&system, &pipeline_id, &payload.replace("1.18", "1.19"), "2026-01-07").await;
         assert_eq!(again.counts.warnings, expected[..1]);

@@ -42,7 +42,7 @@ fn state(system: &ActorSystem) -> domain_ground::source_state::SourceState {
 
 fn approval(run: &IngestionRun) -> ApproveRun {
     let reason = "checked against the publisher's notes".to_owned();
-    ApproveRun { run_id: run.run_id.clone(), reason, peer: PEER }
+    ApproveRun { run_id: run.run_id.clone(), reason, outdated_by: None, peer: PEER }
 }
 
 async fn approve(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
@@ -112,6 +112,29 @@ fn held_run_becomes_visible_only_when_it_is_approved() {
         assert!(matches!(other, Err(IngestionError::NotHeld { .. })), "{other:?}");
         let discarded = discard(&system, &held).await;
         assert!(matches!(discarded, Err(IngestionError::NotHeld { .. })), "{discarded:?}");
+    });
+}
+
+#[test]
+fn held_run_whose_comparison_is_outdated_is_approved_only_by_who_knows_that() {
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = pipeline_with_hundred_records(&system).await;
+        let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        assert_eq!(state(&system).run_since(&held), None);
+        let later = ingest_version(&system, &pipeline_id, &rows(0..100, "3"), "2023-05-05").await;
+        assert_eq!(later.state, RunState::Completed, "{later:?}");
+        assert_eq!(state(&system).run_since(&later), None, "it is not held");
+        let refused = approve(&system, &held).await;
+        let Err(IngestionError::Outdated { by: Some(by), .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(by, later.run_id);
+        assert_eq!(state(&system).held, std::slice::from_ref(&held.run_id));
+        let known =
+            |run: &IngestionRun| ApproveRun { outdated_by: Some(run.run_id.clone()), ..approval(&held) };
+        let other = system.ingestion.ask(known(&held)).await.expect("the actor answers");
+        assert!(matches!(other, Err(IngestionError::Outdated { .. })), "{other:?}");
+        let run = system.ingestion.ask(known(&later)).await.expect("the actor answers");
+        let run = StartRunOutcome::Started(Box::new(run.expect("the run is held")));
+        assert_eq!(wait_for_run(&system, run).await.state, RunState::Completed);
     });
 }
 
