@@ -256,6 +256,11 @@ pub enum GateBreach {
         /// The version of the previous release.
         version: String,
     },
+    /// The payload is UTF-8, and the pipeline reads it as `latin-1`: characters outside ASCII would be wrong.
+    Utf8Payload {
+        /// Records with such characters.
+        records: u64,
+    },
     /// Earlier statements would be in force again although their content was pruned, since a replaced version lacks the records.
     PrunedContent {
         /// Records without content.
@@ -339,6 +344,10 @@ pub struct RunCounts {
     /// Whether the last line of a payload in CSV or TSV has no line break; absent for other formats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_end: Option<bool>,
+    /// Records with characters outside ASCII in a payload that is UTF-8 throughout, although its pipeline reads `latin-1`; absent for
+    /// other payloads.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub utf8_records: u64,
     /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,
