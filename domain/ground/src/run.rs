@@ -9,6 +9,7 @@ use domain_base::decimal::{Decimal, Rounding};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::service::is_zero;
+use domain_base::wording::format_count;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -460,16 +461,22 @@ impl fmt::Display for RunWarning {
                 let columns: Vec<_> = columns.iter().map(ToString::to_string).collect();
                 write!(f, "the header has no name for column {}; ignored", columns.join(", "))
             }
-            Self::MixedScripts { axis, word, records } => write!(
-                f,
-                "{records} records have letters of several scripts in one word of `{axis}`, such as `{word}`: they look like other \
-                 subjects and are subjects of their own"
-            ),
-            Self::HiddenCharacters { axis, value, records } => write!(
-                f,
-                "{records} records have control characters, invisible ones, or white space at an end of `{axis}`, such as {value:?}: they \
-                 look like other subjects and are subjects of their own"
-            ),
+            Self::MixedScripts { axis, word, records } => {
+                let have = format_count(records, "record has", "records have");
+                write!(
+                    f,
+                    "{have} letters of several scripts in one word of `{axis}`, such as `{word}`: such values look like other subjects \
+                     and are subjects of their own"
+                )
+            }
+            Self::HiddenCharacters { axis, value, records } => {
+                let have = format_count(records, "record has", "records have");
+                write!(
+                    f,
+                    "{have} control characters, invisible ones, or white space at an end of `{axis}`, such as {value:?}: such values \
+                     look like other subjects and are subjects of their own"
+                )
+            }
             Self::ColumnsAppeared { names, version } => {
                 write!(f, "not in version {version}: {}", format_names(names))
             }
