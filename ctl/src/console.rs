@@ -86,6 +86,9 @@ pub(crate) struct ConsoleArgs {
     /// The TCP port on 127.0.0.1; 0 selects a free one
     #[arg(long, default_value_t = 7627)]
     port: u16,
+    /// End when standard input ends, for a console that another process starts
+    #[arg(long, hide = true)]
+    until_eof: bool,
 }
 
 impl ConsoleArgs {
@@ -118,10 +121,15 @@ impl ConsoleArgs {
         print_link(&console, out)?;
         let server = axum::serve(listener, router(console.clone())).into_future();
         tokio::pin!(server);
+        let mut is_open = true;
         loop {
             tokio::select! {
                 ended = &mut server => return Ok(ended?),
-                Some(()) = lines.recv() => print_link(&console, out)?,
+                line = lines.recv(), if is_open => match line {
+                    Some(()) => print_link(&console, out)?,
+                    None if self.until_eof => return Ok(()),
+                    None => is_open = false,
+                },
             }
         }
     }

@@ -88,7 +88,9 @@ impl From<IngestionError> for Problem {
             IngestionError::RunUnknown(run_id) => return Self::run_unknown(run_id),
             IngestionError::TooManyHeld { .. } => RUNS_HELD,
             IngestionError::Busy { .. } => RUN_BUSY,
-            IngestionError::VersionKnown { .. } | IngestionError::Replaced { .. } => VERSION_KNOWN,
+            IngestionError::VersionKnown { .. }
+            | IngestionError::VersionTaken { .. }
+            | IngestionError::Replaced { .. } => VERSION_KNOWN,
             IngestionError::Amended(_) | IngestionError::OtherHost(_) | IngestionError::SourceChanged(_) => {
                 RUN_BUSY
             }

@@ -7,7 +7,7 @@ use oracled_api::client::DaemonClient;
 use oracled_tests::ground::{
     approve, example_documents, ingest, office_documents, query_all, register_all, started_run, wait_for_run,
 };
-use oracled_tests::{DaemonWorld, at, call, post, problem};
+use oracled_tests::{DaemonWorld, at, call, document, post, problem};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -118,6 +118,27 @@ async fn payload_is_read_in_the_encoding_of_its_pipeline() {
         let expected = if id == "latin1" { "Zürich €" } else { "Zürich 😀" };
         assert_eq!(values_of(&mut daemon.routes().await, id, "name").await, [json!(expected)], "{id}");
     }
+}
+
+#[tokio::test]
+async fn utf8_payload_of_a_latin1_pipeline_is_held() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let (ontology, source, mut pipeline) = example_documents("cities");
+    pipeline["pipeline"]["retrieval"]["encoding"] = json!("latin-1");
+    register_all(control, &ontology, &source, &pipeline).await;
+    approve(control, "cities").await;
+    let payload = "{\"number\":1,\"name\":\"Zürich\"}\n{\"number\":2,\"name\":\"Bern\"}\n";
+    let run = run_payload(control, "cities", payload.into()).await;
+    assert_eq!(
+        (&run["state"], &run["breaches"]),
+        (&json!("held"), &json!([{"gate": "utf8_payload", "records": 1}])),
+        "{run}"
+    );
+    let path = format!("/v1/runs/{}/approve", run["run_id"].as_str().expect("an id"));
+    let approved = post(control, &path, &json!({"reason": "it is meant"})).await;
+    assert_eq!(approved.status, 202, "{}", document(&approved));
 }
 
 #[tokio::test]

@@ -149,6 +149,35 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
 }
 
 #[tokio::test]
+async fn approval_of_a_version_that_was_read_since_names_its_remedy() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    prepare_gated_source(&world).await;
+    let control = &mut daemon.control().await;
+    let bad = payload(1900..1950, 2);
+    let held = json_of(&submit(&world, "2021-01-01", &bad))["run"]["run_id"].clone();
+    let run_id = held.as_str().expect("a string");
+    assert_eq!(submit(&world, "2021-01-01", &payload(1900..2001, 1)).status.code(), Some(0));
+    let reason = json!({"reason": "a test"});
+    let answer = post(control, &format!("/v1/runs/{run_id}/approve"), &reason).await;
+    let refused = problem(&answer, 409, "version_known");
+    let remedy = format!("oraclectl ingest discard {run_id}");
+    assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains(&remedy)), "{refused}");
+
+    // the remedy leads to the payload of the held run
+    assert_eq!(post(control, &format!("/v1/runs/{run_id}/discard"), &reason).await.status, 200);
+    let file = world.path("bad.csv");
+    fs::write(&file, &bad).expect("enough room");
+    let file = file.to_str().expect("valid UTF-8");
+    let dated = ["--version", "2021-01-01", "--released-at", "2021-01-01", "--replace"];
+    let again = world.ctl(&[&["ingest", "run", SOURCE, file][..], &dated].concat());
+    assert_eq!(again.status.code(), Some(HELD), "{again:?}");
+    let approved = world.ctl(&["ingest", "approve", run_id, "--reason", "it is right"]);
+    assert_eq!(approved.status.code(), Some(0), "{approved:?}");
+    assert_eq!(values(&world).await.len(), 50);
+}
+
+#[tokio::test]
 async fn csv_that_lacks_its_last_line_break_is_held_after_one_that_had_it() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;

@@ -202,6 +202,20 @@ async fn reject_without_identity_withdraws_nothing_from_a_version_that_is_read_a
         let kept = [(1, "1".to_owned(), Value::Null), (2, "2".to_owned(), json!("v1"))];
         assert_eq!(values(routes, source).await, kept);
         let run_id = again["run_id"].as_str().expect("an id");
+        let answer = world.ctl(&["--json", "query", source, "number=2"]);
+        let answer: Value = serde_json::from_slice(&answer.stdout).expect("the output is JSON");
+        let record_id = answer["response"]["records"][0]["record_id"].as_str().expect("an id");
+        let shown = world.ctl(&["provenance", record_id]);
+        let shown = String::from_utf8(shown.stdout).expect("valid UTF-8");
+        assert!(shown.contains("\nunconfirmed "), "{shown}");
+        let both = world.ctl(&["--json", "query", source, "--csv"]);
+        assert_eq!(both.status.code(), Some(2), "{both:?}");
+        let history = world.ctl(&["--json", "query", source, "number=2", "--axes", "size", "--history"]);
+        let history: Value = serde_json::from_slice(&history.stdout).expect("the output is JSON");
+        assert_eq!(
+            (&history["values"][0]["value"], &history["values"][0]["record_id"]),
+            (&json!("2"), &json!(record_id))
+        );
         let shown = world.ctl(&["ingest", "show", run_id]);
         let shown = String::from_utf8(shown.stdout).expect("valid UTF-8");
         assert!(shown.contains("\nnote "), "{shown}");

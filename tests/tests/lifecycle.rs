@@ -598,6 +598,23 @@ async fn dev_prints_the_urls_of_webhooks_and_names_its_file_by_an_absolute_path(
 }
 
 #[tokio::test]
+async fn console_of_a_killed_dev_ends() {
+    let (world, _) = world_with_tmp();
+    let mut dev = world.oracled(&["dev"]);
+    dev.stdout(fs::File::create(world.path("output")).unwrap());
+    let daemon = world.spawn_as(dev);
+    let printed = || fs::read_to_string(world.path("output")).unwrap();
+    eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
+    let printed = printed();
+    let link = printed.lines().find_map(|line| line.strip_prefix("console  http://")).expect("a link");
+    let address = link.split('/').next().expect("an address").to_owned();
+    let is_served = async || tokio::net::TcpStream::connect(&address).await.is_ok();
+    assert!(is_served().await, "{link}");
+    daemon.kill();
+    eventually("the console has ended", async || !is_served().await).await;
+}
+
+#[tokio::test]
 async fn dev_demonstrates_a_kept_state_once() {
     let (world, _) = world_with_tmp();
     let state = world.state().display().to_string();

@@ -4,8 +4,8 @@
 use super::error::CtlError;
 use super::options::GlobalOptions;
 use super::output::{Output, StandardOutput};
-use clap::error::{Error as UsageError, Result as UsageResult};
-use clap::{Args, Command, FromArgMatches};
+use clap::error::{Error as UsageError, ErrorKind, Result as UsageResult};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use domain_base::text_form::visible_text;
@@ -107,9 +107,10 @@ pub fn run_command_line<A: FromArgMatches>(
         drop(writeln!(io::stderr(), "{name}: cannot turn core dumps off: {error}"));
         return ExitCode::FAILURE;
     }
-    let parsed: UsageResult<(GlobalOptions, A)> = command
-        .try_get_matches()
-        .and_then(|matches| Ok((GlobalOptions::from_arg_matches(&matches)?, A::from_arg_matches(&matches)?)));
+    let parsed: UsageResult<(GlobalOptions, A)> = command.try_get_matches().and_then(|matches| {
+        check_formats(&matches)?;
+        Ok((GlobalOptions::from_arg_matches(&matches)?, A::from_arg_matches(&matches)?))
+    });
     let (options, args) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return print_usage_error(&error),
@@ -124,6 +125,25 @@ pub fn run_command_line<A: FromArgMatches>(
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// Refuses `--json` with `--csv`. A verb does not see a `--json` before its name as a conflict.
+fn check_formats(matches: &ArgMatches) -> UsageResult<()> {
+    let is_set = |matches: &ArgMatches, name: &str| {
+        matches.try_get_one::<bool>(name).ok().flatten().copied().unwrap_or_default()
+    };
+    let (mut csv, mut json) = (is_set(matches, "csv"), is_set(matches, "json"));
+    let mut verb = matches.subcommand();
+    while let Some((_, matches)) = verb {
+        csv |= is_set(matches, "csv");
+        json |= is_set(matches, "json");
+        verb = matches.subcommand();
+    }
+    if csv && json {
+        let fault = "the argument '--csv' cannot be used with '--json'\n";
+        return Err(UsageError::raw(ErrorKind::ArgumentConflict, fault));
+    }
+    Ok(())
 }
 
 /// Prints an error of the command line, or its help. The error quotes the arguments, which may be foreign text.
@@ -206,7 +226,9 @@ fn render_after_help(command: &Command) -> Roff {
 
 #[cfg(test)]
 mod tests {
-    use clap::Command;
+    use super::check_formats;
+    use crate::base::options::GlobalOptions;
+    use clap::{Arg, ArgAction, Args, Command};
 
     /// The words of a command line, as a shell splits them.
     fn split_words(line: &str) -> Vec<String> {
@@ -243,5 +265,25 @@ mod tests {
     #[test]
     fn examples_parse_as_commands_of_their_verb() {
         assert!(check(&crate::command(), &[]) > 80);
+    }
+
+    #[test]
+    fn csv_and_json_are_refused_together_in_any_order() {
+        let exit_code = |line: &str| {
+            let csv = Arg::new("csv").long("csv").action(ArgAction::SetTrue);
+            let program = GlobalOptions::augment_args(Command::new("oraclectl"));
+            let program = program.subcommand(Command::new("query").arg(csv)).subcommand(Command::new("log"));
+            let matches = program.try_get_matches_from(line.split(' '));
+            matches.and_then(|matches| check_formats(&matches)).err().map(|error| error.exit_code())
+        };
+        for (line, expected) in [
+            ("oraclectl --json query --csv", Some(2)),
+            ("oraclectl query --csv --json", Some(2)),
+            ("oraclectl query --csv", None),
+            ("oraclectl --json query", None),
+            ("oraclectl --json log", None),
+        ] {
+            assert_eq!(exit_code(line), expected, "{line}");
+        }
     }
 }

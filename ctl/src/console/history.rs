@@ -9,12 +9,12 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::parts::{Tone, capitalized, card, day, group_digits, second, table_card, unit_of};
 use crate::base::options::encode_segment;
 use crate::base::output::NO_END;
+use crate::ground::query::read_value_history;
 use axum::extract::{Path, State};
 use domain_ground::id::SourceId;
 use domain_ground::query::{FilterOperator, KnownValue, QueryFilter, ValueHistory};
 use domain_ground::value::AxisValue;
 use domain_ground::wire::{SourceSummary, ValueHistoryRequest};
-use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -102,9 +102,7 @@ async fn read(
     let filter =
         |(axis, value)| QueryFilter { axis, operator: FilterOperator::Eq, value: Json::String(value) };
     let request = ValueHistoryRequest { axis, filters: subject.into_iter().map(filter).collect() };
-    let path = format!("/v1/sources/{oracle_id}/history");
-    let body = serde_json::to_vec(&request).map_err(std::io::Error::from)?;
-    Ok(console.options.call_control(Method::POST, &path, Some(body.into())).await?.json()?)
+    Ok(read_value_history(&console.options, oracle_id, &request).await?)
 }
 
 /// The value of a source as it is known now, as a line with the name of the source.

@@ -357,7 +357,8 @@ const RAW_MAX_CHARS: usize = 60;
 
 /// Show what a run changes, or a held run would change, with the raw records before and after
 ///
-/// A changed record has two lines: `superseded` for the record that was in force, and `became_valid` for the new one.
+/// A changed record has two lines: `superseded` for the record that was in force, and `became_valid` for the new one. `moved` means
+/// the same content in another interval.
 #[derive(Debug, clap::Args)]
 struct IngestChangesArgs {
     /// The run's id, or 8 or more of its first digits

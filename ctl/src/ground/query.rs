@@ -3,8 +3,8 @@
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser};
 use crate::base::output::{
-    NO_END, Output, OutputStyle, format_pairs, print_csv_rows, print_json, print_note, row_limit,
-    shorten_line, table_text, warn_of_omitted_rows,
+    NO_END, Output, OutputStyle, format_pairs, format_table, print_csv_rows, print_json, print_note,
+    row_limit, shorten_line, table_text, warn_of_omitted_rows,
 };
 use crate::base::program::examples;
 use comfy_table::{ColumnConstraint, Table};
@@ -13,10 +13,10 @@ use domain_base::text_form::visible_line;
 use domain_ground::id::SourceId;
 use domain_ground::query::{
     FilterOperator, NormalizedRecord, OracleQuery, QueryAnswer, QueryFilter, QueryFreshness, QueryRequest,
-    QueryResponse, RecordAnswer,
+    QueryResponse, RecordAnswer, ValueHistory,
 };
 use domain_ground::record::RecordVerificationStatus;
-use domain_ground::wire::{ProvenanceReport, SourceSummary};
+use domain_ground::wire::{ProvenanceReport, SourceSummary, ValueHistoryRequest};
 use hyper::Method;
 use jiff::Timestamp;
 use serde_json::Value as Json;
@@ -25,7 +25,7 @@ use std::io::Write;
 
 /// Query the records of a source
 #[derive(Debug, clap::Args)]
-#[command(after_help = examples(&["oraclectl query wb-population area=MDA 'year>=2010'", "oraclectl query wb-population 'area in MDA,ROU' --axes year,population --at 2015-06-30 --csv", "oraclectl query wb-population area=MDA --known-at 2026-01-31 --explain"]))]
+#[command(after_help = examples(&["oraclectl query wb-population area=MDA 'year>=2010'", "oraclectl query wb-population 'area in MDA,ROU' --axes year,population --at 2015-06-30 --csv", "oraclectl query wb-population area=MDA --known-at 2026-01-31 --explain", "oraclectl query wb-population area=MDA year=2015 --axes population --history"]))]
 pub(crate) struct QueryArgs {
     /// The source
     oracle_id: SourceId,
@@ -54,6 +54,10 @@ pub(crate) struct QueryArgs {
     /// Print CSV, for programs
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    /// Show all states of one value instead: when each was valid, and when the daemon knew it so. Requires one axis, and a filter with `=`
+    /// for each identity axis
+    #[arg(long, requires = "axes", conflicts_with_all = ["at", "known_at", "latest", "limit", "explain", "csv"])]
+    history: bool,
 }
 
 /// Maximum number of values in a row of the table; records with more are shown one by one.
@@ -113,6 +117,9 @@ fn is_text_filter(filter: &QueryFilter) -> bool {
 
 impl QueryArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
+        if self.history {
+            return self.show_history(options, out).await;
+        }
         let SourceAxes { identity, axes } = read_source_axes(options, &self.oracle_id).await?;
         let axes_requested = if self.axes.is_empty() { axes } else { self.axes.clone() };
         let order: Vec<_> = identity.into_iter().chain(axes_requested.iter().cloned()).collect();
@@ -163,6 +170,23 @@ impl QueryArgs {
         show(out, &answer, &paths, &request, OutputStyle::for_stdout())
     }
 
+    async fn show_history(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
+        let [axis] = self.axes.as_slice() else {
+            return Err(CtlError::Verb {
+                message: format!("--history shows one axis, and --axes names {}", self.axes.len()),
+                exit_code: 2,
+                was_printed: false,
+            });
+        };
+        let request = ValueHistoryRequest { axis: axis.clone(), filters: self.filters.clone() };
+        let history = read_value_history(options, &self.oracle_id, &request).await?;
+        if options.json {
+            print_json(out, &history)
+        } else {
+            Ok(writeln!(out, "{}", format_history(&history))?)
+        }
+    }
+
     /// The likely cause of an answer without records.
     fn explain_absence(&self, response: &QueryResponse) -> Option<String> {
         if response.query_metadata.data_version.is_empty() {
@@ -200,6 +224,38 @@ impl QueryArgs {
         });
         print_csv_rows(out, heading, rows.collect())
     }
+}
+
+pub(crate) async fn read_value_history(
+    options: &GlobalOptions,
+    oracle_id: &SourceId,
+    request: &ValueHistoryRequest,
+) -> Result<ValueHistory, CtlError> {
+    let path = format!("/v1/sources/{}/history", encode_segment(oracle_id.as_str()));
+    let body = serde_json::to_vec(request).map_err(std::io::Error::from)?;
+    Ok(options.call_control(Method::POST, &path, Some(body.into())).await?.json()?)
+}
+
+/// The values of a history, each with its periods of validity and of knowledge.
+fn format_history(history: &ValueHistory) -> String {
+    let title = visible_line(&history.title);
+    if history.values.is_empty() {
+        return format!("{title}: no records");
+    }
+    let end = |until: Option<Timestamp>| until.map_or_else(|| NO_END.to_owned(), format_moment);
+    let rows = history.values.iter().map(|known| {
+        [
+            known.value.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+            format_moment(known.valid_from),
+            end(known.valid_until),
+            format_moment(known.known_from),
+            end(known.known_until),
+            known.record_id.clone(),
+        ]
+    });
+    let unit = history.unit.as_ref().map(|unit| format!(", {}", visible_line(unit))).unwrap_or_default();
+    let heading = ["value", "valid from", "until", "known from", "until", "record"];
+    format!("{title}{unit}\n{}", format_table(heading, rows.collect()))
 }
 
 pub(crate) async fn send_query(
@@ -344,13 +400,16 @@ fn format_record(record: &NormalizedRecord, paths: &[String]) -> String {
     format_pairs(&values.chain(valid).collect::<Vec<_>>())
 }
 
-/// The start and the end of a record's validity. Midnight is shown as a day, which is also a valid argument.
+/// The start and the end of a record's validity.
 pub(crate) fn format_validity(record: &NormalizedRecord) -> [String; 2] {
-    let moment = |at: Timestamp| {
-        let written = at.to_string();
-        written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)
-    };
-    [moment(record.valid_from), record.valid_until.map_or_else(|| NO_END.to_owned(), moment)]
+    let until = record.valid_until.map_or_else(|| NO_END.to_owned(), format_moment);
+    [format_moment(record.valid_from), until]
+}
+
+/// A time. Midnight is shown as a day, which is also a valid argument.
+fn format_moment(at: Timestamp) -> String {
+    let written = at.to_string();
+    written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)
 }
 
 /// Appends `page`, the page after `joined`. The result has the versions and warnings of both. It has the
@@ -455,6 +514,10 @@ fn format_provenance(
     let until = chain.valid_until.map_or_else(|| format!(", {NO_END}"), |until| format!(" until {until}"));
     shown.push(("valid", format!("from {}{until}", chain.valid_from)));
     shown.extend(chain.superseded_by.clone().map(|by| ("superseded by", by)));
+    let unconfirmed = chain.unconfirmed_by.as_ref();
+    shown.extend(unconfirmed.map(|by| {
+        ("unconfirmed", format!("by version {by}, which rejected this record or an unreadable one"))
+    }));
     shown.extend([
         ("known since", chain.ingested_at.to_string()),
         ("pipeline", chain.ingestion_pipeline_id.to_string()),
@@ -648,6 +711,7 @@ mod tests {
             limit: None,
             explain: false,
             csv: false,
+            history: false,
         };
         let mut empty = page(&[], "2020-02-01", "serve", 3, None);
         let texts = arguments(None).explain_absence(&empty).expect("a cause");
@@ -659,6 +723,24 @@ mod tests {
             known.as_deref(),
             Some("office has no release that the daemon had at 2019-01-01T00:00:00Z")
         );
+    }
+
+    #[test]
+    fn history_shows_each_value_with_both_periods() {
+        let known = |value: Option<&str>, until: Option<&str>| {
+            json!({"record_id": "0123456789abcdef-7", "valid_from": "2020-01-01T00:00:00Z", "valid_until": null,
+                "known_from": "2020-02-01T10:00:00Z", "known_until": until, "value": value})
+        };
+        let values = [known(Some("5"), Some("2020-03-01T00:00:00Z")), known(None, None)];
+        let history = json!({"title": "Mass, Aruba", "unit": "kg", "values": values});
+        let shown = format_history(&serde_json::from_value(history).expect("a history"));
+        assert_eq!(shown.lines().next(), Some("Mass, Aruba, kg"));
+        let count = |word: &str| shown.split_whitespace().filter(|shown| *shown == word).count();
+        let counts =
+            ["5", "-", "2020-01-01", "2020-02-01T10:00:00Z", "2020-03-01", "0123456789abcdef-7"].map(count);
+        assert_eq!(counts, [1, 1, 2, 2, 1, 2], "{shown}");
+        let none = ValueHistory { title: "Mass".into(), unit: None, values: Vec::new() };
+        assert_eq!(format_history(&none), "Mass: no records");
     }
 
     #[test]

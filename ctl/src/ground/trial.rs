@@ -12,6 +12,7 @@ use domain_base::digest::Sha256Stream;
 use domain_base::raw::SourceValue;
 use domain_base::wording::format_count;
 use domain_ground::axis_effect::AxisEffects;
+use domain_ground::format::TextEncoding;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::normalize::{
     DefinitionCoverage, MissingColumnError, NormalizerOutput, PipelineDefinitionErrors, RecordNormalizer,
@@ -28,7 +29,7 @@ use std::collections::hash_map::Entry;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use store_facts::decoding::PayloadEncoding;
+use store_facts::decoding::{PayloadEncoding, Utf8Check};
 use store_facts::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 
 /// A pipeline with its source and its ontology, without faults.
@@ -158,13 +159,14 @@ impl PreparedTrial {
 
     /// Reads `payload` as a run would. Duplicates are found among the records that are read.
     pub(super) fn read(&self, payload: impl Read, limits: TrialLimits) -> TrialReport {
+        let retrieval = &self.definition.pipeline.retrieval;
         let mut trial = PayloadTrial {
             normalizer: &self.normalizer,
             limits,
             keys: HashMap::new(),
+            utf8: (retrieval.encoding == TextEncoding::Latin1).then(Utf8Check::default),
             report: TrialReport::default(),
         };
-        let retrieval = &self.definition.pipeline.retrieval;
         let failure =
             PayloadEncoding::of(retrieval).decode(payload).map_err(TrialError::from).and_then(|plain| {
                 let slices = slice_payload(&retrieval.format, plain, SliceLimits::default())?;
@@ -177,6 +179,7 @@ impl PreparedTrial {
         let mut report = trial.report;
         let counts = &mut report.counts;
         counts.rejected = counts.rejected_by_rule.values().sum();
+        counts.utf8_records = trial.utf8.map_or(0, |utf8| utf8.utf8_records());
         counts.records = trial.keys.values().filter(|record| !record.is_conflicting).count() as u64;
         report.failure = match failure {
             Err(error) => Some(error.to_string()),
@@ -198,6 +201,8 @@ struct PayloadTrial<'n> {
     limits: TrialLimits,
     /// The records by the digests of their keys.
     keys: HashMap<[u8; 32], KeyedRecord>,
+    /// The check of a payload in `latin-1`.
+    utf8: Option<Utf8Check>,
     report: TrialReport,
 }
 
@@ -220,6 +225,9 @@ impl PayloadTrial<'_> {
                 return Ok(());
             }
             self.report.counts.read += 1;
+            if let Some(utf8) = &mut self.utf8 {
+                utf8.note(&slice.bytes);
+            }
             self.read_record(slice, coverage);
         }
         Ok(())

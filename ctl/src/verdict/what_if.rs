@@ -171,7 +171,7 @@ const fn explain(cause: NotCalculatedCause) -> &'static str {
             "their facts are from a verification, which is a decision over several sources"
         }
         NotCalculatedCause::CutMembers => "rules would check members that were cut from the text",
-        NotCalculatedCause::NoRelease => "a source had no release on that day",
+        NotCalculatedCause::NoRelease => "a source had no release that was ingested by that time",
         NotCalculatedCause::CheckRefused => "a request with these rules or this word list would be refused",
         NotCalculatedCause::Damaged => {
             "an entry, the stored verdict, its session or a source cannot be read; see `oraclectl doctor`"

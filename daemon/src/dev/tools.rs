@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::{self, Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 
 /// `oraclectl` with the sockets of the daemon.
@@ -70,8 +70,12 @@ impl DevTools {
     /// first link is printed.
     pub(super) fn start_console(&self) -> io::Result<ConsoleProcess> {
         let mut console = self.command(&self.oraclectl);
-        console.args(["console", "--port", "0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        console.args(["console", "--port", "0", "--until-eof"]);
+        console.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = console.spawn()?;
+        if let Some(input) = child.stdin.take() {
+            thread::spawn(move || forward_lines(input));
+        }
         let mut lines = child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines);
         match lines.next() {
             Some(link) => writeln!(io::stdout(), "console  {}", link?)?,
@@ -87,6 +91,20 @@ impl DevTools {
             }
         });
         Ok(ConsoleProcess(child))
+    }
+}
+
+/// Passes the lines of standard input to the console. Its input stays open until this process ends, in whatever way; the console ends
+/// then, too.
+fn forward_lines(mut console: ChildStdin) {
+    for _ in io::stdin().lines().map_while(Result::ok) {
+        // the console has ended
+        if writeln!(console).is_err() {
+            return;
+        }
+    }
+    loop {
+        thread::park();
     }
 }
 

@@ -122,6 +122,13 @@ impl fmt::Display for GateBreach {
                 f,
                 "the payload ends without a line break, which version {version} ended with: its last value may be cut off"
             ),
+            Self::Utf8Payload { records } => {
+                let have = format_count(records, "record has", "records have");
+                write!(
+                    f,
+                    "the payload is UTF-8, which the pipeline reads as `latin-1`: {have} wrong characters"
+                )
+            }
             Self::PrunedContent { records } => {
                 write!(
                     f,
@@ -158,7 +165,7 @@ impl ReleaseGates {
         effects: &AxisEffects,
         same_payload_as: Option<String>,
     ) -> Vec<GateBreach> {
-        let RunCounts { read, records, rejected, unidentified, effect, .. } = *counts;
+        let RunCounts { read, records, rejected, unidentified, effect, utf8_records, .. } = *counts;
         let mut breaches = Vec::new();
         if exceeds(rejected, read, &self.max_rejected_ratio) {
             let allowed = self.max_rejected_ratio.clone();
@@ -185,6 +192,7 @@ impl ReleaseGates {
         if records < self.min_records {
             breaches.push(GateBreach::MinRecords { records, required: self.min_records });
         }
+        breaches.extend((utf8_records > 0).then_some(GateBreach::Utf8Payload { records: utf8_records }));
         breaches.extend(same_payload_as.map(|version| GateBreach::SamePayload { version }));
         breaches.extend(self.axis_breaches(effects));
         breaches
@@ -339,5 +347,15 @@ mod tests {
             ]
         );
         assert_eq!(breaches(&gates, &counts(11, 0, Some((10, 0, 5))), None), []);
+    }
+
+    #[test]
+    fn utf8_payload_of_a_latin1_pipeline_breaks_a_gate() {
+        let counts = RunCounts { utf8_records: 1, ..counts(10, 0, None) };
+        let found = breaches(&ReleaseGates::default(), &counts, None);
+        assert_eq!(found, [GateBreach::Utf8Payload { records: 1 }]);
+        let text =
+            "the payload is UTF-8, which the pipeline reads as `latin-1`: 1 record has wrong characters";
+        assert_eq!(found[0].to_string(), text);
     }
 }

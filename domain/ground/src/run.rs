@@ -9,6 +9,7 @@ use domain_base::decimal::{Decimal, Rounding};
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::service::is_zero;
+use domain_base::wording::format_count;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,6 +257,11 @@ pub enum GateBreach {
         /// The version of the previous release.
         version: String,
     },
+    /// The payload is UTF-8, and the pipeline reads it as `latin-1`: characters outside ASCII would be wrong.
+    Utf8Payload {
+        /// Records with such characters.
+        records: u64,
+    },
     /// Earlier statements would be in force again although their content was pruned, since a replaced version lacks the records.
     PrunedContent {
         /// Records without content.
@@ -343,6 +349,10 @@ pub struct RunCounts {
     /// Whether the last line of a payload in CSV or TSV has no line break; absent for other formats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_end: Option<bool>,
+    /// Records with characters outside ASCII in a payload that is UTF-8 throughout, although its pipeline reads `latin-1`; absent for
+    /// other payloads.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub utf8_records: u64,
     /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,
@@ -455,16 +465,22 @@ impl fmt::Display for RunWarning {
                 let columns: Vec<_> = columns.iter().map(ToString::to_string).collect();
                 write!(f, "the header has no name for column {}; ignored", columns.join(", "))
             }
-            Self::MixedScripts { axis, word, records } => write!(
-                f,
-                "{records} records have letters of several scripts in one word of `{axis}`, such as `{word}`: they look like other \
-                 subjects and are subjects of their own"
-            ),
-            Self::HiddenCharacters { axis, value, records } => write!(
-                f,
-                "{records} records have control characters, invisible ones, or white space at an end of `{axis}`, such as {value:?}: they \
-                 look like other subjects and are subjects of their own"
-            ),
+            Self::MixedScripts { axis, word, records } => {
+                let have = format_count(records, "record has", "records have");
+                write!(
+                    f,
+                    "{have} letters of several scripts in one word of `{axis}`, such as `{word}`: such values look like other subjects \
+                     and are subjects of their own"
+                )
+            }
+            Self::HiddenCharacters { axis, value, records } => {
+                let have = format_count(records, "record has", "records have");
+                write!(
+                    f,
+                    "{have} control characters, invisible ones, or white space at an end of `{axis}`, such as {value:?}: such values \
+                     look like other subjects and are subjects of their own"
+                )
+            }
             Self::ColumnsAppeared { names, version } => {
                 write!(f, "not in version {version}: {}", format_names(names))
             }

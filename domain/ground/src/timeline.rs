@@ -491,7 +491,7 @@ impl VisibleReleases {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum VersionChangeKind {
-    /// The version is new.
+    /// The version is new, or represented by another statement than before.
     BecameValid,
     /// Another version superseded it, from some time on or, after a correction, completely.
     Superseded,
@@ -499,8 +499,8 @@ pub enum VersionChangeKind {
     Withdrawn,
     /// The record now has an end of validity.
     Expired,
-    /// The same content is valid from or until another time than before, for example after an older release was
-    /// ingested later.
+    /// It has another end than before, or another statement now represents its content, for example one of an older release
+    /// that was ingested later.
     Moved,
     /// Its source version was read again, and the new reading counts instead.
     Replaced,
@@ -519,8 +519,20 @@ pub struct VersionChange {
     pub after: Option<RecordVersion>,
 }
 
+impl VersionChange {
+    /// The changed version, as it is after the change; `None` if its statement no longer represents a version.
+    #[must_use]
+    pub fn remaining(&self) -> Option<RecordVersion> {
+        let subject = self.before.or(self.after)?.statement;
+        self.after.filter(|after| after.statement == subject)
+    }
+}
+
 /// The changes of a record between two states of knowledge of its source. Changed versions come first, then new ones,
 /// each in the order of `valid_from`.
+///
+/// Each statement whose version begins, ends or changes its interval has one change. So the changes since the beginning give
+/// the intervals of all statements: the last change of a statement has its interval, or none.
 ///
 /// `statements` are all statements of the record, including those that are not known yet in `before`.
 #[must_use]
@@ -535,23 +547,18 @@ pub fn changes(
         versions.iter().find(|version| version.statement == statement).copied()
     };
     let mut changes = Vec::new();
-    // statements that represent the content of a statement that no longer represents a version
-    let mut continued = Vec::new();
     for was in &earlier {
         let remaining = stands(&later, was.statement);
         let now = remaining.or_else(|| at(&later, was.valid_from).copied());
         let same = now.filter(|version| version.content == was.content);
         let kind = match (remaining, same) {
             (Some(is), _) => find_end_change(was, &is),
-            (None, same) => {
-                continued.extend(same.map(|version| version.statement));
-                Some(find_removal_kind(was, statements, after, same.is_some()))
-            }
+            (None, same) => Some(find_removal_kind(was, statements, after, same.is_some())),
         };
         changes.extend(kind.map(|kind| VersionChange { kind, before: Some(*was), after: now }));
     }
     for is in later {
-        if stands(&earlier, is.statement).is_none() && !continued.contains(&is.statement) {
+        if stands(&earlier, is.statement).is_none() {
             changes.push(VersionChange {
                 kind: VersionChangeKind::BecameValid,
                 before: None,

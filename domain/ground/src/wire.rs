@@ -101,9 +101,8 @@ pub struct RunChangeReport {
     pub source_record_id: String,
     /// The id of the record that the run changes; null for a record of the run itself.
     pub record_id: Option<String>,
-    /// The start of the interval in which the record is valid after the change. If nothing continues it, the start of its former
-    /// interval.
-    pub valid_from: Timestamp,
+    /// The start of the interval in which the record is valid after the change; null if it is valid at no time any more.
+    pub valid_from: Option<Timestamp>,
     /// The end of that interval; null if it is open.
     pub valid_until: Option<Timestamp>,
     /// The raw record that the run changes, cut to 4,096 bytes; null for a new record, or if its payload was removed.

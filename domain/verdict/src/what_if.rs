@@ -92,7 +92,7 @@ pub enum NotCalculatedCause {
     FactsNotStored,
     /// The facts of another day are asked for, and its facts are from a verification, which is a decision over several sources.
     Verification,
-    /// The facts of another day are asked for, and a source had no release on that day.
+    /// The facts of another day are asked for, and a source had no release that was ingested by that time.
     NoRelease,
     /// Rules would check members that were cut from the text.
     CutMembers,

@@ -70,7 +70,7 @@ pub(super) struct AxisSettlement<'a> {
     pub(super) delta: Option<Decimal>,
     pub(super) steps: Vec<ConflictStep>,
     pub(super) warnings: Vec<String>,
-    /// The oracles that disagree on it.
+    /// The oracles that disagree with another one on it.
     pub(super) contested_by: Vec<&'a SourceId>,
     /// The oracles to query again for this axis, because their values have expired.
     pub(super) expired: Vec<&'a SourceId>,
@@ -115,9 +115,7 @@ pub(super) fn settle<'a>(
         settlement.expired = on_axis.outdated_oracles(AxisReason::Expired).collect();
         settlement.stale = too_old.collect();
     }
-    if on_axis.is_contested(axis) {
-        settlement.contested_by = on_axis.oracles().collect();
-    }
+    settlement.contested_by = on_axis.contesting_oracles(axis).into_iter().collect();
     let mut reasons = reviewer_reasons(inputs, &on_axis, claim, path, axis);
     if !settlement.contested_by.is_empty() && is_reverification_required(inputs) {
         reasons.insert(AxisReason::Reverification);

@@ -7,6 +7,9 @@
 //!
 //! The first standing value is the one of the most trusted statement. Each further statement is compared with
 //! the standing value, in order. If it agrees, it joins; otherwise the conflict is a step.
+//!
+//! Statements that agree within a tolerance can have different values. The value is then the one of the most trusted statement
+//! or, after a conflict, the one that its strategy chooses among all of them.
 
 use super::inputs::DecisionInputs;
 use super::reason::AxisReason;
@@ -50,20 +53,58 @@ pub(super) enum ConflictOutcome<'s, 'a> {
 struct LeadingValue<'s, 'a> {
     value: TypedValue,
     members: Vec<&'s AxisStatement<'a>>,
-    /// Whether the value is the mean of members that do not agree.
-    is_mean: bool,
+    /// The strategy that chooses the value among the members; `None` for the most trusted one.
+    chosen_by: Option<ConflictStrategy>,
 }
 
 impl<'s, 'a> LeadingValue<'s, 'a> {
     fn of(statement: &'s AxisStatement<'a>) -> Self {
-        Self { value: statement.value.clone(), members: vec![statement], is_mean: false }
+        Self { value: statement.value.clone(), members: vec![statement], chosen_by: None }
     }
 
     /// Whether a statement agrees. A tolerance is not transitive, so the statement must agree with every member, too.
     fn is_agreement(&self, axis: &Axis, statement: &AxisStatement<'_>) -> bool {
         is_agreement(axis, &self.value, &statement.value)
-            && (self.is_mean
+            && (self.is_mean()
                 || self.members.iter().all(|member| is_agreement(axis, &member.value, &statement.value)))
+    }
+
+    /// Whether the value is the mean of members that do not agree.
+    fn is_mean(&self) -> bool {
+        self.chosen_by == Some(ConflictStrategy::WeightedAverage)
+    }
+
+    /// Notes that `strategy` has settled a conflict for this side. A mean stays the mean.
+    fn win_by(&mut self, strategy: ConflictStrategy, inputs: &DecisionInputs, axis: &Axis) {
+        if !self.is_mean()
+            && matches!(strategy, ConflictStrategy::MostRecent | ConflictStrategy::UseConservative)
+        {
+            self.chosen_by = Some(strategy);
+        }
+        self.choose_value(inputs, axis);
+    }
+
+    /// Chooses the value among the members. Of several, the most trusted one counts.
+    fn choose_value(&mut self, inputs: &DecisionInputs, axis: &Axis) {
+        let is_better = |other: &AxisStatement<'_>, one: &AxisStatement<'_>| match self.chosen_by {
+            Some(ConflictStrategy::MostRecent) => published_at(inputs, other) > published_at(inputs, one),
+            Some(ConflictStrategy::UseConservative) => {
+                is_more_careful(axis, &other.value, &one.value) == Some(true)
+            }
+            _ => false,
+        };
+        let chosen = match self.chosen_by {
+            None => return,
+            Some(ConflictStrategy::WeightedAverage) => weighted_mean(axis, &self.members),
+            Some(_) => {
+                let members = self.members.iter().copied();
+                let best = members.reduce(|one, other| if is_better(other, one) { other } else { one });
+                best.map(|member| member.value.clone())
+            }
+        };
+        if let Some(value) = chosen {
+            self.value = value;
+        }
     }
 
     /// The highest tier of the members.
@@ -73,9 +114,7 @@ impl<'s, 'a> LeadingValue<'s, 'a> {
 
     /// The latest publication date of the members, at most the time of the question.
     fn published_at(&self, inputs: &DecisionInputs) -> Timestamp {
-        let times =
-            self.members.iter().map(|member| member.answer.candidate.observed_at.min(inputs.asked_at));
-        times.max().unwrap_or(Timestamp::MIN)
+        self.members.iter().map(|member| published_at(inputs, member)).max().unwrap_or(Timestamp::MIN)
     }
 
     fn party(&self) -> ConflictSide {
@@ -104,17 +143,14 @@ pub(super) fn resolve<'s, 'a>(
     for statement in statements {
         if standing.is_agreement(axis, statement) {
             standing.members.push(statement);
+            standing.choose_value(inputs, axis);
             continue;
         }
         let against = LeadingValue::of(statement);
-        let relation = if standing.tier() == against.tier() {
-            TierRelation::SameTier
+        let (relation, strategy) = if standing.tier() == against.tier() {
+            (TierRelation::SameTier, config.same_tier_strategy)
         } else {
-            TierRelation::DifferentTier
-        };
-        let strategy = match relation {
-            TierRelation::SameTier => config.same_tier_strategy,
-            TierRelation::DifferentTier => config.default_strategy,
+            (TierRelation::DifferentTier, config.default_strategy)
         };
         let number = u32::try_from(steps.len() + 1).unwrap_or(u32::MAX);
         let verdict = if number > config.scope.cascade_limit {
@@ -135,12 +171,15 @@ pub(super) fn resolve<'s, 'a>(
             reason: None,
         };
         match verdict {
-            StrategyOutcome::Kept => {}
-            StrategyOutcome::Replaced => (step.outcome, standing) = (ConflictStepOutcome::Replaced, against),
+            StrategyOutcome::Kept => standing.win_by(strategy, inputs, axis),
+            StrategyOutcome::Replaced => {
+                (step.outcome, standing) = (ConflictStepOutcome::Replaced, against);
+                standing.win_by(strategy, inputs, axis);
+            }
             StrategyOutcome::Averaged(value) => {
                 step.outcome = ConflictStepOutcome::Averaged;
                 standing.members.push(statement);
-                (standing.value, standing.is_mean) = (value, true);
+                (standing.value, standing.chosen_by) = (value, Some(strategy));
             }
             StrategyOutcome::Escalated(reason) => {
                 (step.outcome, step.reason) = (ConflictStepOutcome::Escalated, Some(reason));
@@ -205,8 +244,11 @@ fn apply(
         ConflictStrategy::MostRecent => most_recent(inputs, standing, against),
         ConflictStrategy::RequireHuman => StrategyOutcome::Escalated(AxisReason::RequireHuman),
         ConflictStrategy::UseConservative => use_conservative(axis, standing, against),
-        ConflictStrategy::WeightedAverage => weighted_average(axis, standing, against)
-            .unwrap_or(StrategyOutcome::Escalated(AxisReason::StrategyImpossible)),
+        ConflictStrategy::WeightedAverage => {
+            let members = [standing.members.as_slice(), against.members.as_slice()].concat();
+            weighted_mean(axis, &members)
+                .map_or(StrategyOutcome::Escalated(AxisReason::StrategyImpossible), StrategyOutcome::Averaged)
+        }
         ConflictStrategy::DisputeSummary => StrategyOutcome::Disputed,
     }
 }
@@ -250,36 +292,41 @@ fn use_conservative(
     standing: &LeadingValue<'_, '_>,
     against: &LeadingValue<'_, '_>,
 ) -> StrategyOutcome {
-    let (TypedValue::Number(one), TypedValue::Number(other), Some(side)) =
-        (&standing.value, &against.value, axis.conservative)
-    else {
-        return StrategyOutcome::Escalated(AxisReason::StrategyImpossible);
-    };
-    let stands = match side {
-        ConservativeSide::Lower => one <= other,
-        ConservativeSide::Higher => one >= other,
-    };
-    if stands { StrategyOutcome::Kept } else { StrategyOutcome::Replaced }
+    match is_more_careful(axis, &against.value, &standing.value) {
+        None => StrategyOutcome::Escalated(AxisReason::StrategyImpossible),
+        Some(true) => StrategyOutcome::Replaced,
+        Some(false) => StrategyOutcome::Kept,
+    }
 }
 
-/// The mean over the members of both sides, weighted by tier. It is rounded to the axis's precision, or else
-/// to the largest number of digits after the point among the values.
-fn weighted_average(
-    axis: &Axis,
-    standing: &LeadingValue<'_, '_>,
-    against: &LeadingValue<'_, '_>,
-) -> Option<StrategyOutcome> {
+/// Whether `other` is more careful than `one`; `None` if they are no numbers, or the axis has no conservative side.
+fn is_more_careful(axis: &Axis, other: &TypedValue, one: &TypedValue) -> Option<bool> {
+    let (TypedValue::Number(other), TypedValue::Number(one)) = (other, one) else { return None };
+    Some(match axis.conservative? {
+        ConservativeSide::Lower => other < one,
+        ConservativeSide::Higher => other > one,
+    })
+}
+
+/// The publication date of a statement, at most the time of the question.
+fn published_at(inputs: &DecisionInputs, statement: &AxisStatement<'_>) -> Timestamp {
+    statement.answer.candidate.observed_at.min(inputs.asked_at)
+}
+
+/// The mean of the statements, weighted by tier. It is rounded to the axis's precision, or else to the largest number of digits
+/// after the point among the values.
+fn weighted_mean(axis: &Axis, statements: &[&AxisStatement<'_>]) -> Option<TypedValue> {
     let mut members = Vec::new();
-    for member in standing.members.iter().chain(&against.members) {
-        let TypedValue::Number(value) = &member.value else { return None };
-        members.push((value, member.tier.weight()?));
+    for statement in statements {
+        let TypedValue::Number(value) = &statement.value else { return None };
+        members.push((value, statement.tier.weight()?));
     }
     let places = match axis.kind {
         AxisType::Integer => axis.precision.unwrap_or(0).min(0),
         _ => axis.precision.or_else(|| members.iter().map(|(value, _)| value.places().max(0)).max())?,
     };
     let mean = mean(&members, places).ok()?;
-    Some(StrategyOutcome::Averaged(TypedValue::from_number(mean, axis).ok()?))
+    TypedValue::from_number(mean, axis).ok()
 }
 
 fn mean(members: &[(&Decimal, i64)], places: i32) -> Result<Decimal, DecimalError> {
@@ -387,7 +434,7 @@ pub enum TierRelation {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ConflictStepOutcome {
-    /// The standing value stays.
+    /// The standing side stays.
     Kept,
     /// The other value replaces the standing one.
     Replaced,

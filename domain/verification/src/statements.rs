@@ -142,6 +142,15 @@ impl<'a> CollectedStatements<'a> {
             || self.pairs().any(|(one, other)| !is_agreement(axis, &one.value, &other.value))
     }
 
+    /// The oracles that disagree with another one, on the value or on its definition.
+    pub(super) fn contesting_oracles(&self, axis: &Axis) -> BTreeSet<&'a SourceId> {
+        let disagree = |(one, other): &(&AxisStatement<'a>, &AxisStatement<'a>)| {
+            one.definition != other.definition || !is_agreement(axis, &one.value, &other.value)
+        };
+        let pairs = self.pairs().filter(disagree);
+        pairs.flat_map(|(one, other)| [one.answer.oracle_id, other.answer.oracle_id]).collect()
+    }
+
     /// Whether their values have different definitions.
     pub(super) fn has_other_definitions(&self) -> bool {
         self.pairs().any(|(one, other)| one.definition != other.definition)

@@ -122,6 +122,34 @@ impl<R: Read> fmt::Debug for DecodedPayload<R> {
     }
 }
 
+/// Finds out by its records whether a text that was converted from `latin-1` was UTF-8 before.
+#[derive(Debug, Default)]
+pub struct Utf8Check {
+    utf8_records: u64,
+    has_other: bool,
+}
+
+impl Utf8Check {
+    /// Notes the converted text of a record.
+    pub fn note(&mut self, raw: &[u8]) {
+        if self.has_other || raw.is_ascii() {
+            return;
+        }
+        // the conversion back is exact: Windows-1252 has a character for each byte
+        let before = std::str::from_utf8(raw).ok().map(|text| WINDOWS_1252.encode(text));
+        match before {
+            Some((bytes, _, false)) if std::str::from_utf8(&bytes).is_ok() => self.utf8_records += 1,
+            _ => self.has_other = true,
+        }
+    }
+
+    /// The number of records with characters outside ASCII if all of them were UTF-8, else 0.
+    #[must_use]
+    pub const fn utf8_records(&self) -> u64 {
+        if self.has_other { 0 } else { self.utf8_records }
+    }
+}
+
 /// A payload without its compression.
 enum PlainReader<R: Read> {
     Uncompressed(R),
@@ -246,6 +274,24 @@ mod tests {
         let long = "ü€😀".repeat(CHUNK_BYTES);
         let bytes: Vec<u8> = long.encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert!(decode(None, TextEncoding::Utf16Le, &bytes) == Ok(long));
+    }
+
+    #[test]
+    fn utf8_check_counts_records_only_if_all_were_utf8() {
+        let utf8_records = |records: &[&[u8]]| {
+            let mut check = Utf8Check::default();
+            for record in records {
+                let converted = decode(None, TextEncoding::Latin1, record).expect("each byte is a character");
+                check.note(converted.as_bytes());
+            }
+            check.utf8_records()
+        };
+        let all_bytes: Vec<u8> = (0x80..=0xff).collect();
+        assert_eq!(utf8_records(&["Zürich".as_bytes(), b"Bern", "Łódź 😀".as_bytes()]), 2);
+        assert_eq!(utf8_records(&["Zürich".as_bytes(), b"Gen\xe8ve"]), 0);
+        assert_eq!(utf8_records(&[b"Z\xfcrich", "Zürich".as_bytes()]), 0);
+        assert_eq!(utf8_records(&[b"Bern"]), 0);
+        assert_eq!(utf8_records(&[all_bytes.as_slice()]), 0);
     }
 
     #[test]

@@ -270,8 +270,9 @@ fn sides(entry: &RunChangeEntry) -> [Option<(u32, u64)>; 2] {
     let subject = Some((entry.run, entry.position));
     match entry.kind {
         VersionChangeKind::BecameValid => [None, subject],
-        // the same record in another interval, unless another record with the same content continues it
-        VersionChangeKind::Moved => [subject, entry.superseded_by.or(subject)],
+        // the same record in another interval, unless another record with the same content is valid in its place
+        VersionChangeKind::Moved if entry.valid_from.is_some() => [subject, subject],
+        VersionChangeKind::Moved => [subject, entry.superseded_by],
         VersionChangeKind::Superseded
         | VersionChangeKind::Withdrawn
         | VersionChangeKind::Expired

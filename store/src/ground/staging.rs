@@ -412,6 +412,8 @@ const KINDS: [VersionChangeKind; 7] = [
 ];
 const UNTIL: u8 = 1;
 const SUPERSEDED: u8 = 2;
+/// The record has no interval any more.
+const GONE: u8 = 4;
 
 /// A change of a version of a record. A record is identified by run and position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -423,12 +425,11 @@ pub struct RunChangeEntry {
     pub position: u64,
     /// The source's id of the record.
     pub source_record_id: String,
-    /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its
-    /// former interval.
-    pub valid_from: Timestamp,
+    /// The start of its interval after the change; `None` if it has none any more.
+    pub valid_from: Option<Timestamp>,
     /// The end of that interval; `None` if it is open.
     pub valid_until: Option<Timestamp>,
-    /// The run and the position of the record that replaced it.
+    /// The run and the position of the record that follows it or, if it has no interval any more, is valid in its place.
     pub superseded_by: Option<(u32, u64)>,
 }
 
@@ -443,27 +444,26 @@ impl RunChangeEntry {
         };
         let subject = change.before.or(change.after);
         let (run, position) = subject.and_then(|version| at(version.statement)).unwrap_or_default();
-        let stands =
-            change.after.filter(|after| subject.is_some_and(|subject| subject.statement == after.statement));
-        let other = change.after.filter(|_| stands.is_none()).and_then(|after| at(after.statement));
-        // the version that continues this one is not reported as new, so its interval is reported here
-        let continued =
-            change.after.filter(|after| subject.is_some_and(|subject| subject.content == after.content));
-        let shown = stands.or(continued).or(subject);
+        let remaining = change.remaining();
+        let other = change.after.filter(|_| remaining.is_none()).and_then(|after| at(after.statement));
         Self {
             kind: change.kind,
             run,
             position,
             source_record_id: source_record_id_in(&record.key).unwrap_or_default(),
-            valid_from: shown.map_or(Timestamp::MIN, |version| version.valid_from),
-            valid_until: shown.and_then(|version| version.valid_until),
-            superseded_by: stands.as_ref().and_then(by).or(other),
+            valid_from: remaining.map(|version| version.valid_from),
+            valid_until: remaining.and_then(|version| version.valid_until),
+            superseded_by: remaining.as_ref().and_then(by).or(other),
         }
     }
 
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.source_record_id.len());
-        let flags = [(self.valid_until.is_some(), UNTIL), (self.superseded_by.is_some(), SUPERSEDED)];
+        let flags = [
+            (self.valid_until.is_some(), UNTIL),
+            (self.superseded_by.is_some(), SUPERSEDED),
+            (self.valid_from.is_none(), GONE),
+        ];
         let code = KINDS.iter().position(|kind| *kind == self.kind);
         bytes.push(code.and_then(|code| u8::try_from(code).ok()).expect("each kind is listed"));
         bytes.push(flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag));
@@ -471,10 +471,9 @@ impl RunChangeEntry {
             put(&mut bytes, run.into());
             put(&mut bytes, position);
         }
-        [Some(&self.valid_from), self.valid_until.as_ref()]
-            .into_iter()
-            .flatten()
-            .for_each(|time| put_time(&mut bytes, time));
+        for time in [&self.valid_from, &self.valid_until].into_iter().flatten() {
+            put_time(&mut bytes, time);
+        }
         bytes.extend_from_slice(self.source_record_id.as_bytes());
         bytes
     }
@@ -485,7 +484,7 @@ impl RunChangeEntry {
         let (kind, flags) = (*bytes.split_off_first()?, *bytes.split_off_first()?);
         let (run, position) = take_record(bytes)?;
         let superseded_by = if flags & SUPERSEDED == 0 { None } else { Some(take_record(bytes)?) };
-        let valid_from = take_time(bytes)?;
+        let valid_from = if flags & GONE != 0 { None } else { Some(take_time(bytes)?) };
         let valid_until = if flags & UNTIL == 0 { None } else { Some(take_time(bytes)?) };
         let (kind, source_record_id) =
             (*KINDS.get(usize::from(kind))?, String::from_utf8(bytes.to_vec()).ok()?);
@@ -723,13 +722,13 @@ mod tests {
                 run: u32::MAX,
                 position: 7,
                 source_record_id: "ABW/1960".into(),
-                valid_from: Timestamp::MIN,
+                valid_from: (code % 4 != 3).then_some(Timestamp::MIN),
                 valid_until: (code % 2 == 0).then_some(Timestamp::MAX),
                 superseded_by: (code % 3 == 0).then_some((3, u64::MAX)),
             };
             let bytes = change.to_bytes();
             assert_eq!(RunChangeEntry::read(&bytes), Some(change));
-            assert_eq!(RunChangeEntry::read(&bytes[..20]), None);
+            assert_eq!(RunChangeEntry::read(&bytes[..16]), None);
         }
         assert_eq!(RunChangeEntry::read(&[u8::MAX; 64]), None);
     }

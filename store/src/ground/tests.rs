@@ -1,5 +1,6 @@
 //! Tests of ingestion into a source's files, and of queries over them.
 
+use super::staging::RunChangeEntry;
 use super::testing::*;
 use crate::{SourceFileKind, StoreError};
 use domain_ground::run::{IngestionRun, RunState};
@@ -657,12 +658,34 @@ fn unnamed_facts_are_kept_while_named_ones_are_missing() {
 }
 
 #[test]
-fn moved_change_has_the_interval_that_holds_now() {
+fn change_has_the_interval_of_its_own_record() {
     let mut world = TestStore::new();
     world.ingest(&test_run("3", 300, true, vec![test_statement("ABW", 1960, 7)]));
     // an older release with the same content arrives later
     world.ingest(&test_run("1", 100, true, vec![test_statement("ABW", 1960, 7)]));
-    let [(_, moved)] = &world.view().changes(2, None, 10).unwrap()[..] else { panic!("one change") };
+    let changes = world.view().changes(2, None, 10).unwrap();
+    let [(_, moved), (_, new)] = &changes[..] else { panic!("two changes: {changes:?}") };
     assert_eq!((moved.kind, moved.run, moved.superseded_by), (VersionChangeKind::Moved, 1, Some((2, 0))));
-    assert_eq!((moved.valid_from, moved.valid_until), (at(100), None));
+    assert_eq!((moved.valid_from, moved.valid_until), (None, None));
+    assert_eq!((new.kind, new.run, new.superseded_by), (VersionChangeKind::BecameValid, 2, None));
+    assert_eq!((new.valid_from, new.valid_until), (Some(at(100)), None));
+
+    // the second record has the content of the last one now, and the first one ends earlier
+    world.ingest(&test_run("5", 500, true, vec![test_statement("ABW", 1960, 8)]));
+    world.ingest(&test_run("4", 400, true, vec![test_statement("ABW", 1960, 8)]));
+    let (run, _) = world.store().run(&world.view().state.completed[3].run_id).unwrap().unwrap();
+    let changes = world.store().run_changes(&run, None, 10).unwrap();
+    let shown = changes.iter().map(|change| {
+        let RunChangeEntry { kind, run, valid_from, valid_until, superseded_by, .. } = &change.entry;
+        (*kind, *run, *valid_from, *valid_until, superseded_by.map(|(run, _)| run))
+    });
+    assert_eq!(
+        shown.collect::<Vec<_>>(),
+        [
+            (VersionChangeKind::Moved, 2, Some(at(100)), Some(at(400)), Some(4)),
+            (VersionChangeKind::Moved, 3, None, None, Some(4)),
+            (VersionChangeKind::BecameValid, 4, Some(at(400)), None, None),
+        ]
+    );
+    assert!(changes.iter().all(|change| change.before.is_none() || change.before == change.after));
 }

@@ -432,14 +432,17 @@ pub(super) async fn approve(
     let (claim, _) = context.claim(&run).await?;
     let (source, _) = context.commit_context().source(&run.oracle_id)?;
     // another run may have brought the version since
-    if let Some(known) = context.find_counting_run(&run, &source, run.replace)? {
+    let counting = |run: &IngestionRun, source: &SourceState| {
+        context.find_counting_run(run, source, run.replace).map_err(|error| refused_approval(run, error))
+    };
+    if let Some(known) = counting(&run, &source)? {
         return Err(IngestionError::NotHeld { run_id: known.run_id, state: known.state, undone_by: None });
     }
     let commit_context = context.commit_context();
     let begun = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id.clone(), |source| {
             let held = context.read_held_run(&run.run_id)?;
-            if context.find_counting_run(&run, &source, run.replace)?.is_some() {
+            if counting(&run, &source)?.is_some() {
                 return Err(IngestionError::Amended(run.oracle_id.clone()));
             }
             check_seen(&held, &source, outdated_by.as_ref())?;
@@ -474,6 +477,16 @@ fn check_seen(
         return Ok(());
     }
     Err(IngestionError::Outdated { run_id: held.run_id.clone(), by: since.cloned() })
+}
+
+/// The error of an approval of `run`, with its remedy.
+fn refused_approval(run: &IngestionRun, error: IngestionError) -> IngestionError {
+    match error {
+        IngestionError::VersionKnown { version, run_id: by, released_at } => {
+            IngestionError::VersionTaken { run_id: run.run_id.clone(), version, by, released_at }
+        }
+        other => other,
+    }
 }
 
 /// Discards a held run. Its records never become visible.

@@ -144,6 +144,21 @@ pub enum IngestionError {
         /// The release date of that run.
         released_at: Timestamp,
     },
+    /// Another run has read the version of a held run since.
+    #[error(
+        "run {run_id} cannot be approved: run {by} has read version {version} since, from another payload or with another \
+         release date ({released_at}); discard run {run_id} (`oraclectl ingest discard {run_id}`). If its payload is the \
+         right one nevertheless, submit it again after that, with `replace` (`oraclectl ingest run … --replace`)"
+    )]
+    VersionTaken {
+        /// The held run.
+        run_id: Sha256Hex,
+        version: String,
+        /// The run that read the version.
+        by: Sha256Hex,
+        /// The release date of that run.
+        released_at: Timestamp,
+    },
     /// The same run was completed before, and another run has replaced it since.
     #[error(
         "run {run_id} already read these records as version {version}, and run {by} has replaced it since; to read \

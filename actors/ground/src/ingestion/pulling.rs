@@ -531,6 +531,8 @@ struct PullSourceState {
     current: Option<IngestionRun>,
     /// The latest attempt of the pipeline that is not visible.
     invisible_attempt: Option<IngestionRun>,
+    /// The held runs of the source.
+    held: Vec<IngestionRun>,
 }
 
 /// The version and release date of a payload.
@@ -564,7 +566,11 @@ impl IngestContext {
             None => None,
         };
         let invisible_attempt = self.find_invisible_attempt(&source, &pipeline.pipeline_id)?;
-        Ok(PullSourceState { source, current, invisible_attempt })
+        let mut held = Vec::new();
+        for run_id in &source.held {
+            held.extend(self.store.run(run_id)?.map(|(run, _)| run));
+        }
+        Ok(PullSourceState { source, current, invisible_attempt, held })
     }
 
     fn find_invisible_attempt(
@@ -599,9 +605,9 @@ impl PullSourceState {
 
     /// The version and release date of the payload with the digest `raw`, which was requested at `retrieved_at`.
     ///
-    /// A known payload keeps its version, even if another definition reads it now, or if its last run failed. Otherwise
-    /// the release date is `modified`, the date that the source reports, if that is newer than all known releases.
-    /// Otherwise it is the time of the pull.
+    /// A known payload keeps its version, even if another definition reads it now, or if its last run failed or is held.
+    /// Another payload does not get the version of a held run, which could then not be approved. The release date is `modified`,
+    /// the date that the source reports, if that is newer than all known releases. Otherwise it is the time of the pull.
     fn version_of_payload(
         &self,
         raw: &Sha256Hex,
@@ -616,13 +622,16 @@ impl PullSourceState {
         let newest = by_then.max();
         let is_newest = |at: Timestamp| at <= retrieved_at && newest.is_none_or(|newest| newest < at);
         let attempt = self.invisible_attempt.as_ref().filter(|run| is_newest(run.input.released_at));
-        let known = self.current.iter().chain(attempt).find(|run| run.input.raw_sha256 == *raw);
+        let held = self.held.iter().filter(|run| is_newest(run.input.released_at));
+        let known = self.current.iter().chain(attempt).chain(held).find(|run| run.input.raw_sha256 == *raw);
         if let Some(run) = known {
             return PayloadVersion { version: run.input.version.clone(), released_at: run.input.released_at };
         }
         let is_taken = |at: Timestamp| {
             let text = at.to_string();
+            let is_held = |run: &IngestionRun| run.input.released_at == at || run.input.version == text;
             releases().any(|release| release.released_at == at || release.version == text)
+                || self.held.iter().any(is_held)
         };
         let modified = modified.filter(|modified| is_newest(*modified) && !is_taken(*modified));
         let mut released_at = modified.unwrap_or(retrieved_at);

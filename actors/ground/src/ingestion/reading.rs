@@ -4,6 +4,7 @@ use crate::ingestion::RunTracker;
 use crate::registry::PreparedPipeline;
 use bytes::{Buf, Bytes};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
+use domain_ground::format::TextEncoding;
 use domain_ground::id::SourceId;
 use domain_ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
@@ -19,7 +20,7 @@ use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use store_facts::archive::{ArchiveWriter, PayloadRef};
-use store_facts::decoding::{DecodingError, PayloadEncoding};
+use store_facts::decoding::{DecodingError, PayloadEncoding, Utf8Check};
 use store_facts::slices::{PayloadSlice, PayloadSliceError, SliceLimits, slice_payload};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -117,14 +118,16 @@ impl PayloadReader {
         let last_byte = AtomicU8::default();
         let payload =
             CountingReader { inner: archive.reader(), progress: &self.progress, last_byte: &last_byte };
-        let format = &self.ready.definition.pipeline.retrieval.format;
+        let retrieval = &self.ready.definition.pipeline.retrieval;
+        let (format, is_latin1) = (&retrieval.format, retrieval.encoding == TextEncoding::Latin1);
         let slices = slice_payload(format, payload, self.limits)?;
         let mut coverage =
             DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
         let table = format.table();
         let has_rows = table.is_some_and(|table| table.unpivot.is_none());
         let header = slices.columns().filter(|_| has_rows).map(<[String]>::to_vec);
-        let (mut digest, mut unchecked_bytes) = (RawRecordDigest::default(), 0);
+                let (mut digest, mut utf8) = (RawRecordDigest::default(), Utf8Check::default());
+        let mut unchecked_bytes = 0;
         for slice in slices {
             let slice = slice?;
             unchecked_bytes += u64::from(slice.len_bytes());
@@ -135,6 +138,9 @@ impl PayloadReader {
                 self.files.check_free_space()?;
                 unchecked_bytes = 0;
             }
+            if is_latin1 {
+                utf8.note(&slice.bytes);
+            }
             self.stage_slice(slice, staging, &mut coverage, &mut digest)?;
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
@@ -142,6 +148,7 @@ impl PayloadReader {
         let counts = staging.counts_mut();
         coverage.store_in(counts);
         counts.header = header.filter(|_| !counts.columns.is_empty()).unwrap_or_default();
+        counts.utf8_records = utf8.utf8_records();
         let is_open = !matches!(last_byte.load(Ordering::Relaxed), b'\n' | b'\r');
         counts.open_end = table.map(|_| is_open);
         Ok(true)

@@ -45,12 +45,11 @@ pub struct FeedChange {
     pub record_id: String,
     /// The source's own id of the record.
     pub source_record_id: String,
-    /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its former
-    /// interval.
-    pub valid_from: Timestamp,
+    /// The start of the interval in which it is valid after the change; null if it is valid at no time any more.
+    pub valid_from: Option<Timestamp>,
     /// The end of that interval; null if it is open.
     pub valid_until: Option<Timestamp>,
-    /// The id of the record that replaced this one.
+    /// The id of the record that follows this one or, if `valid_from` is null, is valid in its place.
     pub superseded_by: Option<String>,
 }
 

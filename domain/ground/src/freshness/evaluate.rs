@@ -113,7 +113,8 @@ impl FreshnessPolicy {
                     (Some(as_of), Some(at)) => format!("as of {as_of}, and invalidated at {at}"),
                     (Some(as_of), None) => {
                         let (age, allowed) = format_age_and_limit(self.age_s(as_of, now), max_age_seconds);
-                        format!("{age} old, and {allowed} are allowed")
+                        let days = if self.business_days { " without weekends" } else { "" };
+                        format!("{age} old{days}, and {allowed} are allowed")
                     }
                     (None, _) => {
                         format!("no release of source {} is known for the requested time", self.oracle_id)

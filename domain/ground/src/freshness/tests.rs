@@ -366,6 +366,22 @@ fn weekends_do_not_count_toward_ages_in_business_days() {
 }
 
 #[test]
+fn warning_about_an_age_in_business_days_names_weekends() {
+    let policy = FreshnessPolicy {
+        business_days: true,
+        default_max_age_seconds: 86_400,
+        default_stale_behavior: StaleBehavior::ServeStaleWithWarning,
+        axis_freshness: BTreeMap::new(),
+        invalidation_triggers: Vec::new(),
+        ..policy()
+    };
+    // from a Thursday to a Monday
+    let [as_of, now] = ["2026-11-19T00:00:00Z", "2026-11-23T00:00:00Z"].map(|at| at.parse().expect("a time"));
+    let freshness = policy.evaluate(&["size"], Some(as_of), None, now);
+    assert_eq!(freshness.warnings, ["`size`: 2 days old without weekends, and 24 hours are allowed"]);
+}
+
+#[test]
 fn business_days_are_refused_with_an_axis_whose_age_the_ontology_limits() {
     let plain =
         FreshnessPolicy { axis_freshness: BTreeMap::new(), invalidation_triggers: Vec::new(), ..policy() };

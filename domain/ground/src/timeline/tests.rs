@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn at_day(day: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + day * 86_400).expect("a valid time")
@@ -203,7 +203,10 @@ fn repeated_reading_replaces_whole_version() {
         short_versions(&twice, &again),
         [(0, 1, Some(2), VersionEnd::Superseded(2)), (2, 2, None, VersionEnd::Open)]
     );
-    assert_eq!(last_changes(&twice, &again), [(VersionChangeKind::Replaced, Some(1), Some(2))]);
+    assert_eq!(
+        last_changes(&twice, &again),
+        [(VersionChangeKind::Replaced, Some(1), Some(2)), (VersionChangeKind::BecameValid, None, Some(2))]
+    );
     twice.reverse();
     assert_eq!(short_versions(&twice, &again).len(), 2, "the list of releases may have any order");
     assert!(!all_releases(&twice).is_counted(2) && all_releases(&twice).is_counted(3));
@@ -286,7 +289,7 @@ fn changes_of_a_run_have_kinds_of_the_rfc() {
     let late = releases(&[("3", 3, true), ("1", 1, true)]);
     assert_eq!(
         last_changes(&late, &[run_statement(1, 7), run_statement(2, 7)]),
-        [(Moved, Some(0), Some(1))],
+        [(Moved, Some(0), Some(1)), (BecameValid, None, Some(1))],
         "it begins earlier"
     );
     assert_eq!(
@@ -297,6 +300,21 @@ fn changes_of_a_run_have_kinds_of_the_rfc() {
     assert_eq!(
         last_changes(&between, &[run_statement(1, 7), run_statement(2, 8), run_statement(3, 9)]),
         [(Moved, Some(0), Some(0)), (BecameValid, None, Some(2)),]
+    );
+}
+
+#[test]
+fn late_version_takes_the_place_of_a_later_one_with_its_content() {
+    use VersionChangeKind::{BecameValid, Moved};
+    let late = releases(&[("1", 1, false), ("2", 9, false), ("3", 4, false)]);
+    let statements = [run_statement(1, 1), run_statement(2, 2), run_statement(3, 2)];
+    assert_eq!(
+        last_changes(&late, &statements),
+        [(Moved, Some(0), Some(0)), (Moved, Some(1), Some(2)), (BecameValid, None, Some(2))]
+    );
+    assert_eq!(
+        short_versions(&late, &statements),
+        [(0, 1, Some(4), VersionEnd::Superseded(2)), (2, 4, None, VersionEnd::Open)]
     );
 }
 
@@ -808,14 +826,39 @@ proptest! {
                 if let Some(was) = was.filter(|was| Some(*was) != is) {
                     prop_assert!(standing.remove(&was), "it stood");
                 }
-                let continues = change.before.zip(change.after).is_some_and(|(was, is)| was.content == is.content);
-                if change.kind == VersionChangeKind::BecameValid || continues {
+                if change.kind == VersionChangeKind::BecameValid {
                     standing.extend(is);
                 }
             }
             let versions = after.versions(&history.statements);
             let stand: BTreeSet<_> = versions.iter().map(|version| version.statement).collect();
             prop_assert_eq!(&standing, &stand, "after run {}", run);
+        }
+    }
+
+    #[test]
+    fn last_change_of_each_statement_has_its_interval(history in history(true)) {
+        let mut intervals = BTreeMap::new();
+        for run in 1..=history.releases.len() {
+            let before = all_releases(&history.releases[..run - 1]);
+            let after = all_releases(&history.releases[..run]);
+            for change in changes(&history.statements, &before, &after) {
+                let subject = change.before.or(change.after).expect("a version");
+                match change.remaining() {
+                    Some(is) => intervals.insert(is.statement, (is.valid_from, is.valid_until)),
+                    None => intervals.remove(&subject.statement),
+                };
+            }
+            for day in -1..=DAYS {
+                let contains = |(from, until): &(Timestamp, Option<Timestamp>)| {
+                    *from <= at_day(day) && until.is_none_or(|until| at_day(day) < until)
+                };
+                let found: Vec<_> = intervals.iter().filter(|(_, interval)| contains(interval)).collect();
+                prop_assert!(found.len() <= 1, "day {}, after run {}", day, run);
+                let found = found.first().map(|(statement, _)| **statement);
+                let expected = after.valid_at(&history.statements, at_day(day));
+                prop_assert_eq!(found, expected.map(|version| version.statement), "day {}, after run {}", day, run);
+            }
         }
     }
 }

@@ -113,6 +113,52 @@ fn average_covers_all_members_with_the_precision_of_the_axis() {
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
 }
 
+/// Three oracles, each published later than the one before. The last one agrees with the two others within the tolerance.
+fn tolerated(config: Json) -> DecisionInputs {
+    let mut inputs = doses(config, &[(Primary, "1000"), (Secondary, "1015"), (Secondary, "1006")]);
+    let axis = axis_of(&mut inputs, "dose");
+    axis.precision = None;
+    axis.relative_tolerance = Some("0.01".parse().expect("a number"));
+    inputs
+}
+
+#[test]
+fn strategy_chooses_among_values_that_agree_within_the_tolerance() {
+    let higher = Some(domain_ground::axis::ConservativeSide::Higher);
+    for (strategy, expected, supporting) in [
+        ("most_recent", "1006", 2),
+        ("use_conservative", "1015", 2),
+        // (4 × 1000 + 2 × 1015 + 2 × 1006) / 8 = 1005.25
+        ("weighted_average", "1005", 3),
+        ("higher_tier_wins", "1000", 2),
+    ] {
+        let mut inputs =
+            tolerated(json!({"default_strategy": strategy, "same_tier_strategy": "require_human"}));
+        axis_of(&mut inputs, "dose").conservative = higher;
+        let envelope = decide(&inputs);
+        assert_eq!(dose(&envelope).as_deref(), Some(expected), "{strategy}");
+        assert_eq!(envelope.axes["dose"].evidence.len(), supporting, "{strategy}");
+        assert_eq!(envelope.steps.len(), 1, "{strategy}");
+        // the last one disagrees with none
+        let contested = envelope.candidates.iter().map(|candidate| candidate.contested);
+        assert_eq!(contested.collect::<Vec<_>>(), [true, true, false], "{strategy}");
+    }
+}
+
+#[test]
+fn most_recent_value_of_the_agreeing_ones_wins_whatever_their_order() {
+    let mut inputs = tolerated(json!({"default_strategy": "most_recent"}));
+    // the last one joins the first before the conflict
+    answers(&mut inputs, "lab-b", Secondary, &[("dose", "1006")]);
+    answer_of(&mut inputs, "lab-b").observed_at = ago(58);
+    answers(&mut inputs, "lab-c", Secondary, &[("dose", "1015")]);
+    answer_of(&mut inputs, "lab-c").observed_at = ago(59);
+    let envelope = decide(&inputs);
+    assert_eq!(dose(&envelope).as_deref(), Some("1006"));
+    assert_eq!(envelope.steps[0].outcome, ConflictStepOutcome::Kept);
+    assert_eq!(envelope.steps[0].value.as_ref().map(ToString::to_string).as_deref(), Some("1006"));
+}
+
 #[test]
 fn conservative_side_is_defined_by_the_axis() {
     let mut inputs =

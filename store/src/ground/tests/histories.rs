@@ -190,6 +190,53 @@ fn select_exported(exported: &[ExportedRecord], known: usize, day: i64) -> Vec<B
     in_force.map(|line| line.record).collect()
 }
 
+/// The interval of each record, by its run and its position.
+type RecordIntervals = BTreeMap<(u32, u64), (jiff::Timestamp, Option<jiff::Timestamp>)>;
+
+/// The intervals by the changes of the runs up to `known`: the last change of a record has its interval.
+fn replay_changes(view: &SourceView, known: usize) -> RecordIntervals {
+    let mut intervals = BTreeMap::new();
+    for run in 1..=u32::try_from(known).expect("the number is small") {
+        for (_, change) in view.changes(run, None, 1_000).expect("the read succeeds") {
+            let record = (change.run, change.position);
+            match change.valid_from {
+                Some(from) => intervals.insert(record, (from, change.valid_until)),
+                None => intervals.remove(&record),
+            };
+        }
+    }
+    intervals
+}
+
+/// Compares the changes of the first `known` steps with the records that are valid on each day by their releases, and with the
+/// answers about the days since the last release.
+fn compare_replay(view: &SourceView, history: &SourceHistory, known: usize) {
+    let intervals = replay_changes(view, known);
+    let releases: Vec<_> = view.state.releases().into_iter().take(known).collect();
+    let visible = VisibleReleases::new(&releases, ReleaseScope::default());
+    for day in 0..=DAYS + 5 {
+        let mut replayed = intervals.clone();
+        replayed.retain(|_, (from, until)| *from <= at(day) && until.is_none_or(|until| at(day) < until));
+        let records = view.records(&[], Bound::Unbounded).expect("the read succeeds");
+        let valid = records.filter_map(|record| {
+            let found = SourceView::valid_at(&record.expect("the read succeeds"), &visible, at(day))?;
+            let place = (found.statement.time.run, found.statement.position);
+            Some((place, (found.version.valid_from, found.version.valid_until)))
+        });
+        assert_eq!(replayed, valid.collect::<RecordIntervals>(), "day {day}, {known} steps of {history:#?}");
+        if day >= DAYS {
+            let seconds = |time: jiff::Timestamp| time.as_second();
+            let mut replayed: Vec<_> =
+                replayed.values().map(|(from, until)| (seconds(*from), until.map(seconds))).collect();
+            let answers = answer(view, known, day);
+            let mut answered: Vec<_> = answers.iter().map(|record| (record.from, record.until)).collect();
+            replayed.sort_unstable();
+            answered.sort_unstable();
+            assert_eq!(replayed, answered, "day {day}, {known} steps of {history:#?}");
+        }
+    }
+}
+
 /// Compares the answers and the exports of the store with the answers of the model for the histories with these seeds. Returns the number of
 /// questions.
 fn compare_histories(seeds: Range<u64>) -> u64 {
@@ -207,6 +254,7 @@ fn compare_histories(seeds: Range<u64>) -> u64 {
         let view = read_view(&world, &oracle_id);
         let exported = export(&view);
         for known in 0..=history.steps.len() {
+            compare_replay(&view, &history, known);
             for day in 0..=DAYS + 5 {
                 let (found, expected) = (answer(&view, known, day), history.answer(known, day));
                 assert_eq!(found, expected, "seed {seed}, day {day}, {known} steps of {history:#?}");

@@ -45,7 +45,10 @@ fn approval(run: &IngestionRun) -> ApproveRun {
     ApproveRun { run_id: run.run_id.clone(), reason, outdated_by: None, peer: PEER }
 }
 
-async fn approve(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
+pub(super) async fn approve(
+    system: &ActorSystem,
+    run: &IngestionRun,
+) -> Result<IngestionRun, IngestionError> {
     let run = system.ingestion.ask(approval(run)).await.expect("the actor answers")?;
     Ok(wait_for_run(system, StartRunOutcome::Started(Box::new(run))).await)
 }

@@ -1,5 +1,6 @@
+use super::gates::approve;
 use super::*;
-use crate::testing::ground::{PEER, approve_source, open_pipeline};
+use crate::testing::ground::{PEER, approve_source, gallery_pipeline, open_pipeline};
 use actors_ground::queries::QueryError;
 use actors_ground::registry::{RegistryError, SourceInvalidation, policy_of};
 use domain_ground::event::InvalidationCause;
@@ -146,6 +147,30 @@ fn pull_of_the_same_payload_reports_nothing_new() {
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         assert_eq!(publisher.request_count(), 2);
+    });
+}
+
+#[test]
+fn pulled_payload_does_not_get_the_version_of_a_held_run() {
+    with_system(|TestSystem { system, .. }| async move {
+        population(&system).await;
+        let modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
+        let publisher = TestPublisher::of(&format!("{OLD}Kosovo,XKX,1961,many\n")).await;
+        let mut definition = pulled_by(RetrievalMethod::FileDownload, Some(publisher.url.clone()), None);
+        definition.pipeline.gates = gallery_pipeline().pipeline.gates;
+        let pipeline_id = registered(&system, definition).await.expect("the registration succeeds");
+        let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
+        let held = wait_for_run(&system, begun).await;
+        assert_eq!((held.state, held.input.version.as_str()), (RunState::Held, "2026-11-20T09:00:00Z"));
+
+        publisher.set_answer(OLD, modified);
+        let Ok(PullOutcome::Begun(begun)) = pulled(&system, &pipeline_id).await else { panic!("it is new") };
+        let good = wait_for_run(&system, begun).await;
+        assert_eq!(good.state, RunState::Completed, "{good:?}");
+        assert_ne!(good.input.version, held.input.version);
+        assert!(good.input.released_at > held.input.released_at);
+        let approved = approve(&system, &held).await.expect("its version is its own");
+        assert_eq!(approved.state, RunState::Completed, "{approved:?}");
     });
 }
 
