@@ -126,7 +126,7 @@ impl PayloadReader {
         let table = format.table();
         let has_rows = table.is_some_and(|table| table.unpivot.is_none());
         let header = slices.columns().filter(|_| has_rows).map(<[String]>::to_vec);
-                let (mut digest, mut utf8) = (RawRecordDigest::default(), Utf8Check::default());
+        let (mut digest, mut utf8) = (RawRecordDigest::default(), Utf8Check::default());
         let mut unchecked_bytes = 0;
         for slice in slices {
             let slice = slice?;
