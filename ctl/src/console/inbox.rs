@@ -7,7 +7,7 @@ use super::done;
 use super::forms::Fields;
 use super::items::{InboxItem, ItemKind, read_disputed_values, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, age, badge, cut, group_in_text, icon, live};
+use super::parts::{Tone, age, badge, cut, group_in_text, icon, live, short_id};
 use super::several_orders;
 use super::{Console, ConsoleState};
 use crate::audit::log::parse_duration;
@@ -75,7 +75,7 @@ async fn read_named_items(console: &Console) -> Result<Vec<InboxItem>, PageError
         if item.kind == ItemKind::HeldOrder
             && let Some(query) = console.frame.read_query(console, &item.id).await
         {
-            item.cause = format!("{}: {}", item.id, item.cause);
+            item.cause = format!("{}: {}", short_id(&item.id), item.cause);
             item.title = query;
         }
     }

@@ -293,7 +293,7 @@ fn entry_line(entry: EntryMembers<'_>, at: Option<Timestamp>) -> Markup {
                 (severity_icon(entry))
                 span.ev-n { (event) }
                 span.m { (summarize_entry(entry)) }
-                span.sub { (session) }
+                span.sub title=(session) { (session) }
                 span.seq { (seq) }
             }
             div.entry {

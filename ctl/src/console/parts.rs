@@ -344,9 +344,28 @@ pub(crate) fn user(uid: &str, name: Option<&str>) -> String {
     format_user(uid, known.as_ref().map(|user| user.name.as_str()))
 }
 
+/// The most characters of an id that are shown, and those at its end after a cut.
+const ID_CHARS: usize = 28;
+const ID_END: usize = 8;
+
+/// An id, cut in the middle if it is long. What shows it has the whole id as its title.
+pub(crate) fn short_id(id: &str) -> String {
+    let length = id.chars().count();
+    if length <= ID_CHARS {
+        return id.to_owned();
+    }
+    let start = id.chars().take(ID_CHARS - ID_END - 1);
+    start.chain(['…']).chain(id.chars().skip(length - ID_END)).collect()
+}
+
 /// A link to the page of a session.
 pub(crate) fn session_link(session_id: &str) -> Markup {
-    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } }
+    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) title=(session_id) { (short_id(session_id)) } }
+}
+
+/// A text of any length in a table. Its column stays wide enough to read, and a long word is broken.
+pub(crate) fn free_text(text: &str) -> Markup {
+    html! { span.free { (text) } }
 }
 
 /// A link to the next page of a list: the page at `path` with the parameter `after`.
@@ -374,6 +393,20 @@ pub(crate) fn live(path: &str, parts: &Markup) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_id_is_cut_in_the_middle_and_its_link_has_all_of_it() {
+        assert_eq!(short_id("shop/cs_1"), "shop/cs_1");
+        let id = format!("cs_live_{}Qe", "a1Kd93é".repeat(28));
+        let shown = short_id(&id);
+        assert_eq!(shown.chars().count(), ID_CHARS);
+        assert!(shown.starts_with("cs_live_a1Kd93é") && shown.ends_with("Kd93éQe"), "{shown}");
+        let link = session_link(&id).into_string();
+        assert!(
+            link.contains(&format!("title=\"{id}\"")) && link.contains(&format!(">{shown}</a>")),
+            "{link}"
+        );
+    }
 
     #[test]
     fn numbers_are_grouped_and_other_texts_stay() {

@@ -9,8 +9,8 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::log::event_list;
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
-    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
-    user, words,
+    Tone, badge, card, cut, due, free_text, moment, next_link, order_badge, pairs, short_id, short_moment,
+    table, table_card, user, words,
 };
 use super::verdict::{decided_page, decision_form, read_action, watch_order};
 use super::{Console, ConsoleState, session_timeline, several_orders};
@@ -111,7 +111,9 @@ fn session_head(session_id: &str, page: &SessionPage) -> PageHead {
     });
     PageHead {
         title: if query.is_empty() { session_id.to_owned() } else { query },
-        crumbs: Some(html! { a href="/orders" { "Orders" } " › " (session_id) }),
+        crumbs: Some(
+            html! { a href="/orders" { "Orders" } " › " span title=(session_id) { (short_id(session_id)) } },
+        ),
         sub: Some(sub),
         actions: read,
     }
@@ -187,10 +189,10 @@ fn render_erasure(session_id: &str) -> Markup {
 fn render_mails(mails: &[MailState]) -> Markup {
     let row = |mail: &MailState| {
         vec![
-            html! { (mail.mail_id) },
+            html! { span title=(mail.mail_id) { (short_id(mail.mail_id.as_str())) } },
             html! { (mail.tries.attempts) },
             html! { @if mail.tries.next_attempt_at.is_none() { a href="/inbox?kind=dead_letter" { "dead letter" } } @else { (due(mail.tries.next_attempt_at)) } },
-            html! { (mail.tries.last_error.as_deref().unwrap_or("none")) },
+            free_text(mail.tries.last_error.as_deref().unwrap_or("none")),
         ]
     };
     let rows: Vec<_> = mails.iter().map(row).collect();
@@ -326,13 +328,13 @@ fn row(report: &OrderReport) -> Vec<Markup> {
     let order = &report.order;
     let id = report.session_id.as_str();
     vec![
-        html! { a data-row href=(page_path(id)) { (id) } },
+        html! { a data-row href=(page_path(id)) title=(id) { (short_id(id)) } },
         order_badge(order.state),
         html! { (report.tier) },
         short_moment(order.placed_at),
         html! { (order.attempts) },
         due(order.next_attempt_at),
-        html! { (report.reason().unwrap_or_else(|| "none".into())) },
+        free_text(&report.reason().unwrap_or_else(|| "none".into())),
     ]
 }
 
@@ -374,11 +376,11 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
 fn attempt_row(order: &Order, attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
         html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
-        moment(attempt.started_at),
+        short_moment(attempt.started_at),
         html! { (name_model(attempt)) },
         html! { (words(order.outcome_of(attempt))) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
-        html! { (attempt.cause.as_deref().unwrap_or("none")) },
+        free_text(attempt.cause.as_deref().unwrap_or("none")),
     ]
 }
 

@@ -2,7 +2,9 @@
 
 use super::forms::{Draft, Fields, action_button, reason_field};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
-use super::parts::{Tone, badge, card, message, order_badge, session_link, short_moment, table, words};
+use super::parts::{
+    Tone, badge, card, free_text, message, order_badge, session_link, short_moment, table, words,
+};
 use super::verdict::read_action;
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
@@ -148,7 +150,7 @@ fn render_orders(orders: &[OrderReport], has_more: bool) -> Markup {
             html! { (report.tier) },
             short_moment(order.placed_at),
             html! { (order.attempts) },
-            html! { (report.reason().unwrap_or_else(|| "none".into())) },
+            free_text(&report.reason().unwrap_or_else(|| "none".into())),
         ]
     };
     let rows: Vec<_> = orders.iter().map(row).collect();
@@ -261,7 +263,7 @@ fn render_outcomes(outcomes: &[Outcome], changes: &OrderChanges, preview_path: &
     let row = |(session_id, outcome): &Outcome| {
         let (state, details) = match outcome {
             Ok(_) => (badge(Tone::Ok, changes.done), html! {}),
-            Err(error) => (badge(Tone::Waiting, "not changed"), html! { (error) }),
+            Err(error) => (badge(Tone::Waiting, "not changed"), free_text(&error.to_string())),
         };
         vec![session_link(session_id), state, details]
     };
