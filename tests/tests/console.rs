@@ -676,7 +676,7 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
         &[
             "FAIL",
             "<a class=\"claim ok\" href=\"#c1\">The tower has 3 floors",
-            "href=\"#c2\">The tower is green",
+            "<a class=\"claim waiting\" href=\"#c2\">The tower is green",
             "no fact supports this claim",
         ],
     );
