@@ -458,6 +458,23 @@ async fn operator_erases_a_session_only_after_repeating_its_id() {
 }
 
 #[tokio::test]
+async fn session_on_legal_hold_is_listed_and_has_no_erasure() {
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1"]).await;
+    let console = start(&world).await;
+    assert_shows(&console.get("/sessions/cs_1").await, &["Erase…"]);
+    let listed = "href=\"/sessions/cs_1\"";
+    assert!(!console.get("/holds").await.text.contains(listed));
+    assert!(world.ctl(&["hold", "--session", "cs_1", "--reason", "case 17"]).status.success());
+    let page = console.get("/sessions/cs_1").await;
+    assert_shows(&page, &["href=\"/holds\"", "case 17"]);
+    assert!(!page.text.contains("Erase…"), "{}", page.text);
+    assert_shows(&console.get("/holds").await, &[listed, "case 17"]);
+    assert_shows(&console.get("/webhooks").await, &["Not accepted yet", "Attempts of the last 24 hours"]);
+}
+
+#[tokio::test]
 #[expect(clippy::too_many_lines, reason = "the ways in which a review ends, one after the other")]
 async fn reviewer_resolves_dismisses_revokes_and_comments() {
     let world = DaemonWorld::default();

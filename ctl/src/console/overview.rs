@@ -7,7 +7,7 @@ use super::items::{InboxItem, ItemKind, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, card, group_digits, health_badge, icon, live, moment, moment_or_none, pairs,
-    short_moment, table,
+    short_moment, table, times_in_text,
 };
 use super::series;
 use super::{Console, ConsoleState};
@@ -164,16 +164,14 @@ fn find_needs(
 
 /// Messages that wait for longer than a short failure of their receiver. Dead letters are in the inbox.
 fn outbox_needs(outbox: &OutboxReport) -> Vec<Need> {
-    let of = |name: &str, report: &MessagesReport| {
+    let of = |name: &str, report: &MessagesReport, path: &str| {
         let since = report.waits_long_since(Timestamp::now())?;
         let title = format!("{name} wait in the outbox");
         let detail = "The daemon retries them automatically for a limited time.";
-        Some(Need {
-            since: Some(since),
-            ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
-        })
+        Some(Need { since: Some(since), ..Need::new(Tone::Waiting, title, detail, path, "See the outbox") })
     };
-    [of("Mails", &outbox.mails), of("Webhooks", &outbox.webhooks)].into_iter().flatten().collect()
+    let all = [of("Mails", &outbox.mails, "#store"), of("Webhooks", &outbox.webhooks, "/webhooks")];
+    all.into_iter().flatten().collect()
 }
 
 /// An endpoint of webhooks that is paused.
@@ -182,7 +180,7 @@ fn endpoint_need(outage: &WebhookOutage) -> Option<Need> {
     let detail = "They wait in the outbox. Correct the endpoint, and use oraclectl webhook resume.";
     Some(Need {
         since: Some(outage.paused_at?),
-        ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
+        ..Need::new(Tone::Waiting, title, detail, "/webhooks", "See the webhooks")
     })
 }
 
@@ -429,6 +427,7 @@ fn render_log(status: &StatusReport, checkpoint: Option<&Checkpoint>) -> Markup 
 }
 
 fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
+    let messages = |number, report| times_in_text(&format_messages(number, report));
     let backup = html! { @match status.last_backup_at { Some(at) => (short_moment(at)), None => (badge(Tone::Waiting, "no backup yet")) } };
     let budgets =
         status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
@@ -450,8 +449,8 @@ fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
             ("model", html! { (status.model) }),
             ("budgets", html! { (budgets) }),
             ("orders", html! { a href="/orders" { (orders) } }),
-            ("mail", html! { (format_messages(status.mails, status.outbox.map(|all| all.mails))) }),
-            ("webhooks", html! { (format_messages(status.webhooks, status.outbox.map(|all| all.webhooks))) }),
+            ("mail", html! { (messages(status.mails, status.outbox.map(|all| all.mails))) }),
+            ("webhooks", html! { a href="/webhooks" { (messages(status.webhooks, status.outbox.map(|all| all.webhooks))) } }),
             ("divergence", html! { (format_variance(&status.variance)) }),
             ("last backup", backup),
         ])) }

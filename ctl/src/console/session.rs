@@ -13,7 +13,7 @@ use super::parts::{
     table, table_card, user, words,
 };
 use super::verdict::{decided_page, decision_form, read_action, watch_order};
-use super::{Console, ConsoleState, session_timeline, several_orders};
+use super::{Console, ConsoleState, holds, session_timeline, several_orders};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::verdict::erasure::describe_erased;
@@ -160,13 +160,21 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
                     None => (draft.kept_reason()),
                 }
                 (card("Session", &html! {}, &html! { div.body { (pairs(rows)) } }))
-                (render_erasure(session_id))
+                (render_erasure(session_id, legal_hold.as_ref()))
             }
         }
     }
 }
 
-fn render_erasure(session_id: &str) -> Markup {
+fn render_erasure(session_id: &str, hold: Option<&LegalHold>) -> Markup {
+    if let Some(hold) = hold {
+        let body = html! {
+            div.body {
+                p.small { "The session is on " a href=(holds::PATH) { "legal hold" } " since " (moment(hold.placed_at)) ", so it cannot be erased: " (hold.reason) }
+            }
+        };
+        return card("Erasure", &badge(Tone::Held, "on hold"), &body);
+    }
     let form = reason_form(
         &format!("{}/erase", page_path(session_id)),
         "Erase the session",
@@ -274,7 +282,10 @@ pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Field
         @match &fault { Some(error) => (error.render()), None => (card("Orders, the latest first", &html! {}, &parts)) }
     };
     let title = if console.has_only_reviews { "Held orders" } else { "Orders and sessions" };
-    let several = html! { a.btn.slim href=(several_orders::PATH) { "Decide several orders" } };
+    let several = html! {
+        a.btn.slim href=(several_orders::PATH) { "Decide several orders" }
+        @if !console.has_only_reviews { a.btn.slim href=(holds::PATH) { "Legal holds" } }
+    };
     let head = PageHead { actions: Some(several), ..PageHead::titled(title) };
     Ok(with_fault(render_page(&console, Section::Orders, head, &body).await, fault.as_ref()))
 }
