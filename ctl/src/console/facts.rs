@@ -324,7 +324,7 @@ fn render_answer(source: &SourceSummary, answer: &QueryAnswer, fields: &Fields) 
                 span.right {
                     @if number > 1 { a.btn.slim data-key="ArrowLeft" href=(with(&path, fields, "page", Some(&(number - 1).to_string()))) { "Previous" } }
                     @if number * PAGE < table.records.len() { a.btn.slim data-key="ArrowRight" href=(with(&path, fields, "page", Some(&(number + 1).to_string()))) { "Next" } }
-                    a.btn.slim href="#code" { "Copy as curl, Node, Python" }
+                    a.btn.slim href="#code" { "As curl, Node, Python" }
                     a.btn.slim href=(file) { "CSV" }
                 }
             }
@@ -431,7 +431,20 @@ fn render_code(socket: &Path, query: &OracleQuery) -> Markup {
     html! {
         section.card #code aria-label="The same query in a program" {
             header { h2 { "The same query in a program" } }
-            div.body { @for (name, code) in forms { h3 { (name) } pre.raw tabindex="0" { (code) } } }
+            div.body {
+                @for (name, code) in forms {
+                    @let id = format!("code-{}", name.to_lowercase());
+                    div.section {
+                        header {
+                            h3 { (name) }
+                            // the script shows the button, which fills the state
+                            button.btn.slim type="button" data-copy=(id) hidden { "Copy " span.sr { (name) } }
+                            span.small.muted role="status" {}
+                        }
+                        pre.raw.wrap #(id) tabindex="0" { (code) }
+                    }
+                }
+            }
         }
     }
 }
