@@ -328,6 +328,14 @@ async fn operator_decides_several_held_orders_at_once() {
     assert_eq!(refused.status, 400);
     assert!(refused.text.contains("<code>Reason</code> is empty"), "{}", refused.text);
     let fields = [&seen[..], &[("action", "release"), ("reason", "the conflict is explained")]].concat();
+    // more than one needs a second press; the orders that were left out stay so
+    let asked = console.post("/orders/several", &fields).await;
+    for text in ["name=\"confirmed\" value=\"release 2\"", "name=\"changed_at:cs_2\""] {
+        assert!(asked.text.contains(text), "{text} is not in {}", asked.text);
+    }
+    assert_eq!(asked.text.matches(" checked aria-label").count(), 2, "{}", asked.text);
+    assert!(log(&mut daemon.control().await, "event=order_released").await.is_empty());
+    let fields = [&fields[..], &[("confirmed", "release 2")]].concat();
     assert_shows(&console.post("/orders/several", &fields).await, &["released 2 of 2 orders"]);
     let again = console.post("/orders/several", &fields).await;
     assert_shows(&again, &["released 0 of 2 orders", "not changed"]);

@@ -37,6 +37,13 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
 /// Resolves the disputes that the preview has shown.
 pub(super) async fn resolve(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     match read_resolutions(&fields) {
+        Ok(resolutions) if needs_confirmation(&fields, resolutions.len()) => {
+            let question = html! {
+                "Press the button once more to resolve " (format_count(resolutions.len(), "dispute", "disputes")) ". Nothing is changed yet."
+            };
+            let draft = Draft::to_confirm(&question, &resolutions.len().to_string(), fields.clone());
+            show(&console, &fields, &draft).await
+        }
         Ok(resolutions) => {
             let outcomes = resolve_all(&console, &resolutions).await;
             let body = render_outcomes(&outcomes, resolutions.len(), &preview_path(&fields));
@@ -104,6 +111,11 @@ impl Preview {
     }
 }
 
+/// Whether several disputes are to be resolved by a first press. The second one repeats their number.
+fn needs_confirmation(fields: &Fields, number: usize) -> bool {
+    number > 1 && fields.text("confirmed") != number.to_string()
+}
+
 fn preview_path(fields: &Fields) -> String {
     let params = ["rule", "workflow", "since"].into_iter();
     let params = params.filter_map(|name| Some(format!("{name}={}", encode_segment(fields.filled(name)?))));
@@ -137,6 +149,9 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
     let heading = ["dispute", "axis", "values", "#difference", "result"];
     let rows =
         |previews: &[RulePreview]| previews.iter().take(SHOWN_MAX).flat_map(preview_rows).collect::<Vec<_>>();
+    let chosen_rows: Vec<_> =
+        applicable.iter().flat_map(|preview| rows_with_choice(preview, fields)).collect();
+    let chosen_heading: Vec<_> = ["resolve"].into_iter().chain(heading).collect();
     let count = |previews: &[RulePreview]| html! { span.count.neutral { (previews.len()) } };
     html! {
         (card("Disputes that the rule resolves", &count(applicable), &html! {
@@ -147,7 +162,7 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
                     (READ_MAX) " in total. Resolve these first, or choose a workflow. " code { "oraclectl review resolve --rule" } " reads all."
                 }))
             }
-            (table("Disputes that the rule resolves", &heading, &rows(applicable)))
+            (table("Disputes that the rule resolves", &chosen_heading, &chosen_rows))
         }))
         @if !applicable.is_empty() { (resolve_form(rule, applicable, fields, draft)) }
         @if !others.is_empty() {
@@ -181,12 +196,10 @@ fn resolve_form(rule: &ReviewRule, applicable: &[RulePreview], fields: &Fields, 
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 input type="hidden" name="rule" value=(rule.reference());
                 @for name in ["workflow", "since"] { input type="hidden" name=(name) value=(fields.text(name)); }
-                @for preview in applicable {
-                    input type="hidden" name=(format!("{RESOLUTION}{}", preview.review.review_id)) value=(resolution_json(preview));
-                }
+                (draft.confirmation())
                 div.acts {
                     (action_button("plain", &html! { (text) }, "r", ("action", "resolve"), PATH))
-                    p.note { "Each is a decision of its own, which can be revoked. One that has changed meanwhile stays open." }
+                    p.note { "Only checked disputes are resolved, and more than one after a second press. Each is a decision of its own, which can be revoked. One that has changed meanwhile stays open." }
                 }
             }
         }
@@ -200,6 +213,24 @@ fn resolution_json(preview: &RulePreview) -> String {
 
 fn review_path(review_id: &str) -> String {
     format!("/reviews/{}", encode_segment(review_id))
+}
+
+/// The rows of a dispute with the choice whether it is resolved, in the first one. A form that was sent keeps its choice.
+fn rows_with_choice(preview: &RulePreview, fields: &Fields) -> Vec<Vec<Markup>> {
+    let name = format!("{RESOLUTION}{}", preview.review.review_id);
+    let is_chosen = fields.filled("action").is_none() || fields.filled(&name).is_some();
+    let label = format!("Resolve {}", format_subject(&preview.review));
+    let choice = html! { input type="checkbox" form="decide" name=(name) value=(resolution_json(preview)) checked[is_chosen] aria-label=(label); };
+    let rows = preview_rows(preview).into_iter().enumerate();
+    rows.map(|(number, row)| {
+        let first = if number == 0 {
+            choice.clone()
+        } else {
+            html! {}
+        };
+        [first].into_iter().chain(row).collect()
+    })
+    .collect()
 }
 
 /// The rows of a dispute, one for each axis.
@@ -351,6 +382,7 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("Resolve 1 dispute") && !page.contains("not read"), "{page}");
+        assert!(page.contains("type=\"checkbox\" form=\"decide\" name=\"resolution:v-1\""), "{page}");
         (shown.applicable, shown.unread) = (Vec::new(), 1);
         let page = render(&shown);
         assert!(!page.contains("<form") && page.contains("1 older dispute was not read"), "{page}");
@@ -369,6 +401,9 @@ mod tests {
         assert_eq!(read, [("v-1".to_owned(), expected)]);
         assert!(read_resolutions(&fields("")).is_err(), "no reason");
         assert!(read_resolutions(&Fields::of([("reason", "x".to_owned())])).is_err(), "no dispute");
+        let confirmed = |number: &str| Fields::of([("confirmed", number.to_owned())]);
+        assert!(needs_confirmation(&confirmed(""), 2) && needs_confirmation(&confirmed("3"), 2));
+        assert!(!needs_confirmation(&confirmed("2"), 2) && !needs_confirmation(&confirmed(""), 1));
         let many = (0..=SHOWN_MAX).map(|number| (format!("{RESOLUTION}v-{number}"), resolution_json(&shown)));
         let many = Fields::of(many.chain([("reason".to_owned(), "x".to_owned())]));
         assert!(read_resolutions(&many).is_err(), "too many");
