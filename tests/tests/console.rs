@@ -801,7 +801,7 @@ async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String
         let entry = |link: &str| link.strip_prefix("/log/")?.parse::<u64>().ok();
         // each filter leads to further ones
         let is_endless = |link: &str| {
-            ["filters=", "sort=", "source=", "older=", "/history?"].iter().any(|part| link.contains(part))
+            ["filters=", "sort=", "source=", "older=", "routine=", "/history?"].iter().any(|part| link.contains(part))
                 || entry(link).is_some_and(|seq| seq > last)
         };
         to_visit.extend(links.filter(|link| link.starts_with('/') && !is_endless(link)));
