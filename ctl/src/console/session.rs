@@ -9,8 +9,8 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::log::event_list;
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
-    Tone, badge, card, cut, due, free_text, moment, next_link, order_badge, pairs, short_id, short_moment,
-    table, table_card, user, words,
+    Tone, badge, card, cut, due, free_text, moment, next_link, order_badge, order_reason, pairs, short_id,
+    short_moment, table, table_card, user, words,
 };
 use super::verdict::{decided_page, decision_form, read_action, watch_order};
 use super::{Console, ConsoleState, holds, session_timeline, several_orders};
@@ -30,32 +30,62 @@ use domain_verdict::mail::MailState;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
 use domain_verdict::policy::join_causes;
 use domain_verdict::wire::{ErasureRequest, ErasureResponse, OrderReport, SessionPage};
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use maud::{Markup, html};
 use strum::VariantArray;
 
 /// Opens what a search names: the entry with a number, a source, a review, or a session.
 pub(super) async fn find(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let wanted = fields.required("q", "Find")?;
-    let path = find_path(&console, &wanted).await;
-    Ok(Redirect::to(&path).into_response())
+    match find_path(&console, &wanted).await? {
+        Some(path) => Ok(Redirect::to(&path).into_response()),
+        None => show_nothing(&console, &wanted).await,
+    }
 }
 
-async fn find_path(console: &Console, wanted: &str) -> String {
+async fn find_path(console: &Console, wanted: &str) -> Result<Option<String>, PageError> {
     let encoded = encode_segment(wanted);
     if read_review(&console.options, wanted).await.is_ok() {
-        return format!("/reviews/{encoded}");
+        return Ok(Some(format!("/reviews/{encoded}")));
     }
-    if !console.has_only_reviews {
-        if wanted.parse::<u64>().is_ok() {
-            return format!("/log/{encoded}");
-        }
-        let sources = read_sources(console).await.unwrap_or_default();
-        if sources.iter().any(|source| source.entry.oracle_id().as_str() == wanted) {
-            return format!("/sources/{encoded}");
-        }
+    if console.has_only_reviews {
+        return Ok(Some(page_path(wanted)));
     }
-    page_path(wanted)
+    if wanted.parse::<u64>().is_ok() {
+        return Ok(Some(format!("/log/{encoded}")));
+    }
+    let sources = read_sources(console).await.unwrap_or_default();
+    if sources.iter().any(|source| source.entry.oracle_id().as_str() == wanted) {
+        return Ok(Some(format!("/sources/{encoded}")));
+    }
+    match read_session(console, wanted).await {
+        Ok(_) => Ok(Some(page_path(wanted))),
+        Err(error) if error.status().is_client_error() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The page after a search for something that has no page: what can be found, and where facts are.
+async fn show_nothing(console: &Console, wanted: &str) -> PageResult {
+    let sources = read_sources(console).await?;
+    let body = html! {
+        div.body {
+            p { "No session, source or review has the id " b { (wanted) } ", and it is not the number of a log entry." }
+            @if !sources.is_empty() {
+                p { "For facts, choose a source and filter its records:" }
+                ul.chips {
+                    @for source in &sources {
+                        @let id = source.entry.oracle_id().as_str();
+                        li { a.chip href=(format!("/sources/{}/query", encode_segment(id))) { (id) } }
+                    }
+                }
+            }
+        }
+    };
+    let head = PageHead::titled("Nothing found");
+    let mut page = render_page(console, Section::Orders, head, &card("Find", &html! {}, &body)).await;
+    *page.status_mut() = StatusCode::NOT_FOUND;
+    Ok(page)
 }
 
 fn page_path(session_id: &str) -> String {
@@ -150,7 +180,7 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
         (session_timeline::render(order.as_ref(), history))
         div.split {
             div {
-                (card("Events", &html! { span.muted.small { (entries) ", the oldest first" } }, &html! { (older) (event_list(history)) }))
+                (card("Events", &html! { span.muted.small { (entries) ", the oldest first, UTC" } }, &html! { (older) (event_list(history)) }))
                 @if let Some(order) = order { (render_order(order, waiting_for.as_ref())) }
                 @if !mails.is_empty() { (render_mails(mails)) }
             }
@@ -345,7 +375,7 @@ fn row(report: &OrderReport) -> Vec<Markup> {
         short_moment(order.placed_at),
         html! { (order.attempts) },
         due(order.next_attempt_at),
-        free_text(&report.reason().unwrap_or_else(|| "none".into())),
+        order_reason(report.reason()),
     ]
 }
 
