@@ -1,7 +1,7 @@
 //! Open disputes that a review rule resolves: the result of the rule for each of them, and their resolution by one press.
 
 use super::forms::{Draft, Fields, action_button, reason_field};
-use super::items::value_text;
+use super::items::{ItemKind, format_percent, read_items, value_text};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{Tone, badge, card, group_in_text, message, table, words};
 use super::{Console, ConsoleState};
@@ -20,6 +20,7 @@ use domain_verification::review::{REASON_MAX_BYTES, ReviewResolution, ReviewStat
 use domain_verification::review_rule::{ReviewRule, TakenValue};
 use domain_verification::wire::ReviewSummary;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 /// The path of the page.
 pub(super) const PATH: &str = "/inbox/rule";
@@ -80,6 +81,8 @@ struct Preview {
     others: Vec<RulePreview>,
     /// The number of disputes that were not read.
     unread: usize,
+    /// The titles of disputes in the inbox, by their ids.
+    titles: BTreeMap<String, String>,
 }
 
 impl Preview {
@@ -97,7 +100,10 @@ impl Preview {
         let workflow = fields.parsed("workflow", "Workflow")?;
         let since = fields.parsed("since", "Opened since")?.map(SinceTime::to_timestamp);
         let mut reviews = read_open_reviews(options, &rule, workflow.as_ref(), since).await?.into_iter();
-        let mut preview = Self { rule, applicable: Vec::new(), others: Vec::new(), unread: 0 };
+        let items = read_items(console).await?.into_iter();
+        let titles = items.filter(|item| item.kind == ItemKind::Dispute).map(|item| (item.id, item.title));
+        let titles = titles.collect();
+        let mut preview = Self { rule, applicable: Vec::new(), others: Vec::new(), unread: 0, titles };
         while preview.applicable.len() < SHOWN_MAX
             && preview.applicable.len() + preview.others.len() < READ_MAX
         {
@@ -145,12 +151,13 @@ fn choice_form(rules: &[ReviewRule], fields: &Fields) -> Markup {
 }
 
 fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
-    let Preview { rule, applicable, others, unread } = preview;
+    let Preview { rule, applicable, others, unread, titles } = preview;
     let heading = ["dispute", "axis", "values", "#difference", "result"];
-    let rows =
-        |previews: &[RulePreview]| previews.iter().take(SHOWN_MAX).flat_map(preview_rows).collect::<Vec<_>>();
+    let rows = |previews: &[RulePreview]| {
+        previews.iter().take(SHOWN_MAX).flat_map(|preview| preview_rows(preview, titles)).collect::<Vec<_>>()
+    };
     let chosen_rows: Vec<_> =
-        applicable.iter().flat_map(|preview| rows_with_choice(preview, fields)).collect();
+        applicable.iter().flat_map(|preview| rows_with_choice(preview, titles, fields)).collect();
     let chosen_heading: Vec<_> = ["resolve"].into_iter().chain(heading).collect();
     let count = |previews: &[RulePreview]| html! { span.count.neutral { (previews.len()) } };
     html! {
@@ -216,12 +223,16 @@ fn review_path(review_id: &str) -> String {
 }
 
 /// The rows of a dispute with the choice whether it is resolved, in the first one. A form that was sent keeps its choice.
-fn rows_with_choice(preview: &RulePreview, fields: &Fields) -> Vec<Vec<Markup>> {
+fn rows_with_choice(
+    preview: &RulePreview,
+    titles: &BTreeMap<String, String>,
+    fields: &Fields,
+) -> Vec<Vec<Markup>> {
     let name = format!("{RESOLUTION}{}", preview.review.review_id);
     let is_chosen = fields.filled("action").is_none() || fields.filled(&name).is_some();
-    let label = format!("Resolve {}", format_subject(&preview.review));
+    let label = format!("Resolve {}", title(&preview.review, titles));
     let choice = html! { input type="checkbox" form="decide" name=(name) value=(resolution_json(preview)) checked[is_chosen] aria-label=(label); };
-    let rows = preview_rows(preview).into_iter().enumerate();
+    let rows = preview_rows(preview, titles).into_iter().enumerate();
     rows.map(|(number, row)| {
         let first = if number == 0 {
             choice.clone()
@@ -233,15 +244,21 @@ fn rows_with_choice(preview: &RulePreview, fields: &Fields) -> Vec<Vec<Markup>> 
     .collect()
 }
 
+/// The title of a dispute as the inbox has it. One that is not there has its subject.
+fn title(review: &ReviewSummary, titles: &BTreeMap<String, String>) -> String {
+    titles.get(&review.review_id).cloned().unwrap_or_else(|| format_subject(review))
+}
+
 /// The rows of a dispute, one for each axis.
-fn preview_rows(preview: &RulePreview) -> Vec<Vec<Markup>> {
-    let RulePreview { review, .. } = preview;
+fn preview_rows(preview: &RulePreview, titles: &BTreeMap<String, String>) -> Vec<Vec<Markup>> {
+    let RulePreview { review, differences_percent, .. } = preview;
     let rows = preview.axis_rows().into_iter().map(|[axis, values, difference, result]| {
+        let shown = differences_percent.get(&axis).map_or_else(|| "–".to_owned(), format_percent);
         vec![
-            html! { a data-row href=(review_path(&review.review_id)) { (format_subject(review)) } },
+            html! { a data-row href=(review_path(&review.review_id)) { (title(review, titles)) } },
             html! { (words(&axis)) },
             html! { (group_in_text(&values)) },
-            html! { (difference) },
+            html! { span title=(difference) { (shown) } },
             html! { (group_in_text(&result)) },
         ]
     });
@@ -368,13 +385,20 @@ mod tests {
             applicable: vec![preview("v-1", Some("54210"))],
             others: vec![preview("v-2", None)],
             unread: 0,
+            titles: [("v-1".to_owned(), "Population, World, 2016".to_owned())].into(),
         };
         let render =
             |preview: &Preview| render_preview(preview, &Fields::default(), &Draft::default()).into_string();
         let page = render(&shown);
-        for part in
-            ["54,208 (office-a), 54,210 (office-b)", "0.003689 %", "take 54,210", "office-b is live", "0.1 %"]
-        {
+        for part in [
+            "54,208 (office-a), 54,210 (office-b)",
+            "0.003689 %",
+            ">0.0036 %",
+            ">Population, World, 2016</a>",
+            "take 54,210",
+            "office-b is live",
+            "0.1 %",
+        ] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(

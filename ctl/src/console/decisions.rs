@@ -103,7 +103,7 @@ fn render_table(decisions: &[Decision], shown: Shown) -> Markup {
         }
     };
     let parts = html! {
-        (table("Decided", &["when", "what", "decision", "by", "reason", "#entry"], &rows))
+        (table("Decided", &["when, UTC", "what", "decision", "by", "reason", "#entry"], &rows))
         @if decisions.len() == SHOWN { div.pager { span { "The latest " (SHOWN) ". " a href="/log" { "The log has all" } "." } } }
     };
     html! { div #decided { (card("Decided", &chips, &parts)) } }

@@ -317,9 +317,10 @@ fn render_answer(source: &SourceSummary, answer: &QueryAnswer, fields: &Fields) 
             div.facts { (render_facets(&table, &path, fields)) (render_records(source, &table, (&path, fields), number)) }
             div.pager {
                 span {
-                    (format_count(table.records.len(), "record", "records"))
+                    span title=(format!("{} examined in {:.2} ms", metadata.records_scanned, metadata.latency_ms)) {
+                        (format_count(table.records.len(), "record", "records"))
+                    }
                     @if response.cursor.is_some() { ": the first " (RECORDS) ", which are sorted and counted; add filters for others" }
-                    ", " (metadata.records_scanned) " examined in " (format!("{:.2} ms", metadata.latency_ms))
                 }
                 span.right {
                     @if number > 1 { a.btn.slim data-key="ArrowLeft" href=(with(&path, fields, "page", Some(&(number - 1).to_string()))) { "Previous" } }
@@ -415,13 +416,13 @@ fn record_row(source: &SourceSummary, table: &FactTable, record: &NormalizedReco
     html! {
         tr title=(format!("record {}", record.record_id)) {
             @for path in &table.paths {
-                td.n[table.is_number(path)] {
+                td.n[table.is_number(path)] data-label=(path) {
                     (cell(path))
                     @if let Some(definition) = record.definitions.get(path) { " (" (definition) ")" }
                 }
             }
-            td.nowrap { (from) } td.nowrap { (until) }
-            td { @if let Some(history) = history { a href=(history) { "history" } } }
+            td.nowrap data-label="valid from" { (from) } td.nowrap data-label="valid until" { (until) }
+            td data-label="history" { @if let Some(history) = history { a href=(history) { "history" } } }
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     let decided = decisions::render(&console, &fields).await.unwrap_or_else(|error| error.render());
     let sub = match items.iter().map(|item| item.since).min() {
         Some(oldest) => html! {
-            span { (format_count(items.len(), "item needs", "items need")) " a decision. The oldest has waited " (age(oldest)) "." }
+            span { (format_count(items.len(), "item needs", "items need")) " a decision. The oldest has waited " (age(oldest)) ". Times are UTC." }
         },
         None => html! { (badge(Tone::Ok, "nothing waits")) },
     };

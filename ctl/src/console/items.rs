@@ -275,7 +275,7 @@ impl Difference {
 
 /// A percentage with two digits after the point, and at least two significant ones. It is cut and not rounded: a percentage below the
 /// limit of a review rule must not be shown as the limit.
-fn format_percent(percent: &Decimal) -> String {
+pub(crate) fn format_percent(percent: &Decimal) -> String {
     let text = percent.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((text.as_str(), ""));
     if text == "0" {

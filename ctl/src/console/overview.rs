@@ -7,7 +7,7 @@ use super::items::{InboxItem, ItemKind, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, card, group_digits, health_badge, icon, live, moment, moment_or_none, pairs,
-    short_moment, table, times_in_text,
+    reason_in_words, short_moment, table, times_in_text,
 };
 use super::series;
 use super::{Console, ConsoleState};
@@ -38,7 +38,6 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use oracled_domain::status::StatusReport;
 use std::collections::BTreeMap;
-use strum::VariantArray;
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     if console.has_only_reviews {
@@ -65,10 +64,11 @@ pub(super) async fn events(
 async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageError> {
     let options = &console.options;
     let get = async |path: &str| options.call_control(Method::GET, path, None).await;
+    // before the status, so that it has no more entries than the status says
+    let note = get("/v1/log/checkpoint").await?.body;
     let status: StatusReport = get("/v1/status").await?.json()?;
     let actors: Vec<ActorReport> = get("/v1/actors").await?.json()?;
     let oracles: Vec<OracleHealthStatus> = get("/v1/health/oracles").await?.json()?;
-    let note = get("/v1/log/checkpoint").await?.body;
     let checkpoint = Checkpoint::read_unverified(&String::from_utf8_lossy(&note)).ok();
     let metrics = read_metrics(options).await?;
     let series = series::read(console, range).await?;
@@ -136,7 +136,9 @@ fn find_needs(
     needs.extend(failed_need(failed));
     needs.extend(status.outbox.iter().flat_map(outbox_needs));
     needs.extend(status.paused_endpoints.iter().filter_map(endpoint_need));
-    needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
+    // a fault comes before what waits, and what waits in the order of the inbox
+    needs.sort_by_key(|need| need.tone != Tone::Refused);
+    needs.extend(kinds_of(items).into_iter().filter_map(|kind| inbox_need(kind, items)));
     needs.extend(backup_need(status, Timestamp::now()));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
@@ -157,9 +159,18 @@ fn find_needs(
             "Show them",
         ));
     }
-    // a fault comes before an item that waits
-    needs.sort_by_key(|need| need.tone != Tone::Refused);
     needs
+}
+
+/// The kinds of the items, in their order.
+fn kinds_of(items: &[InboxItem]) -> Vec<ItemKind> {
+    let mut kinds = Vec::new();
+    for item in items {
+        if !kinds.contains(&item.kind) {
+            kinds.push(item.kind);
+        }
+    }
+    kinds
 }
 
 /// Messages that wait for longer than a short failure of their receiver. Dead letters are in the inbox.
@@ -236,7 +247,8 @@ fn failed_need(failed: &[OrderReport]) -> Option<Need> {
         "{} in the last 24 hours",
         format_count(failed.len(), "order has failed", "orders have failed")
     );
-    let detail = format!("The latest: {}", latest.reason().unwrap_or_else(|| "no reason is known".into()));
+    let reason = latest.reason().map(|reason| reason_in_words(&reason));
+    let detail = format!("The latest: {}", reason.unwrap_or_else(|| "no reason is known".into()));
     let need = Need::new(Tone::Waiting, title, detail, "/orders?state=failed", "Show orders");
     Some(Need { since: Some(latest.order.changed_at), ..need })
 }
@@ -525,6 +537,23 @@ async fn read_metrics(options: &GlobalOptions) -> Result<Metrics, CtlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_base::inbox::InboxImportance;
+
+    #[test]
+    fn kinds_have_the_order_of_their_first_items() {
+        let item = |kind| InboxItem {
+            kind,
+            id: String::new(),
+            title: String::new(),
+            cause: String::new(),
+            since: Timestamp::UNIX_EPOCH,
+            importance: InboxImportance::Answer,
+            sources: Vec::new(),
+            path: String::new(),
+        };
+        let items = [ItemKind::Dispute, ItemKind::HeldRun, ItemKind::Dispute, ItemKind::DeadLetter].map(item);
+        assert_eq!(kinds_of(&items), [ItemKind::Dispute, ItemKind::HeldRun, ItemKind::DeadLetter]);
+    }
 
     #[test]
     fn ranges_of_coherence_are_named_without_infinity() {

@@ -293,7 +293,7 @@ pub(crate) fn moment_or_none(at: Option<Timestamp>) -> Markup {
 /// A moment in a table: its minute, and its age under it.
 pub(crate) fn short_moment(at: Timestamp) -> Markup {
     html! {
-        time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%-d %b %Y, %H:%M")) } " "
+        time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%-d %b %Y, %H:%M UTC")) } " "
         span.muted.nowrap { (age_text(at, Timestamp::now())) }
     }
 }
@@ -363,6 +363,30 @@ pub(crate) fn session_link(session_id: &str) -> Markup {
     html! { a href=(format!("/sessions/{}", encode_segment(session_id))) title=(session_id) { (short_id(session_id)) } }
 }
 
+/// The reason of an order with the code before its colon in words: `generations_used_up: the model …`. The causes of the policy are
+/// codes, too.
+pub(crate) fn reason_in_words(reason: &str) -> String {
+    let (code, rest) = reason.split_once(": ").unwrap_or((reason, ""));
+    if !code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+        return reason.to_owned();
+    }
+    match (code, rest) {
+        (_, "") => words(code),
+        ("policy", causes) => format!("{code}: {}", words(causes)),
+        _ => format!("{}: {rest}", words(code)),
+    }
+}
+
+/// The reason of an order in a table, with its codes as the title.
+pub(crate) fn order_reason(reason: Option<String>) -> Markup {
+    html! {
+        @match reason {
+            Some(reason) => span.free title=(reason) { (reason_in_words(&reason)) },
+            None => "none",
+        }
+    }
+}
+
 /// A text of any length in a table. Its column stays wide enough to read, and a long word is broken.
 pub(crate) fn free_text(text: &str) -> Markup {
     html! { span.free { (text) } }
@@ -406,6 +430,18 @@ mod tests {
             link.contains(&format!("title=\"{id}\"")) && link.contains(&format!(">{shown}</a>")),
             "{link}"
         );
+    }
+
+    #[test]
+    fn code_of_a_reason_is_in_words() {
+        for (reason, expected) in [
+            ("generations_used_up: low_coherence of a_b", "generations used up: low_coherence of a_b"),
+            ("policy: short_summary", "policy: short summary"),
+            ("interrupted", "interrupted"),
+            ("HTTP status 503: a_b", "HTTP status 503: a_b"),
+        ] {
+            assert_eq!(reason_in_words(reason), expected);
+        }
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use super::forms::{Draft, Fields, action_button, reason_field};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{
-    Tone, badge, card, free_text, message, order_badge, session_link, short_moment, table, words,
+    Tone, badge, card, free_text, message, order_badge, order_reason, session_link, short_moment, table,
+    words,
 };
 use super::verdict::read_action;
 use super::{Console, ConsoleState};
@@ -160,7 +161,7 @@ fn render_orders(orders: &[OrderReport], has_more: bool, fields: &Fields) -> Mar
             html! { (report.tier) },
             short_moment(order.placed_at),
             html! { (order.attempts) },
-            free_text(&report.reason().unwrap_or_else(|| "none".into())),
+            order_reason(report.reason()),
         ]
     };
     let rows: Vec<_> = orders.iter().map(row).collect();
