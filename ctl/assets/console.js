@@ -34,6 +34,7 @@ document.addEventListener("submit", (event) => {
   if (form.method !== "post") return;
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "true";
+  sessionStorage.setItem("sent", draftName(form));
   // the answer has been stopped
   setTimeout(() => form.removeAttribute("data-sent"), 10_000);
 });
@@ -43,9 +44,34 @@ window.addEventListener("pageshow", (event) => {
   lock();
 });
 
-const select = (row) => {
+// a reason that is written and not sent is kept for its item, until it is sent or the window is closed
+const draftName = (form) => `draft:${form.getAttribute("action")}`;
+const note = document.querySelector("[data-after-action]");
+const sent = sessionStorage.getItem("sent");
+sessionStorage.removeItem("sent");
+if (sent && note?.getAttribute("role") === "status") sessionStorage.removeItem(sent);
+for (const field of document.querySelectorAll("form [name=reason]")) {
+  const name = draftName(field.form);
+  field.value ||= sessionStorage.getItem(name) ?? "";
+  field.addEventListener("input", () => sessionStorage.setItem(name, field.value));
+}
+
+// after an action, the reader continues at its outcome
+if (note) {
+  note.tabIndex = -1;
+  note.focus({ preventScroll: true });
+}
+
+const nameOf = (row) => row.dataset.row || row.getAttribute("href");
+const mark = (row) => {
   rows().forEach((other) => other.classList.toggle("cur", other === row));
-  selected = row ? row.dataset.row || row.getAttribute("href") : null;
+  selected = row ? nameOf(row) : null;
+};
+
+// the row has the focus, so that Tab continues from it
+const select = (row) => {
+  mark(row);
+  row?.focus({ preventScroll: true });
   row?.scrollIntoView({ block: "nearest" });
 };
 
@@ -137,13 +163,12 @@ const handleKey = (event) => {
     return press(wanted, event.repeat);
   }
   if (event.key === "j" || event.key === "k") return move(event.key === "j" ? 1 : -1);
-  const onPage = target === document.body || target.id === "main";
+  const onPage = target === document.body || target.id === "main" || target === note;
   if (event.key === "Enter" && onPage) return current()?.click();
-  const field = event.key === "/" ? "find" : event.key === "w" ? "reason" : null;
-  if (field) {
+  const place = event.key === "/" ? document.getElementById("find") : null;
+  if (place) {
     event.preventDefault();
-    const place = document.getElementById(field);
-    if (place) focusEnd(place);
+    focusEnd(place);
   }
   return undefined;
 };
@@ -161,11 +186,24 @@ document.getElementById("keys")?.addEventListener("beforetoggle", () => {
     key.append(name);
     const copy = one.cloneNode(true);
     copy.querySelectorAll("kbd").forEach((part) => part.remove());
-    effect.textContent = copy.textContent.trim();
+    effect.textContent = one.dataset.name ?? copy.textContent.trim();
     return [key, effect];
   }));
   list.parentElement.hidden = shown.length === 0;
 });
+
+// ---------- copies ----------
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  const text = document.getElementById(button.dataset.copy);
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const outcome = await navigator.clipboard.writeText(text.textContent).then(() => "copied", () => "selected: press Ctrl C");
+    if (outcome !== "copied") document.getSelection().selectAllChildren(text);
+    button.nextElementSibling.textContent = outcome;
+    setTimeout(() => { button.nextElementSibling.textContent = ""; }, 3_000);
+  });
+}
 
 // ---------- ages ----------
 
@@ -201,7 +239,7 @@ if (live && live.dataset.events) {
   const isInUse = () => {
     const focused = document.activeElement;
     const selection = document.getSelection();
-    return (live.contains(focused) && !focused.matches(".scroll"))
+    return (live.contains(focused) && !focused.matches(".scroll, [data-row].cur"))
       || (!selection.isCollapsed && live.contains(selection.anchorNode))
       || live.querySelector("details[open]") !== null;
   };
@@ -233,12 +271,17 @@ if (live && live.dataset.events) {
       // where a reader has scrolled a table to, and which one has the focus
       const places = new Map([...scrolled()].map(([name, part]) => [name, part.scrollLeft]));
       const focused = live.contains(document.activeElement) ? document.activeElement.ariaLabel : null;
+      const at = rows().indexOf(current());
+      const isOnRow = at >= 0 && current() === document.activeElement;
       live.innerHTML = waiting;
       waiting = null;
       const after = scrolled();
       after.forEach((part, name) => { part.scrollLeft = places.get(name) ?? 0; });
       after.get(focused)?.focus({ preventScroll: true });
-      rows().forEach((row) => row.classList.toggle("cur", selected !== null && (row.dataset.row || row.getAttribute("href")) === selected));
+      // a row that has gone leaves the selection to the one in its place
+      const all = rows();
+      if (selected !== null) mark(all.find((row) => nameOf(row) === selected) ?? all[Math.min(at, all.length - 1)]);
+      if (isOnRow) current()?.focus({ preventScroll: true });
     }
     describe();
   };

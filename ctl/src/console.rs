@@ -13,6 +13,7 @@ mod done;
 mod facts;
 mod forms;
 mod history;
+mod holds;
 mod inbox;
 mod items;
 mod layout;
@@ -35,6 +36,7 @@ mod several_orders;
 mod source;
 mod timeline;
 mod verdict;
+mod webhooks;
 mod what_if;
 
 use crate::base::error::CtlError;
@@ -185,6 +187,8 @@ fn router(console: ConsoleState) -> Router {
             .route("/sources/{oracle_id}/query.csv", get(facts::csv))
             .route("/sources/{oracle_id}/history", get(history::page))
             .route("/recalls", get(recall::page))
+            .route("/webhooks", get(webhooks::page))
+            .route(holds::PATH, get(holds::page))
             .route("/runs/{run_id}", get(run::page))
             .route("/runs/{run_id}/{action}", post(run::act))
             .route("/rules", get(rules::page).post(rules::check))

@@ -175,6 +175,20 @@ for (let number = 0; number < 10; number += 1) {
 assert.equal(decided.size, 10, "ten disputes were decided");
 await expectText("Population, Aruba, 19");
 
+// Tab continues from the row that the keys have selected
+await open("/inbox");
+await keys("j");
+assert.ok(await page.evaluate(() => document.activeElement.matches("[data-row].cur")), "the row has the focus");
+
+// a zoomed page has the same keys
+await page.setViewportSize({ width: 640, height: 450 });
+await keys("/");
+assert.equal(await page.evaluate(() => document.activeElement.id), "find");
+await keys("Escape", "?");
+assert.ok(await page.locator("#keys kbd").first().isVisible(), "the keys are shown");
+await keys("Escape");
+await page.setViewportSize({ width: 1280, height: 900 });
+
 // the list of keys has those of the page
 await open("/inbox");
 await keys("?");
@@ -217,12 +231,19 @@ await expectText("session florist-2007 is erased");
 
 // disputes, by the mouse
 const [bySource, byOwn, dismissed] = state.reviews;
+await visit("/holds", "holds");
+await visit("/webhooks", "webhooks");
 await visit("/reviews", "reviews");
 await page.getByRole("link", { name: bySource }).click();
 await check("review");
+// a reason that is not sent stays with its item
+await page.getByLabel("Reason").fill("drafted");
+await page.reload();
+assert.equal(await page.getByLabel("Reason").inputValue(), "drafted");
 await act(/^Use 54,611/);
 await open(`/reviews/${bySource}`);
 await expectText("54611");
+assert.equal(await page.getByLabel("Reason").inputValue(), "", "a sent reason is not kept");
 await act("Revoke the resolution");
 await expectText("Done: revoked.");
 await open(`/reviews/${byOwn}`);
@@ -277,6 +298,10 @@ await page.getByText("+ filter").click();
 await page.getByLabel("Filters, one on a line").fill("area=ABW\nyear<=1966");
 await page.getByRole("button", { name: "Query the source" }).click();
 await expectText("--unix-socket");
+await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin });
+await page.getByRole("button", { name: "Copy curl" }).click();
+await page.getByText("copied", { exact: true }).waitFor();
+assert.match(await page.evaluate(() => navigator.clipboard.readText()), /--unix-socket/);
 await page.getByRole("link", { name: "year", exact: true }).click();
 await page.waitForURL(/sort=year/);
 await check("facts");

@@ -328,6 +328,14 @@ async fn operator_decides_several_held_orders_at_once() {
     assert_eq!(refused.status, 400);
     assert!(refused.text.contains("<code>Reason</code> is empty"), "{}", refused.text);
     let fields = [&seen[..], &[("action", "release"), ("reason", "the conflict is explained")]].concat();
+    // more than one needs a second press; the orders that were left out stay so
+    let asked = console.post("/orders/several", &fields).await;
+    for text in ["name=\"confirmed\" value=\"release 2\"", "name=\"changed_at:cs_2\""] {
+        assert!(asked.text.contains(text), "{text} is not in {}", asked.text);
+    }
+    assert_eq!(asked.text.matches(" checked aria-label").count(), 2, "{}", asked.text);
+    assert!(log(&mut daemon.control().await, "event=order_released").await.is_empty());
+    let fields = [&fields[..], &[("confirmed", "release 2")]].concat();
     assert_shows(&console.post("/orders/several", &fields).await, &["released 2 of 2 orders"]);
     let again = console.post("/orders/several", &fields).await;
     assert_shows(&again, &["released 0 of 2 orders", "not changed"]);
@@ -349,9 +357,12 @@ async fn operator_decides_held_orders() {
     assert_shows(&listed, &["/sessions/cs_1", "/sessions/cs_3", "held"]);
     let found = console.get("/find?q=cs_1").await;
     assert_eq!(found.location(), "/sessions/cs_1");
-    let of_application = console.get("/find?q=shop%2Fcs_1").await;
-    assert_eq!(of_application.location(), "/sessions/shop%2Fcs_1");
-    let unknown = console.get(of_application.location()).await;
+    for (words, shown) in [("shop%2Fcs_1", "shop/cs_1"), ("Aruba", "Aruba"), ("two%20words", "two words")] {
+        let nothing = console.get(&format!("/find?q={words}")).await;
+        assert_eq!(nothing.status, 404, "{}", nothing.text);
+        assert!(nothing.text.contains(shown) && nothing.text.contains("Nothing found"), "{}", nothing.text);
+    }
+    let unknown = console.get("/sessions/shop%2Fcs_1").await;
     assert!(unknown.status == 404 && unknown.text.contains("shop/cs_1"), "{}", unknown.text);
     assert!(unknown.text.contains("data-count=\"inbox\"><span>3</span>"), "{}", unknown.text);
     let page = console.get("/sessions/cs_1").await;
@@ -461,6 +472,23 @@ async fn operator_erases_a_session_only_after_repeating_its_id() {
     assert_shows(&erased, &["session cs_1 is erased", "held verdict"]);
     assert_eq!(console.get("/sessions/cs_1").await.status, 404);
     assert_eq!(log(&mut daemon.control().await, "event=session_erased").await.len(), 1);
+}
+
+#[tokio::test]
+async fn session_on_legal_hold_is_listed_and_has_no_erasure() {
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    hold(&daemon, &["cs_1"]).await;
+    let console = start(&world).await;
+    assert_shows(&console.get("/sessions/cs_1").await, &["Erase…"]);
+    let listed = "href=\"/sessions/cs_1\"";
+    assert!(!console.get("/holds").await.text.contains(listed));
+    assert!(world.ctl(&["hold", "--session", "cs_1", "--reason", "case 17"]).status.success());
+    let page = console.get("/sessions/cs_1").await;
+    assert_shows(&page, &["href=\"/holds\"", "case 17"]);
+    assert!(!page.text.contains("Erase…"), "{}", page.text);
+    assert_shows(&console.get("/holds").await, &[listed, "case 17"]);
+    assert_shows(&console.get("/webhooks").await, &["Not accepted yet", "Attempts of the last 24 hours"]);
 }
 
 #[tokio::test]
@@ -719,7 +747,7 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
         &[
             "FAIL",
             "<a class=\"claim ok\" href=\"#c1\">The tower has 3 floors",
-            "href=\"#c2\">The tower is green",
+            "<a class=\"claim waiting\" href=\"#c2\">The tower is green",
             "no fact supports this claim",
         ],
     );
@@ -819,7 +847,9 @@ async fn visit_all_pages(console: &ConsoleProcess, last: u64) -> BTreeSet<String
         let entry = |link: &str| link.strip_prefix("/log/")?.parse::<u64>().ok();
         // each filter leads to further ones
         let is_endless = |link: &str| {
-            ["filters=", "sort=", "source=", "older=", "/history?"].iter().any(|part| link.contains(part))
+            ["filters=", "sort=", "source=", "older=", "routine=", "/history?"]
+                .iter()
+                .any(|part| link.contains(part))
                 || entry(link).is_some_and(|seq| seq > last)
         };
         to_visit.extend(links.filter(|link| link.starts_with('/') && !is_endless(link)));

@@ -1,7 +1,7 @@
 //! Open disputes that a review rule resolves: the result of the rule for each of them, and their resolution by one press.
 
 use super::forms::{Draft, Fields, action_button, reason_field};
-use super::items::value_text;
+use super::items::{ItemKind, format_percent, read_items, value_text};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{Tone, badge, card, group_in_text, message, table, words};
 use super::{Console, ConsoleState};
@@ -20,6 +20,7 @@ use domain_verification::review::{REASON_MAX_BYTES, ReviewResolution, ReviewStat
 use domain_verification::review_rule::{ReviewRule, TakenValue};
 use domain_verification::wire::ReviewSummary;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 /// The path of the page.
 pub(super) const PATH: &str = "/inbox/rule";
@@ -37,6 +38,13 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
 /// Resolves the disputes that the preview has shown.
 pub(super) async fn resolve(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     match read_resolutions(&fields) {
+        Ok(resolutions) if needs_confirmation(&fields, resolutions.len()) => {
+            let question = html! {
+                "Press the button once more to resolve " (format_count(resolutions.len(), "dispute", "disputes")) ". Nothing is changed yet."
+            };
+            let draft = Draft::to_confirm(&question, &resolutions.len().to_string(), fields.clone());
+            show(&console, &fields, &draft).await
+        }
         Ok(resolutions) => {
             let outcomes = resolve_all(&console, &resolutions).await;
             let body = render_outcomes(&outcomes, resolutions.len(), &preview_path(&fields));
@@ -73,6 +81,8 @@ struct Preview {
     others: Vec<RulePreview>,
     /// The number of disputes that were not read.
     unread: usize,
+    /// The titles of disputes in the inbox, by their ids.
+    titles: BTreeMap<String, String>,
 }
 
 impl Preview {
@@ -90,7 +100,10 @@ impl Preview {
         let workflow = fields.parsed("workflow", "Workflow")?;
         let since = fields.parsed("since", "Opened since")?.map(SinceTime::to_timestamp);
         let mut reviews = read_open_reviews(options, &rule, workflow.as_ref(), since).await?.into_iter();
-        let mut preview = Self { rule, applicable: Vec::new(), others: Vec::new(), unread: 0 };
+        let items = read_items(console).await?.into_iter();
+        let titles = items.filter(|item| item.kind == ItemKind::Dispute).map(|item| (item.id, item.title));
+        let titles = titles.collect();
+        let mut preview = Self { rule, applicable: Vec::new(), others: Vec::new(), unread: 0, titles };
         while preview.applicable.len() < SHOWN_MAX
             && preview.applicable.len() + preview.others.len() < READ_MAX
         {
@@ -102,6 +115,11 @@ impl Preview {
         preview.unread = reviews.len();
         Ok(preview)
     }
+}
+
+/// Whether several disputes are to be resolved by a first press. The second one repeats their number.
+fn needs_confirmation(fields: &Fields, number: usize) -> bool {
+    number > 1 && fields.text("confirmed") != number.to_string()
 }
 
 fn preview_path(fields: &Fields) -> String {
@@ -133,10 +151,14 @@ fn choice_form(rules: &[ReviewRule], fields: &Fields) -> Markup {
 }
 
 fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
-    let Preview { rule, applicable, others, unread } = preview;
+    let Preview { rule, applicable, others, unread, titles } = preview;
     let heading = ["dispute", "axis", "values", "#difference", "result"];
-    let rows =
-        |previews: &[RulePreview]| previews.iter().take(SHOWN_MAX).flat_map(preview_rows).collect::<Vec<_>>();
+    let rows = |previews: &[RulePreview]| {
+        previews.iter().take(SHOWN_MAX).flat_map(|preview| preview_rows(preview, titles)).collect::<Vec<_>>()
+    };
+    let chosen_rows: Vec<_> =
+        applicable.iter().flat_map(|preview| rows_with_choice(preview, titles, fields)).collect();
+    let chosen_heading: Vec<_> = ["resolve"].into_iter().chain(heading).collect();
     let count = |previews: &[RulePreview]| html! { span.count.neutral { (previews.len()) } };
     html! {
         (card("Disputes that the rule resolves", &count(applicable), &html! {
@@ -147,7 +169,7 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
                     (READ_MAX) " in total. Resolve these first, or choose a workflow. " code { "oraclectl review resolve --rule" } " reads all."
                 }))
             }
-            (table("Disputes that the rule resolves", &heading, &rows(applicable)))
+            (table("Disputes that the rule resolves", &chosen_heading, &chosen_rows))
         }))
         @if !applicable.is_empty() { (resolve_form(rule, applicable, fields, draft)) }
         @if !others.is_empty() {
@@ -181,12 +203,10 @@ fn resolve_form(rule: &ReviewRule, applicable: &[RulePreview], fields: &Fields, 
                 (reason_field("Why?", REASON_MAX_BYTES, draft))
                 input type="hidden" name="rule" value=(rule.reference());
                 @for name in ["workflow", "since"] { input type="hidden" name=(name) value=(fields.text(name)); }
-                @for preview in applicable {
-                    input type="hidden" name=(format!("{RESOLUTION}{}", preview.review.review_id)) value=(resolution_json(preview));
-                }
+                (draft.confirmation())
                 div.acts {
                     (action_button("plain", &html! { (text) }, "r", ("action", "resolve"), PATH))
-                    p.note { "Each is a decision of its own, which can be revoked. One that has changed meanwhile stays open." }
+                    p.note { "Only checked disputes are resolved, and more than one after a second press. Each is a decision of its own, which can be revoked. One that has changed meanwhile stays open." }
                 }
             }
         }
@@ -202,15 +222,43 @@ fn review_path(review_id: &str) -> String {
     format!("/reviews/{}", encode_segment(review_id))
 }
 
+/// The rows of a dispute with the choice whether it is resolved, in the first one. A form that was sent keeps its choice.
+fn rows_with_choice(
+    preview: &RulePreview,
+    titles: &BTreeMap<String, String>,
+    fields: &Fields,
+) -> Vec<Vec<Markup>> {
+    let name = format!("{RESOLUTION}{}", preview.review.review_id);
+    let is_chosen = fields.filled("action").is_none() || fields.filled(&name).is_some();
+    let label = format!("Resolve {}", title(&preview.review, titles));
+    let choice = html! { input type="checkbox" form="decide" name=(name) value=(resolution_json(preview)) checked[is_chosen] aria-label=(label); };
+    let rows = preview_rows(preview, titles).into_iter().enumerate();
+    rows.map(|(number, row)| {
+        let first = if number == 0 {
+            choice.clone()
+        } else {
+            html! {}
+        };
+        [first].into_iter().chain(row).collect()
+    })
+    .collect()
+}
+
+/// The title of a dispute as the inbox has it. One that is not there has its subject.
+fn title(review: &ReviewSummary, titles: &BTreeMap<String, String>) -> String {
+    titles.get(&review.review_id).cloned().unwrap_or_else(|| format_subject(review))
+}
+
 /// The rows of a dispute, one for each axis.
-fn preview_rows(preview: &RulePreview) -> Vec<Vec<Markup>> {
-    let RulePreview { review, .. } = preview;
+fn preview_rows(preview: &RulePreview, titles: &BTreeMap<String, String>) -> Vec<Vec<Markup>> {
+    let RulePreview { review, differences_percent, .. } = preview;
     let rows = preview.axis_rows().into_iter().map(|[axis, values, difference, result]| {
+        let shown = differences_percent.get(&axis).map_or_else(|| "–".to_owned(), format_percent);
         vec![
-            html! { a data-row href=(review_path(&review.review_id)) { (format_subject(review)) } },
+            html! { a data-row href=(review_path(&review.review_id)) { (title(review, titles)) } },
             html! { (words(&axis)) },
             html! { (group_in_text(&values)) },
-            html! { (difference) },
+            html! { span title=(difference) { (shown) } },
             html! { (group_in_text(&result)) },
         ]
     });
@@ -337,13 +385,20 @@ mod tests {
             applicable: vec![preview("v-1", Some("54210"))],
             others: vec![preview("v-2", None)],
             unread: 0,
+            titles: [("v-1".to_owned(), "Population, World, 2016".to_owned())].into(),
         };
         let render =
             |preview: &Preview| render_preview(preview, &Fields::default(), &Draft::default()).into_string();
         let page = render(&shown);
-        for part in
-            ["54,208 (office-a), 54,210 (office-b)", "0.003689 %", "take 54,210", "office-b is live", "0.1 %"]
-        {
+        for part in [
+            "54,208 (office-a), 54,210 (office-b)",
+            "0.003689 %",
+            ">0.0036 %",
+            ">Population, World, 2016</a>",
+            "take 54,210",
+            "office-b is live",
+            "0.1 %",
+        ] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert!(
@@ -351,6 +406,7 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("Resolve 1 dispute") && !page.contains("not read"), "{page}");
+        assert!(page.contains("type=\"checkbox\" form=\"decide\" name=\"resolution:v-1\""), "{page}");
         (shown.applicable, shown.unread) = (Vec::new(), 1);
         let page = render(&shown);
         assert!(!page.contains("<form") && page.contains("1 older dispute was not read"), "{page}");
@@ -369,6 +425,9 @@ mod tests {
         assert_eq!(read, [("v-1".to_owned(), expected)]);
         assert!(read_resolutions(&fields("")).is_err(), "no reason");
         assert!(read_resolutions(&Fields::of([("reason", "x".to_owned())])).is_err(), "no dispute");
+        let confirmed = |number: &str| Fields::of([("confirmed", number.to_owned())]);
+        assert!(needs_confirmation(&confirmed(""), 2) && needs_confirmation(&confirmed("3"), 2));
+        assert!(!needs_confirmation(&confirmed("2"), 2) && !needs_confirmation(&confirmed(""), 1));
         let many = (0..=SHOWN_MAX).map(|number| (format!("{RESOLUTION}v-{number}"), resolution_json(&shown)));
         let many = Fields::of(many.chain([("reason".to_owned(), "x".to_owned())]));
         assert!(read_resolutions(&many).is_err(), "too many");

@@ -421,7 +421,7 @@ fn legend(named: &[(&ChartLine, String)], is_stack: bool) -> Markup {
                 li {
                     @if is_stack {
                         svg.sw.(line.tone.name()) aria-hidden="true" { rect width="12" height="12" fill=[pattern(line.tone)] {} }
-                        (line.name) " " b { (total) }
+                        (line.name) " " b { (total) } " in total"
                     } @else {
                         svg.key.(line.tone.name()).dash[line.is_dashed] viewBox="0 0 22 10" aria-hidden="true" {
                             line x1="0" x2="22" y1="5" y2="5" {}

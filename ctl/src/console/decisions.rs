@@ -6,7 +6,7 @@ use super::forms::Fields;
 use super::items::value_text;
 use super::layout::PageError;
 use super::log::read_entries;
-use super::parts::{Tone, badge, card, cut, table, user, words};
+use super::parts::{Tone, badge, card, cut, short_id, table, user, words};
 use crate::base::options::encode_segment;
 use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
@@ -103,7 +103,7 @@ fn render_table(decisions: &[Decision], shown: Shown) -> Markup {
         }
     };
     let parts = html! {
-        (table("Decided", &["when", "what", "decision", "by", "reason", "#entry"], &rows))
+        (table("Decided", &["when, UTC", "what", "decision", "by", "reason", "#entry"], &rows))
         @if decisions.len() == SHOWN { div.pager { span { "The latest " (SHOWN) ". " a href="/log" { "The log has all" } "." } } }
     };
     html! { div #decided { (card("Decided", &chips, &parts)) } }
@@ -128,7 +128,7 @@ impl Decision {
         let Moment(at) = text("timestamp").parse().ok()?;
         let uid = text("peer/uid");
         let session = text("session_id");
-        let session = || (format!("/sessions/{}", encode_segment(&session)), session.clone());
+        let session = || (format!("/sessions/{}", encode_segment(&session)), short_id(&session));
         let review = || {
             let id = text("review_id");
             (format!("/reviews/{}", encode_segment(&id)), name_review(entry).unwrap_or(id))
@@ -194,7 +194,8 @@ fn name_message(entry: EntryMembers<'_>) -> (String, String) {
     let text = |path: &str| entry.text(path);
     let (what, session, application) = (message_name(entry), text("session_id"), text("application"));
     if !session.is_empty() {
-        return (format!("/sessions/{}", encode_segment(&session)), format!("{what} of {session}"));
+        let name = format!("{what} of {}", short_id(&session));
+        return (format!("/sessions/{}", encode_segment(&session)), name);
     }
     let receiver = if application.is_empty() { "operators" } else { application.as_str() };
     (format!("/log/{}", text("seq")), format!("{what} to {receiver}"))

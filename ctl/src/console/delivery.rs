@@ -124,7 +124,7 @@ pub(super) fn render_delivery(session_id: &str, page: &SessionPage) -> Markup {
             a.btn.slim href=(format!("/sessions/{session}/card.html")) { "Download the verdict card" }
         }
     };
-    card("Delivery and proof", &html! {}, &body)
+    card("Delivery and proof", &html! { span.muted.small { "UTC" } }, &body)
 }
 
 #[cfg(test)]

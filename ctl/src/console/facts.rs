@@ -317,14 +317,15 @@ fn render_answer(source: &SourceSummary, answer: &QueryAnswer, fields: &Fields) 
             div.facts { (render_facets(&table, &path, fields)) (render_records(source, &table, (&path, fields), number)) }
             div.pager {
                 span {
-                    (format_count(table.records.len(), "record", "records"))
+                    span title=(format!("{} examined in {:.2} ms", metadata.records_scanned, metadata.latency_ms)) {
+                        (format_count(table.records.len(), "record", "records"))
+                    }
                     @if response.cursor.is_some() { ": the first " (RECORDS) ", which are sorted and counted; add filters for others" }
-                    ", " (metadata.records_scanned) " examined in " (format!("{:.2} ms", metadata.latency_ms))
                 }
                 span.right {
                     @if number > 1 { a.btn.slim data-key="ArrowLeft" href=(with(&path, fields, "page", Some(&(number - 1).to_string()))) { "Previous" } }
                     @if number * PAGE < table.records.len() { a.btn.slim data-key="ArrowRight" href=(with(&path, fields, "page", Some(&(number + 1).to_string()))) { "Next" } }
-                    a.btn.slim href="#code" { "Copy as curl, Node, Python" }
+                    a.btn.slim href="#code" { "As curl, Node, Python" }
                     a.btn.slim href=(file) { "CSV" }
                 }
             }
@@ -415,13 +416,13 @@ fn record_row(source: &SourceSummary, table: &FactTable, record: &NormalizedReco
     html! {
         tr title=(format!("record {}", record.record_id)) {
             @for path in &table.paths {
-                td.n[table.is_number(path)] {
+                td.n[table.is_number(path)] data-label=(path) {
                     (cell(path))
                     @if let Some(definition) = record.definitions.get(path) { " (" (definition) ")" }
                 }
             }
-            td.nowrap { (from) } td.nowrap { (until) }
-            td { @if let Some(history) = history { a href=(history) { "history" } } }
+            td.nowrap data-label="valid from" { (from) } td.nowrap data-label="valid until" { (until) }
+            td data-label="history" { @if let Some(history) = history { a href=(history) { "history" } } }
         }
     }
 }
@@ -431,7 +432,20 @@ fn render_code(socket: &Path, query: &OracleQuery) -> Markup {
     html! {
         section.card #code aria-label="The same query in a program" {
             header { h2 { "The same query in a program" } }
-            div.body { @for (name, code) in forms { h3 { (name) } pre.raw tabindex="0" { (code) } } }
+            div.body {
+                @for (name, code) in forms {
+                    @let id = format!("code-{}", name.to_lowercase());
+                    div.section {
+                        header {
+                            h3 { (name) }
+                            // the script shows the button, which fills the state
+                            button.btn.slim type="button" data-copy=(id) hidden { "Copy " span.sr { (name) } }
+                            span.small.muted role="status" {}
+                        }
+                        pre.raw.wrap #(id) tabindex="0" { (code) }
+                    }
+                }
+            }
         }
     }
 }

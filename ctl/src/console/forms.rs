@@ -182,7 +182,7 @@ pub(crate) fn reason_field(hint: &str, most_bytes: usize, draft: &Draft) -> Mark
         // Enter in another field would press the first button
         button type="submit" hidden disabled {}
         label.f {
-            "Reason"
+            span data-key="w" data-focus="reason" data-name="write the reason" { "Reason" }
             textarea #reason name="reason" required maxlength=(most_bytes) data-max-bytes=(most_bytes) placeholder=(hint) { (draft.text("reason")) }
             span.hint { "Up to " (most_bytes) " bytes. The log has it with your name." }
             span.hint.say #say role="status" {}

@@ -22,6 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of lines: what is known now, and what was known before the latest changes.
 const LINES_MAX: usize = 4;
+/// The tones of what was known before, the latest first.
+const PAST_TONES: [Tone; LINES_MAX - 1] = [Tone::Held, Tone::Stale, Tone::Neutral];
 
 /// The address of the history of a value.
 pub(super) fn history_path(
@@ -208,7 +210,8 @@ fn lines(values: &[KnownValue], now: Timestamp) -> Vec<ChartLine> {
         {
             let time = if names_time { change.strftime(", %H:%M:%S UTC").to_string() } else { String::new() };
             let name = format!("before {}{time}", day_of(&change));
-            lines.push(ChartLine { name, tone: Tone::Neutral, is_dashed: true, points });
+            let tone = PAST_TONES.get(lines.len() - 1).copied().unwrap_or(Tone::Neutral);
+            lines.push(ChartLine { name, tone, is_dashed: true, points });
         }
     }
     lines

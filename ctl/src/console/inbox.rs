@@ -7,7 +7,7 @@ use super::done;
 use super::forms::Fields;
 use super::items::{InboxItem, ItemKind, read_disputed_values, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
-use super::parts::{Tone, age, badge, cut, group_in_text, icon, live};
+use super::parts::{Tone, age, badge, cut, group_in_text, icon, live, short_id};
 use super::several_orders;
 use super::{Console, ConsoleState};
 use crate::audit::log::parse_duration;
@@ -29,7 +29,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     let decided = decisions::render(&console, &fields).await.unwrap_or_else(|error| error.render());
     let sub = match items.iter().map(|item| item.since).min() {
         Some(oldest) => html! {
-            span { (format_count(items.len(), "item needs", "items need")) " a decision. The oldest has waited " (age(oldest)) "." }
+            span { (format_count(items.len(), "item needs", "items need")) " a decision. The oldest has waited " (age(oldest)) ". Times are UTC." }
         },
         None => html! { (badge(Tone::Ok, "nothing waits")) },
     };
@@ -75,7 +75,7 @@ async fn read_named_items(console: &Console) -> Result<Vec<InboxItem>, PageError
         if item.kind == ItemKind::HeldOrder
             && let Some(query) = console.frame.read_query(console, &item.id).await
         {
-            item.cause = format!("{}: {}", item.id, item.cause);
+            item.cause = format!("{}: {}", short_id(&item.id), item.cause);
             item.title = query;
         }
     }

@@ -175,8 +175,8 @@ impl DeadLetter {
     /// Its title with its session.
     pub(crate) fn name(&self) -> String {
         match &self.session_id {
-            Some(session_id) => format!("{}, session {session_id}", self.title),
-            None => self.title.clone(),
+            Some(session_id) if self.outbox == "outbox" => format!("{}, session {session_id}", self.title),
+            _ => self.title.clone(),
         }
     }
 }
@@ -205,7 +205,7 @@ pub(crate) async fn read_messages(console: &Console, filter: &str) -> Result<Vec
     let webhooks = webhooks.items.into_iter().map(|webhook| DeadLetter {
         outbox: "webhooks",
         id: webhook.webhook_id.as_str().to_owned(),
-        title: format!("Webhook {} to {}", webhook.kind.into_str(), webhook.receiver().describe()),
+        title: webhook.describe(),
         receiver: webhook.receiver().describe(),
         session_id: webhook.session_id,
         tries: webhook.tries,
@@ -275,7 +275,7 @@ impl Difference {
 
 /// A percentage with two digits after the point, and at least two significant ones. It is cut and not rounded: a percentage below the
 /// limit of a review rule must not be shown as the limit.
-fn format_percent(percent: &Decimal) -> String {
+pub(crate) fn format_percent(percent: &Decimal) -> String {
     let text = percent.to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((text.as_str(), ""));
     if text == "0" {

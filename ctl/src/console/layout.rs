@@ -219,11 +219,10 @@ fn foot() -> Markup {
 }
 
 /// The keys that the script has on all pages. Those of a page are on its elements, from which the script lists them.
-const KEYS: [(&[&str], &str); 5] = [
+const KEYS: [(&[&str], &str); 4] = [
     (&["/"], "find"),
     (&["j", "k"], "next, previous row"),
     (&["Enter"], "open the row"),
-    (&["w"], "write the reason"),
     (&["Esc"], "leave the field, close this"),
 ];
 

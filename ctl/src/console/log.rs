@@ -3,7 +3,7 @@
 use super::access::LoginEnd;
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
-use super::parts::{Tone, badge, card, icon, live, pairs, session_link};
+use super::parts::{Tone, badge, card, icon, live, pairs, session_link, times_in_text};
 use super::timeline::format_duration;
 use super::{Console, ConsoleState};
 use crate::audit::log::{SinceTime, prove_entry, summarize_entry};
@@ -37,6 +37,10 @@ const ARRIVAL: Duration = Duration::from_millis(200);
 const FIRST_ARRIVAL: Duration = Duration::from_secs(2);
 /// A time without an event that the list of a session states, in seconds.
 const QUIET_S: i64 = 600;
+/// Events that callers and the pages of this console cause all the time. They are hidden unless a filter asks for them.
+const ROUTINE: [&str; 3] = ["operator_read", "session_looked_up", "source_queried"];
+/// The parameter of the page that shows them.
+const ROUTINE_SHOWN: &str = "routine=shown";
 
 fn time_of(entry: EntryMembers<'_>) -> Option<Timestamp> {
     entry.text("timestamp").parse().ok().map(|Moment(at)| at)
@@ -63,7 +67,7 @@ pub(super) fn event_list(entries: &[Value]) -> Markup {
                 li {
                     time datetime=(entry.text("timestamp")) title=(entry.text("timestamp")) { (clock(at)) }
                     (severity_icon(entry))
-                    span { b { (entry.text("event")) } " " (summarize_entry(entry)) @let caller = entry.caller(); @if !caller.is_empty() { " " span.muted { (caller) } } }
+                    span { b { (entry.text("event")) } " " (times_in_text(&summarize_entry(entry))) @let caller = entry.caller(); @if !caller.is_empty() { " " span.muted { (caller) } } }
                     a.du href=(format!("/log/{seq}")) { (seq) }
                 }
                 @let () = last = at.or(last);
@@ -94,12 +98,12 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
         }
     };
     let sub = html! {
-        @if !is_following { (badge(Tone::Neutral, "from a start")) }
+        @if !is_following { (badge(Tone::Neutral, "part of the log, not updated")) }
         @else if fault.is_none() { (badge(Tone::Ok, "newest entries, updated")) }
         span { "Newest first, UTC" }
     };
     let actions =
-        html! { @if !is_following { a.btn.slim data-key="f" href="/log" { "Follow " kbd { "f" } } } };
+        html! { a.btn.slim data-key="f" href="/log" { "Newest entries " kbd aria-hidden="true" { "f" } } };
     let head = PageHead { sub: Some(sub), actions: Some(actions), ..PageHead::titled("Log") };
     Ok(with_fault(render_page(&console, Section::Log, head, &body).await, fault.as_ref()))
 }
@@ -107,7 +111,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
 /// The query that the fields select, and its entries.
 async fn select_entries(console: &Console, fields: &Fields) -> Result<Option<(String, Markup)>, PageError> {
     let query = filter_query(fields)?;
-    let parts = render_entries(&query, &read_entries(console, &query, LIMIT).await?);
+    let parts = render_entries(&query, &read_entries(console, &daemon_query(&query), LIMIT).await?);
     Ok(Some((query, parts)))
 }
 
@@ -166,12 +170,12 @@ impl FollowedLog {
 
 async fn follow_entries(console: &Console, query: &str) -> Result<(DaemonClient, ResponseLines), PageError> {
     let mut daemon = DaemonClient::connect(&console.options.control_path()?).await?;
-    let path = format!("/v1/log/follow?limit={LIMIT}&{query}");
+    let path = format!("/v1/log/follow?limit={LIMIT}&{}", daemon_query(query));
     let answer = daemon.open(Method::GET, path.trim_end_matches('&'), None).await?;
     Ok((daemon, response_lines(answer).await?))
 }
 
-/// The query of the page as that of the daemon's route.
+/// The parameters of the page that select entries.
 fn filter_query(fields: &Fields) -> Result<String, PageError> {
     let since = fields.parsed::<SinceTime>("since", "Since")?;
     let text = |name: &str| fields.filled(name).map(str::to_owned);
@@ -182,20 +186,47 @@ fn filter_query(fields: &Fields) -> Result<String, PageError> {
         ("event", text("event")),
         ("since", since.map(|since| since.to_timestamp().to_string())),
         ("after", fields.parsed::<u64>("after", "After")?.map(|after| after.to_string())),
+        ("routine", text("routine").filter(|choice| choice == "shown")),
     ];
     let params =
         params.into_iter().filter_map(|(name, value)| Some(format!("{name}={}", encode_segment(&value?))));
     Ok(params.collect::<Vec<_>>().join("&"))
 }
 
+fn params(query: &str) -> impl Iterator<Item = &str> {
+    query.split('&').filter(|param| !param.is_empty())
+}
+
+/// Whether the page shows entries from a start on, and not the newest ones.
+fn has_start(query: &str) -> bool {
+    params(query).any(|param| param.starts_with("since=") || param.starts_with("after="))
+}
+
+fn hides_routine(query: &str) -> bool {
+    let named = ["event=", "execution=", "request_id=", ROUTINE_SHOWN];
+    !params(query).any(|param| named.iter().any(|name| param.starts_with(name)))
+}
+
+/// The query of the daemon's route. It leaves out routine among the newest entries. From a start on, the page does, so that its numbers
+/// have no gaps.
+fn daemon_query(query: &str) -> String {
+    let mut all: Vec<_> = params(query).filter(|param| *param != ROUTINE_SHOWN).map(str::to_owned).collect();
+    if hides_routine(query) && !has_start(query) {
+        let names = event_types().map(|kind| kind.name).filter(|name| !ROUTINE.contains(name));
+        all.push(format!("event={}", names.collect::<Vec<_>>().join(",")));
+    }
+    all.join("&")
+}
+
 /// The parameters of the page with their labels.
-const FILTERS: [(&str, &str); 6] = [
+const FILTERS: [(&str, &str); 7] = [
     ("session", "session"),
     ("event", "event"),
     ("execution", "verification"),
     ("request_id", "request"),
     ("since", "since"),
     ("after", "after number"),
+    ("routine", "routine"),
 ];
 
 /// The filters as chips, and the form behind "+ filter", which is open after a fault in its fields.
@@ -215,6 +246,9 @@ fn filter_chips(fields: &Fields, has_fault: bool) -> Markup {
                 @if let Some(value) = fields.filled(name) {
                     a.chip.on href=(without(name)) { (label) " " (value) " " span.x aria-hidden="true" { "×" } span.sr { " remove the filter" } }
                 }
+            }
+            @if fields.filled("routine").is_none() && ["event", "execution", "request_id"].iter().all(|name| fields.filled(name).is_none()) {
+                a.chip.on href=(format!("{}&{ROUTINE_SHOWN}", without("routine"))) title=(ROUTINE.join(", ")) { "routine hidden " span.x aria-hidden="true" { "×" } span.sr { " show it" } }
             }
             @for span in ["15m", "2h", "24h"] {
                 @if fields.filled("since").is_none() { a.chip href=(format!("{}&since={span}", without("since"))) { "last " (span) } }
@@ -258,21 +292,24 @@ pub(super) async fn read_entries(
 }
 
 fn render_entries(query: &str, entries: &[Value]) -> Markup {
+    let hides = hides_routine(query);
+    let is_shown = |entry: &&Value| !hides || !ROUTINE.contains(&EntryMembers(entry).text("event").as_str());
+    let shown: Vec<_> = entries.iter().filter(is_shown).collect();
     html! {
         section.card aria-label="Log entries" {
-            (entry_list(entries))
-            (render_pager(query, entries))
+            (entry_list(&shown))
+            (render_pager(query, entries, shown.len()))
         }
     }
 }
 
 /// The entries, one line each. A line opens in place.
-fn entry_list(entries: &[Value]) -> Markup {
+fn entry_list(entries: &[&Value]) -> Markup {
     let mut last_day = String::new();
     html! {
         @if entries.is_empty() { div.empty { h3 { "No entry matches" } p { a href="/log" { "Show the newest entries" } } } }
         ul.log {
-            @for entry in entries.iter().map(EntryMembers) {
+            @for entry in entries.iter().copied().map(EntryMembers) {
                 @let at = time_of(entry);
                 @let day = at.map(|at| at.strftime("%A, %-d %B %Y").to_string()).unwrap_or_default();
                 @if day != last_day { li.day { (day) } }
@@ -292,19 +329,19 @@ fn entry_line(entry: EntryMembers<'_>, at: Option<Timestamp>) -> Markup {
                 time datetime=(entry.text("timestamp")) { (clock(at)) }
                 (severity_icon(entry))
                 span.ev-n { (event) }
-                span.m { (summarize_entry(entry)) }
-                span.sub { (session) }
+                span.m { (times_in_text(&summarize_entry(entry))) }
+                span.sub title=(session) { (session) }
                 span.seq { (seq) }
             }
             div.entry {
                 div {
                     (pairs([
                         ("entry", html! { a href=(format!("/log/{seq}")) { (seq) ", with its proof" } }),
-                        ("time", html! { (entry.text("timestamp")) }),
+                        ("time", html! { (times_in_text(&entry.text("timestamp"))) }),
                         ("event", html! { a href=(format!("/log?event={event}")) { "only " (event) } }),
                         ("session", html! { @if session.is_empty() { "none" } @else { (session_link(&session)) ", " a href=(format!("/log?session={}", encode_segment(&session))) { "its entries" } } }),
                         ("caller", html! { (if caller.is_empty() { "none" } else { caller.as_str() }) }),
-                        ("summary", html! { (summarize_entry(entry)) }),
+                        ("summary", html! { (times_in_text(&summarize_entry(entry))) }),
                     ]))
                 }
                 pre.raw.wrap tabindex="0" { (serde_json::to_string_pretty(entry.0).unwrap_or_default()) }
@@ -314,30 +351,34 @@ fn entry_line(entry: EntryMembers<'_>, at: Option<Timestamp>) -> Markup {
 }
 
 /// The pages before and after this one. Without a filter, the numbers of entries have no gaps, so the page before is known.
-fn render_pager(query: &str, newest_first: &[Value]) -> Markup {
+fn render_pager(query: &str, newest_first: &[Value], shown: usize) -> Markup {
     let seq =
         |entry: Option<&Value>| entry.and_then(|entry| EntryMembers(entry).text("seq").parse::<u64>().ok());
     let (newest, oldest) = (seq(newest_first.first()), seq(newest_first.last()));
-    let others: Vec<_> =
-        query.split('&').filter(|param| !param.is_empty() && !param.starts_with("after=")).collect();
-    let has_start = query.contains("since=") || query.contains("after=");
+    let others: Vec<_> = params(query).filter(|param| !param.starts_with("after=")).collect();
+    let has_filter = others.iter().any(|param| *param != ROUTINE_SHOWN);
+    let has_start = has_start(query);
     let path = |after: u64| {
         let params: Vec<_> =
             others.iter().map(|param| (*param).to_owned()).chain([format!("after={after}")]).collect();
         format!("/log?{}", params.join("&"))
     };
     let newer = newest.filter(|_| has_start && newest_first.len() == LIMIT);
-    let older = oldest.filter(|oldest| *oldest > 1 && others.is_empty());
+    let older = oldest.filter(|oldest| *oldest > 1 && !has_filter);
+    // without a filter, each missing number is that of a hidden entry
+    let span = newest.zip(oldest).map(|(newest, oldest)| newest.saturating_sub(oldest) + 1);
+    let hidden = span.filter(|_| !has_filter).map_or(0, |span| span.saturating_sub(shown as u64));
     html! {
         div.pager {
             span {
-                (format_count(newest_first.len(), "entry", "entries"))
+                (format_count(shown, "entry", "entries"))
                 @if let Some((newest, oldest)) = newest.zip(oldest) { ", numbers " (oldest) " to " (newest) }
+                @if hidden > 0 { "; " (hidden) " of routine hidden" }
             }
             span.right {
                 @if let Some(newest) = newer { a.btn.slim rel="prev" data-key="ArrowLeft" href=(path(newest)) { "Newer" } }
                 @if let Some(oldest) = older { a.btn.slim rel="next" data-key="ArrowRight" href=(path(oldest.saturating_sub(LIMIT as u64 + 1))) { "Older" } }
-                @else if !others.is_empty() && !has_start { a.btn.slim data-key="ArrowRight" href=(path(0)) { "From the first" } }
+                @else if has_filter && !has_start { a.btn.slim data-key="ArrowRight" href=(path(0)) { "From the first" } }
             }
         }
     }
@@ -352,8 +393,8 @@ pub(super) async fn entry(State(console): State<ConsoleState>, Path(seq): Path<u
     let checkpoint = Checkpoint::read_unverified(&bundle.checkpoint).ok();
     let rows = [
         ("event", html! { (members.text("event")) }),
-        ("time", html! { (members.text("timestamp")) }),
-        ("summary", html! { (summarize_entry(members)) }),
+        ("time", html! { (times_in_text(&members.text("timestamp"))) }),
+        ("summary", html! { (times_in_text(&summarize_entry(members))) }),
         (
             "proof",
             html! {
@@ -392,4 +433,45 @@ pub(super) async fn bundle(State(console): State<ConsoleState>, Path(seq): Path<
     let body = serde_json::to_string_pretty(&bundle).map_err(std::io::Error::from)?;
     let name = format!("attachment; filename=\"entry-{seq}.json\"");
     Ok(([(CONTENT_TYPE, "application/json".to_owned()), (CONTENT_DISPOSITION, name)], body).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(seq: u64, event: &str) -> Value {
+        json!({"seq": seq, "event": event, "timestamp": "2026-11-20T10:00:00Z"})
+    }
+
+    #[test]
+    fn routine_is_hidden_unless_it_is_asked_for() {
+        let newest = daemon_query("session=cs_1");
+        assert!(newest.starts_with("session=cs_1&event=") && newest.contains("order_placed"), "{newest}");
+        assert!(!newest.contains("operator_read"), "{newest}");
+        for (query, expected) in [
+            ("event=operator_read", "event=operator_read"),
+            ("execution=e&routine=shown", "execution=e"),
+            ("routine=shown", ""),
+            // the page hides it
+            ("after=7", "after=7"),
+        ] {
+            assert_eq!(daemon_query(query), expected);
+        }
+    }
+
+    #[test]
+    fn pager_has_the_number_of_hidden_entries_and_leads_on_without_gaps() {
+        let entries = [entry(9, "order_placed"), entry(8, "operator_read"), entry(7, "order_placed")];
+        let page = render_entries("after=6", &entries).into_string();
+        assert!(page.contains("2 entries, numbers 7 to 9; 1 of routine hidden"), "{page}");
+        assert!(!page.contains("data-row=\"8\"") && page.contains("href=\"/log?after=0\""), "{page}");
+        let all = render_entries("after=6&routine=shown", &entries).into_string();
+        assert!(all.contains("data-row=\"8\"") && !all.contains("hidden"), "{all}");
+        assert!(all.contains("href=\"/log?routine=shown&amp;after=0\""), "{all}");
+        // of a session, other numbers are missing, too
+        let [first, _, last] = entries;
+        let filtered = render_entries("session=cs_1", &[first, last]).into_string();
+        assert!(!filtered.contains("hidden"), "{filtered}");
+    }
 }

@@ -7,7 +7,7 @@ use super::items::{InboxItem, ItemKind, read_items};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page};
 use super::parts::{
     Tone, age, badge, card, group_digits, health_badge, icon, live, moment, moment_or_none, pairs,
-    short_moment, table,
+    reason_in_words, short_moment, table, times_in_text,
 };
 use super::series;
 use super::{Console, ConsoleState};
@@ -38,7 +38,6 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use oracled_domain::status::StatusReport;
 use std::collections::BTreeMap;
-use strum::VariantArray;
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     if console.has_only_reviews {
@@ -65,10 +64,11 @@ pub(super) async fn events(
 async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageError> {
     let options = &console.options;
     let get = async |path: &str| options.call_control(Method::GET, path, None).await;
+    // before the status, so that it has no more entries than the status says
+    let note = get("/v1/log/checkpoint").await?.body;
     let status: StatusReport = get("/v1/status").await?.json()?;
     let actors: Vec<ActorReport> = get("/v1/actors").await?.json()?;
     let oracles: Vec<OracleHealthStatus> = get("/v1/health/oracles").await?.json()?;
-    let note = get("/v1/log/checkpoint").await?.body;
     let checkpoint = Checkpoint::read_unverified(&String::from_utf8_lossy(&note)).ok();
     let metrics = read_metrics(options).await?;
     let series = series::read(console, range).await?;
@@ -136,7 +136,9 @@ fn find_needs(
     needs.extend(failed_need(failed));
     needs.extend(status.outbox.iter().flat_map(outbox_needs));
     needs.extend(status.paused_endpoints.iter().filter_map(endpoint_need));
-    needs.extend(ItemKind::VARIANTS.iter().filter_map(|kind| inbox_need(*kind, items)));
+    // a fault comes before what waits, and what waits in the order of the inbox
+    needs.sort_by_key(|need| need.tone != Tone::Refused);
+    needs.extend(kinds_of(items).into_iter().filter_map(|kind| inbox_need(kind, items)));
     needs.extend(backup_need(status, Timestamp::now()));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
@@ -157,23 +159,30 @@ fn find_needs(
             "Show them",
         ));
     }
-    // a fault comes before an item that waits
-    needs.sort_by_key(|need| need.tone != Tone::Refused);
     needs
+}
+
+/// The kinds of the items, in their order.
+fn kinds_of(items: &[InboxItem]) -> Vec<ItemKind> {
+    let mut kinds = Vec::new();
+    for item in items {
+        if !kinds.contains(&item.kind) {
+            kinds.push(item.kind);
+        }
+    }
+    kinds
 }
 
 /// Messages that wait for longer than a short failure of their receiver. Dead letters are in the inbox.
 fn outbox_needs(outbox: &OutboxReport) -> Vec<Need> {
-    let of = |name: &str, report: &MessagesReport| {
+    let of = |name: &str, report: &MessagesReport, path: &str| {
         let since = report.waits_long_since(Timestamp::now())?;
         let title = format!("{name} wait in the outbox");
         let detail = "The daemon retries them automatically for a limited time.";
-        Some(Need {
-            since: Some(since),
-            ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
-        })
+        Some(Need { since: Some(since), ..Need::new(Tone::Waiting, title, detail, path, "See the outbox") })
     };
-    [of("Mails", &outbox.mails), of("Webhooks", &outbox.webhooks)].into_iter().flatten().collect()
+    let all = [of("Mails", &outbox.mails, "#store"), of("Webhooks", &outbox.webhooks, "/webhooks")];
+    all.into_iter().flatten().collect()
 }
 
 /// An endpoint of webhooks that is paused.
@@ -182,7 +191,7 @@ fn endpoint_need(outage: &WebhookOutage) -> Option<Need> {
     let detail = "They wait in the outbox. Correct the endpoint, and use oraclectl webhook resume.";
     Some(Need {
         since: Some(outage.paused_at?),
-        ..Need::new(Tone::Waiting, title, detail, "#store", "See the outbox")
+        ..Need::new(Tone::Waiting, title, detail, "/webhooks", "See the webhooks")
     })
 }
 
@@ -238,7 +247,8 @@ fn failed_need(failed: &[OrderReport]) -> Option<Need> {
         "{} in the last 24 hours",
         format_count(failed.len(), "order has failed", "orders have failed")
     );
-    let detail = format!("The latest: {}", latest.reason().unwrap_or_else(|| "no reason is known".into()));
+    let reason = latest.reason().map(|reason| reason_in_words(&reason));
+    let detail = format!("The latest: {}", reason.unwrap_or_else(|| "no reason is known".into()));
     let need = Need::new(Tone::Waiting, title, detail, "/orders?state=failed", "Show orders");
     Some(Need { since: Some(latest.order.changed_at), ..need })
 }
@@ -429,6 +439,7 @@ fn render_log(status: &StatusReport, checkpoint: Option<&Checkpoint>) -> Markup 
 }
 
 fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
+    let messages = |number, report| times_in_text(&format_messages(number, report));
     let backup = html! { @match status.last_backup_at { Some(at) => (short_moment(at)), None => (badge(Tone::Waiting, "no backup yet")) } };
     let budgets =
         status.budgets.as_deref().map_or_else(|| "unknown: they cannot be read".into(), format_budgets);
@@ -450,8 +461,8 @@ fn render_store(status: &StatusReport, metrics: &Metrics) -> Markup {
             ("model", html! { (status.model) }),
             ("budgets", html! { (budgets) }),
             ("orders", html! { a href="/orders" { (orders) } }),
-            ("mail", html! { (format_messages(status.mails, status.outbox.map(|all| all.mails))) }),
-            ("webhooks", html! { (format_messages(status.webhooks, status.outbox.map(|all| all.webhooks))) }),
+            ("mail", html! { (messages(status.mails, status.outbox.map(|all| all.mails))) }),
+            ("webhooks", html! { a href="/webhooks" { (messages(status.webhooks, status.outbox.map(|all| all.webhooks))) } }),
             ("divergence", html! { (format_variance(&status.variance)) }),
             ("last backup", backup),
         ])) }
@@ -526,6 +537,23 @@ async fn read_metrics(options: &GlobalOptions) -> Result<Metrics, CtlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_base::inbox::InboxImportance;
+
+    #[test]
+    fn kinds_have_the_order_of_their_first_items() {
+        let item = |kind| InboxItem {
+            kind,
+            id: String::new(),
+            title: String::new(),
+            cause: String::new(),
+            since: Timestamp::UNIX_EPOCH,
+            importance: InboxImportance::Answer,
+            sources: Vec::new(),
+            path: String::new(),
+        };
+        let items = [ItemKind::Dispute, ItemKind::HeldRun, ItemKind::Dispute, ItemKind::DeadLetter].map(item);
+        assert_eq!(kinds_of(&items), [ItemKind::Dispute, ItemKind::HeldRun, ItemKind::DeadLetter]);
+    }
 
     #[test]
     fn ranges_of_coherence_are_named_without_infinity() {

@@ -307,7 +307,7 @@ pub(crate) fn moment_or_none(at: Option<Timestamp>) -> Markup {
 /// A moment in a table: its minute, and its age under it.
 pub(crate) fn short_moment(at: Timestamp) -> Markup {
     html! {
-        time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%-d %b %Y, %H:%M")) } " "
+        time.nowrap datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%-d %b %Y, %H:%M UTC")) } " "
         span.muted.nowrap { (age_text(at, Timestamp::now())) }
     }
 }
@@ -358,9 +358,52 @@ pub(crate) fn user(uid: &str, name: Option<&str>) -> String {
     format_user(uid, known.as_ref().map(|user| user.name.as_str()))
 }
 
+/// The most characters of an id that are shown, and those at its end after a cut.
+const ID_CHARS: usize = 28;
+const ID_END: usize = 8;
+
+/// An id, cut in the middle if it is long. What shows it has the whole id as its title.
+pub(crate) fn short_id(id: &str) -> String {
+    let length = id.chars().count();
+    if length <= ID_CHARS {
+        return id.to_owned();
+    }
+    let start = id.chars().take(ID_CHARS - ID_END - 1);
+    start.chain(['…']).chain(id.chars().skip(length - ID_END)).collect()
+}
+
 /// A link to the page of a session.
 pub(crate) fn session_link(session_id: &str) -> Markup {
-    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } }
+    html! { a href=(format!("/sessions/{}", encode_segment(session_id))) title=(session_id) { (short_id(session_id)) } }
+}
+
+/// The reason of an order with the code before its colon in words: `generations_used_up: the model …`. The causes of the policy are
+/// codes, too.
+pub(crate) fn reason_in_words(reason: &str) -> String {
+    let (code, rest) = reason.split_once(": ").unwrap_or((reason, ""));
+    if !code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
+        return reason.to_owned();
+    }
+    match (code, rest) {
+        (_, "") => words(code),
+        ("policy", causes) => format!("{code}: {}", words(causes)),
+        _ => format!("{}: {rest}", words(code)),
+    }
+}
+
+/// The reason of an order in a table, with its codes as the title.
+pub(crate) fn order_reason(reason: Option<String>) -> Markup {
+    html! {
+        @match reason {
+            Some(reason) => span.free title=(reason) { (reason_in_words(&reason)) },
+            None => "none",
+        }
+    }
+}
+
+/// A text of any length in a table. Its column stays wide enough to read, and a long word is broken.
+pub(crate) fn free_text(text: &str) -> Markup {
+    html! { span.free { (text) } }
 }
 
 /// A link to the next page of a list: the page at `path` with the parameter `after`.
@@ -388,6 +431,32 @@ pub(crate) fn live(path: &str, parts: &Markup) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_id_is_cut_in_the_middle_and_its_link_has_all_of_it() {
+        assert_eq!(short_id("shop/cs_1"), "shop/cs_1");
+        let id = format!("cs_live_{}Qe", "a1Kd93é".repeat(28));
+        let shown = short_id(&id);
+        assert_eq!(shown.chars().count(), ID_CHARS);
+        assert!(shown.starts_with("cs_live_a1Kd93é") && shown.ends_with("Kd93éQe"), "{shown}");
+        let link = session_link(&id).into_string();
+        assert!(
+            link.contains(&format!("title=\"{id}\"")) && link.contains(&format!(">{shown}</a>")),
+            "{link}"
+        );
+    }
+
+    #[test]
+    fn code_of_a_reason_is_in_words() {
+        for (reason, expected) in [
+            ("generations_used_up: low_coherence of a_b", "generations used up: low_coherence of a_b"),
+            ("policy: short_summary", "policy: short summary"),
+            ("interrupted", "interrupted"),
+            ("HTTP status 503: a_b", "HTTP status 503: a_b"),
+        ] {
+            assert_eq!(reason_in_words(reason), expected);
+        }
+    }
 
     #[test]
     fn numbers_are_grouped_and_other_texts_stay() {

@@ -619,7 +619,7 @@ fn row(review: &ReviewSummary) -> Vec<Markup> {
         moment(review.opened_at),
         html! { (review.workflow_id) },
         html! { (format_subject(review)) },
-        html! { (format_axes(review)) },
+        html! { span title=(format_axes(review)) { (words(&format_axes(review))) } },
         html! { (format_values(review)) },
         html! { (times_in_text(&format_state(review))) },
     ]

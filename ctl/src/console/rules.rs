@@ -238,13 +238,16 @@ fn find_ranges(text: &str, evaluation: &RulesEvaluation) -> BTreeMap<(usize, usi
                 _ => {}
             }
         }
+        // a rule that looks for support contradicts a claim only by a comparison with a fact
+        let seeks_support =
+            rule.evidence.iter().any(|step| step.output.finding == EvidenceFinding::Unsupported);
         for violation in &rule.violations {
             for span in violation.span.iter().chain(&violation.related) {
                 if text.get(span.start..span.end).is_some() {
                     let fault = format!("{}: {}", rule.rule.into_str(), violation.message);
                     let finding = ranges.entry((span.start, span.end)).or_default();
                     finding.faults.insert(fault);
-                    finding.is_contradicted = true;
+                    finding.is_contradicted |= !seeks_support;
                 }
             }
         }

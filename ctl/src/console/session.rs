@@ -9,11 +9,11 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::log::event_list;
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
-    Tone, badge, card, cut, due, moment, next_link, order_badge, pairs, short_moment, table, table_card,
-    user, words,
+    Tone, badge, card, cut, due, free_text, moment, next_link, order_badge, order_reason, pairs, short_id,
+    short_moment, table, table_card, user, words,
 };
 use super::verdict::{changed_since, decided_page, decision_form, read_action, show_held, watch_order};
-use super::{Console, ConsoleState, session_timeline, several_orders};
+use super::{Console, ConsoleState, holds, session_timeline, several_orders};
 use crate::base::error::CtlError;
 use crate::base::options::encode_segment;
 use crate::verdict::erasure::describe_erased;
@@ -37,25 +37,55 @@ use strum::VariantArray;
 /// Opens what a search names: the entry with a number, a source, a review, or a session.
 pub(super) async fn find(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let wanted = fields.required("q", "Find")?;
-    let path = find_path(&console, &wanted).await;
-    Ok(Redirect::to(&path).into_response())
+    match find_path(&console, &wanted).await? {
+        Some(path) => Ok(Redirect::to(&path).into_response()),
+        None => show_nothing(&console, &wanted).await,
+    }
 }
 
-async fn find_path(console: &Console, wanted: &str) -> String {
+async fn find_path(console: &Console, wanted: &str) -> Result<Option<String>, PageError> {
     let encoded = encode_segment(wanted);
     if read_review(&console.options, wanted).await.is_ok() {
-        return format!("/reviews/{encoded}");
+        return Ok(Some(format!("/reviews/{encoded}")));
     }
-    if !console.has_only_reviews {
-        if wanted.parse::<u64>().is_ok() {
-            return format!("/log/{encoded}");
-        }
-        let sources = read_sources(console).await.unwrap_or_default();
-        if sources.iter().any(|source| source.entry.oracle_id().as_str() == wanted) {
-            return format!("/sources/{encoded}");
-        }
+    if console.has_only_reviews {
+        return Ok(Some(page_path(wanted)));
     }
-    page_path(wanted)
+    if wanted.parse::<u64>().is_ok() {
+        return Ok(Some(format!("/log/{encoded}")));
+    }
+    let sources = read_sources(console).await.unwrap_or_default();
+    if sources.iter().any(|source| source.entry.oracle_id().as_str() == wanted) {
+        return Ok(Some(format!("/sources/{encoded}")));
+    }
+    match read_session(console, wanted).await {
+        Ok(_) => Ok(Some(page_path(wanted))),
+        Err(error) if error.status().is_client_error() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The page after a search for something that has no page: what can be found, and where facts are.
+async fn show_nothing(console: &Console, wanted: &str) -> PageResult {
+    let sources = read_sources(console).await?;
+    let body = html! {
+        div.body {
+            p { "No session, source or review has the id " b { (wanted) } ", and it is not the number of a log entry." }
+            @if !sources.is_empty() {
+                p { "For facts, choose a source and filter its records:" }
+                ul.chips {
+                    @for source in &sources {
+                        @let id = source.entry.oracle_id().as_str();
+                        li { a.chip href=(format!("/sources/{}/query", encode_segment(id))) { (id) } }
+                    }
+                }
+            }
+        }
+    };
+    let head = PageHead::titled("Nothing found");
+    let mut page = render_page(console, Section::Orders, head, &card("Find", &html! {}, &body)).await;
+    *page.status_mut() = StatusCode::NOT_FOUND;
+    Ok(page)
 }
 
 fn page_path(session_id: &str) -> String {
@@ -111,7 +141,9 @@ fn session_head(session_id: &str, page: &SessionPage) -> PageHead {
     });
     PageHead {
         title: if query.is_empty() { session_id.to_owned() } else { query },
-        crumbs: Some(html! { a href="/orders" { "Orders" } " › " (session_id) }),
+        crumbs: Some(
+            html! { a href="/orders" { "Orders" } " › " span title=(session_id) { (short_id(session_id)) } },
+        ),
         sub: Some(sub),
         actions: read,
     }
@@ -148,7 +180,7 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
         (session_timeline::render(order.as_ref(), history))
         div.split {
             div {
-                (card("Events", &html! { span.muted.small { (entries) ", the oldest first" } }, &html! { (older) (event_list(history)) }))
+                (card("Events", &html! { span.muted.small { (entries) ", the oldest first, UTC" } }, &html! { (older) (event_list(history)) }))
                 @if let Some(order) = order { (render_order(order, waiting_for.as_ref())) }
                 @if !mails.is_empty() { (render_mails(mails)) }
             }
@@ -158,13 +190,21 @@ fn render_session(session_id: &str, page: &SessionPage, neighbors: &Neighbors, d
                     None => (draft.kept_reason()),
                 }
                 (card("Session", &html! {}, &html! { div.body { (pairs(rows)) } }))
-                (render_erasure(session_id))
+                (render_erasure(session_id, legal_hold.as_ref()))
             }
         }
     }
 }
 
-fn render_erasure(session_id: &str) -> Markup {
+fn render_erasure(session_id: &str, hold: Option<&LegalHold>) -> Markup {
+    if let Some(hold) = hold {
+        let body = html! {
+            div.body {
+                p.small { "The session is on " a href=(holds::PATH) { "legal hold" } " since " (moment(hold.placed_at)) ", so it cannot be erased: " (hold.reason) }
+            }
+        };
+        return card("Erasure", &badge(Tone::Held, "on hold"), &body);
+    }
     let form = reason_form(
         &format!("{}/erase", page_path(session_id)),
         "Erase the session",
@@ -187,10 +227,10 @@ fn render_erasure(session_id: &str) -> Markup {
 fn render_mails(mails: &[MailState]) -> Markup {
     let row = |mail: &MailState| {
         vec![
-            html! { (mail.mail_id) },
+            html! { span title=(mail.mail_id) { (short_id(mail.mail_id.as_str())) } },
             html! { (mail.tries.attempts) },
             html! { @if mail.tries.next_attempt_at.is_none() { a href="/inbox?kind=dead_letter" { "dead letter" } } @else { (due(mail.tries.next_attempt_at)) } },
-            html! { (mail.tries.last_error.as_deref().unwrap_or("none")) },
+            free_text(mail.tries.last_error.as_deref().unwrap_or("none")),
         ]
     };
     let rows: Vec<_> = mails.iter().map(row).collect();
@@ -282,7 +322,10 @@ pub(super) async fn list_page(State(console): State<ConsoleState>, fields: Field
         @match &fault { Some(error) => (error.render()), None => (card("Orders, the latest first", &html! {}, &parts)) }
     };
     let title = if console.has_only_reviews { "Held orders" } else { "Orders and sessions" };
-    let several = html! { a.btn.slim href=(several_orders::PATH) { "Decide several orders" } };
+    let several = html! {
+        a.btn.slim href=(several_orders::PATH) { "Decide several orders" }
+        @if !console.has_only_reviews { a.btn.slim href=(holds::PATH) { "Legal holds" } }
+    };
     let head = PageHead { actions: Some(several), ..PageHead::titled(title) };
     Ok(with_fault(render_page(&console, Section::Orders, head, &body).await, fault.as_ref()))
 }
@@ -336,13 +379,13 @@ fn row(report: &OrderReport) -> Vec<Markup> {
     let order = &report.order;
     let id = report.session_id.as_str();
     vec![
-        html! { a data-row href=(page_path(id)) { (id) } },
+        html! { a data-row href=(page_path(id)) title=(id) { (short_id(id)) } },
         order_badge(order.state),
         html! { (report.tier) },
         short_moment(order.placed_at),
         html! { (order.attempts) },
         due(order.next_attempt_at),
-        html! { (report.reason().unwrap_or_else(|| "none".into())) },
+        order_reason(report.reason()),
     ]
 }
 
@@ -384,11 +427,11 @@ fn render_order(order: &Order, waiting_for: Option<&OrderWait>) -> Markup {
 fn attempt_row(order: &Order, attempt: &OrderAttempt) -> Vec<Markup> {
     vec![
         html! { (attempt.attempt) @if attempt.is_last { " (last)" } },
-        moment(attempt.started_at),
+        short_moment(attempt.started_at),
         html! { (name_model(attempt)) },
         html! { (words(order.outcome_of(attempt))) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
-        html! { (attempt.cause.as_deref().unwrap_or("none")) },
+        free_text(attempt.cause.as_deref().unwrap_or("none")),
     ]
 }
 

@@ -5,6 +5,7 @@ use super::parts::{Tone, badge, capitalized, card, words};
 use super::timeline::{self, TimelineRow};
 use domain_base::event::EntryMembers;
 use domain_base::moment::Moment;
+use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::order::{Order, OrderState};
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -25,7 +26,11 @@ pub(super) fn render(order: Option<&Order>, history: &[Json]) -> Markup {
         None => vec![whole_row(&entries)],
     };
     rows.extend(entries);
-    card("Timeline", &html! { (badge(Tone::Waiting, "dashed: waiting")) }, &timeline::render(&rows))
+    let legend = html! {
+        (badge(Tone::Waiting, "dashed: waiting"))
+        (badge(Tone::Neutral, "hatched: a time without events, shortened"))
+    };
+    card("Timeline", &legend, &timeline::render(&rows))
 }
 
 /// Without an order, the whole is the time of its entries.
@@ -61,7 +66,12 @@ fn order_rows(order: &Order, holds: &[TimeSpan], now: Timestamp) -> Vec<Timeline
     for attempt in &order.last_attempts {
         waits.push((free_since, attempt.started_at));
         free_since = attempt.ended_at.unwrap_or(now);
-        let tone = if attempt.cause.is_none() { Tone::Ok } else { Tone::Refused };
+        let tone = match attempt.outcome {
+            None => Tone::Info,
+            Some(GenerationOutcome::Held) => Tone::Held,
+            Some(_) if attempt.cause.is_none() => Tone::Ok,
+            Some(_) => Tone::Refused,
+        };
         let name = format!("Attempt {}", attempt.attempt);
         rows.push(row(name, words(order.outcome_of(attempt)), tone, vec![(attempt.started_at, free_since)]));
     }
@@ -303,5 +313,11 @@ mod tests {
         let rows = order_rows(&order, &[(at(10), at(30))], at(90));
         let waits = rows.iter().find(|row| row.is_wait).map(|row| row.spans.clone());
         assert_eq!(waits, Some(vec![(at(0), at(10))]));
+        let attempt = json!({"attempt": 1, "started_at": at(0), "ended_at": at(10), "outcome": "held", "cause": "policy",
+            "generation": {"model": "m", "candidateCount": 1}});
+        let attempt = serde_json::from_value(attempt).expect("a valid attempt");
+        let order = Order { last_attempts: vec![attempt], ..order };
+        let rows = order_rows(&order, &[], at(90));
+        assert_eq!(rows.get(1).map(|row| row.tone), Some(Tone::Held), "a held attempt has not failed");
     }
 }

@@ -2,7 +2,10 @@
 
 use super::forms::{Draft, Fields, action_button, reason_field};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
-use super::parts::{Tone, badge, card, message, order_badge, session_link, short_moment, table, words};
+use super::parts::{
+    Tone, badge, card, free_text, message, order_badge, order_reason, session_link, short_moment, table,
+    words,
+};
 use super::verdict::read_action;
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
@@ -38,6 +41,10 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
 /// Changes the orders that the preview has shown.
 pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     match OrderChanges::read(&fields) {
+        Ok(changes) if changes.needs_confirmation(&fields) => {
+            let draft = Draft::to_confirm(&changes.question(), &changes.confirmation(), fields.clone());
+            show(&console, &fields, &draft).await
+        }
         Ok(changes) => {
             let before = changes.begin(Timestamp::now());
             let outcomes = changes.make(&console).await;
@@ -59,7 +66,7 @@ async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
     let body = html! {
         (draft.note())
         (card("Orders", &html! {}, &html! { div.body { (selection_form(console, fields)) } }))
-        @match &fault { Some(error) => (error.render()), None => (render_orders(&orders, has_more)) }
+        @match &fault { Some(error) => (error.render()), None => (render_orders(&orders, has_more, fields)) }
         @if !orders.is_empty() { (change_form(&orders, fields, draft)) }
     };
     let head = PageHead::below("/orders", "Orders", "Several orders");
@@ -139,20 +146,26 @@ fn selection_form(console: &Console, fields: &Fields) -> Markup {
     }
 }
 
-fn render_orders(orders: &[OrderReport], has_more: bool) -> Markup {
+fn render_orders(orders: &[OrderReport], has_more: bool, fields: &Fields) -> Markup {
+    // a form that was sent keeps its choice
+    let is_sent = fields.filled("action").is_some();
     let row = |report: &OrderReport| {
         let order = &report.order;
+        // the daemon refuses the action if an order has changed since this page
+        let name = format!("{CHANGED_AT}{}", report.session_id);
+        let is_chosen = !is_sent || fields.filled(&name).is_some();
         vec![
+            html! { input type="checkbox" form="decide" name=(name) value=(order.changed_at) checked[is_chosen] aria-label=(format!("Change {}", report.session_id)); },
             session_link(report.session_id.as_str()),
             order_badge(order.state),
             html! { (report.tier) },
             short_moment(order.placed_at),
             html! { (order.attempts) },
-            html! { (report.reason().unwrap_or_else(|| "none".into())) },
+            order_reason(report.reason()),
         ]
     };
     let rows: Vec<_> = orders.iter().map(row).collect();
-    let heading = ["session", "state", "tier", "placed", "#attempts", "reason"];
+    let heading = ["change", "session", "state", "tier", "placed", "#attempts", "reason"];
     card(
         "Matching orders",
         &html! { span.count.neutral { @if has_more { "more than " } (orders.len()) } },
@@ -180,10 +193,7 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
                 (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft))
                 @for name in PARAMS { input type="hidden" name=(name) value=(fields.text(name)); }
                 @if let Some(before) = fields.filled(CHANGED_BEFORE) { input type="hidden" name=(CHANGED_BEFORE) value=(before); }
-                // the daemon refuses the action if an order has changed since this page
-                @for report in orders {
-                    input type="hidden" name=(format!("{CHANGED_AT}{}", report.session_id)) value=(report.order.changed_at);
-                }
+                (draft.confirmation())
                 @if held > 0 { p.small { "The policy holds the verdicts of " (format_count(held, "order", "orders")) ". Every action except the release discards these verdicts." } }
                 div.acts {
                     @if held > 0 { (action("plain", "Release them to the customers", "r", "release")) }
@@ -192,7 +202,7 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
                     }
                     @if count(OrderAction::Fail) > 0 { (action("danger", "Fail them", "f", "fail")) }
                     @if count(OrderAction::Cancel) > 0 { (action("danger", "Cancel them", "x", "cancel")) }
-                    p.note { "Each is a change of its own. An order that has changed meanwhile, or does not allow the action, stays as it is." }
+                    p.note { "Only checked orders are changed, and more than one after a second press. Each is a change of its own. An order that has changed meanwhile, or does not allow the action, stays as it is." }
                 }
             }
         }
@@ -235,6 +245,21 @@ impl OrderChanges {
         )))
     }
 
+    /// What the second press repeats.
+    fn confirmation(&self) -> String {
+        format!("{} {}", self.action.into_str(), self.orders.len())
+    }
+
+    /// Whether several orders are to be changed by a first press.
+    fn needs_confirmation(&self, fields: &Fields) -> bool {
+        self.orders.len() > 1 && fields.text("confirmed") != self.confirmation()
+    }
+
+    fn question(&self) -> Markup {
+        let orders = format_count(self.orders.len(), "order is", "orders are");
+        html! { "Press the same button once more: " (orders) " then " (self.done) ". Nothing is changed yet." }
+    }
+
     /// A time before the changes of a press at `now`, and after all earlier changes of its orders.
     fn begin(&self, now: Timestamp) -> Timestamp {
         let changes = self.orders.iter().map(|(_, changed_at)| *changed_at);
@@ -261,7 +286,7 @@ fn render_outcomes(outcomes: &[Outcome], changes: &OrderChanges, preview_path: &
     let row = |(session_id, outcome): &Outcome| {
         let (state, details) = match outcome {
             Ok(_) => (badge(Tone::Ok, changes.done), html! {}),
-            Err(error) => (badge(Tone::Waiting, "not changed"), html! { (error) }),
+            Err(error) => (badge(Tone::Waiting, "not changed"), free_text(&error.to_string())),
         };
         vec![session_link(session_id), state, details]
     };
@@ -314,10 +339,19 @@ mod tests {
     fn form_returns_the_orders_as_the_preview_has_shown_them() {
         let at = "2026-11-20T10:00:00Z";
         let (action, reason) = (("action", "retry"), ("reason", "the model works again"));
-        let read = changes(&[action, reason, ("changed_at:shop/cs_1", at), ("changed_at:cs_2", at)]);
-        let read = read.expect("valid fields");
+        let sent = [action, reason, ("changed_at:shop/cs_1", at), ("changed_at:cs_2", at)];
+        let read = changes(&sent).expect("valid fields");
         let sessions: Vec<_> = read.orders.iter().map(|(session_id, _)| session_id.as_str()).collect();
         assert_eq!((read.action, sessions), (OrderAction::Retry, vec!["cs_2", "shop/cs_1"]));
+        let needs_confirmation = |confirmed: &str| {
+            let fields = sent.into_iter().chain([("confirmed", confirmed)]);
+            read.needs_confirmation(&Fields::of(fields.map(|(name, text)| (name, text.to_owned()))))
+        };
+        assert_eq!(
+            ["", "retry 1", "fail 2", "retry 2"].map(needs_confirmation),
+            [true, true, true, false],
+            "the second press repeats the action and the number"
+        );
         for fields in [
             &[action, reason][..],
             &[action, ("changed_at:cs_1", at)],

@@ -83,11 +83,11 @@ impl Scale {
         place
     }
 
-    /// The places of the cuts with their lengths in seconds.
-    fn cuts(&self) -> Vec<(f64, f64)> {
+    /// The places of the cuts, each with the seconds since the start at which it begins and ends.
+    fn cuts(&self) -> Vec<(f64, f64, f64)> {
         let pairs = self.shown.windows(2);
         let cut = |pair: &[(f64, f64)]| match pair {
-            [(_, until), (from, _)] => Some((self.place_of(*until), from - until)),
+            [(_, until), (from, _)] => Some((self.place_of(*until), *until, *from)),
             _ => None,
         };
         pairs.filter_map(cut).collect()
@@ -111,14 +111,13 @@ fn percent(share: f64) -> String {
 /// The least distance of two labels of the axis, as a share of it.
 const LABEL_DISTANCE: f64 = 0.17;
 
-/// Times at the start, the middle and the end of the part before the first cut, and the lengths of the cuts. A label without room is
-/// left out.
+/// Times since the start: at the start, the middle and the end of the part before the first cut, and after each cut. A label without
+/// room is left out.
 fn axis_labels(scale: &Scale, first_end: f64) -> Vec<(f64, String)> {
     let ticks = [0.0, 0.5, 1.0].map(|share| first_end * share);
     let ticks = ticks.into_iter().map(|at| (scale.place_of(at), format_duration(at)));
     let cuts = scale.cuts().into_iter();
-    let mut wanted: Vec<_> =
-        cuts.map(|(place, length)| (place + CUT_WIDTH, format!("+{}", format_duration(length)))).collect();
+    let mut wanted: Vec<_> = cuts.map(|(place, _, end)| (place + CUT_WIDTH, format_duration(end))).collect();
     // a cut is named before a time
     wanted.extend(ticks);
     let mut labels: Vec<(f64, String)> = Vec::new();
@@ -167,14 +166,22 @@ fn render_duration(row: &TimelineRow, scale: &Scale) -> String {
             format!("at {}", format_duration(from.duration_since(scale.start).as_secs_f64()))
         }
         spans if total == 0.0 => format_count(spans.len(), "event", "events"),
+        // what failed again and again lasts from the first attempt to the last
+        spans if row.tone == Tone::Refused && spans.len() > 1 => {
+            let from = spans.iter().map(|(from, _)| *from).min().unwrap_or_default();
+            let until = spans.iter().map(|(_, until)| *until).max().unwrap_or_default();
+            format!("over {}", format_duration(until.duration_since(from).as_secs_f64()))
+        }
         _ => format_duration(total),
     }
 }
 
-fn render_bars(row: &TimelineRow, scale: &Scale, cuts: &[(f64, f64)]) -> Markup {
+fn render_bars(row: &TimelineRow, scale: &Scale, cuts: &[(f64, f64, f64)]) -> Markup {
     html! {
         svg.plot width="100%" height=(ROW) aria-hidden="true" {
-            @for (place, _) in cuts { rect x=(percent(*place)) width=(percent(CUT_WIDTH)) height=(ROW) fill="url(#p-brk)" {} }
+            @for (place, from, until) in cuts {
+                rect x=(percent(*place)) width=(percent(CUT_WIDTH)) height=(ROW) fill="url(#p-brk)" { title { (format_duration(until - from)) " without an event" } }
+            }
             @for (from, until) in &row.spans {
                 @let (start, end) = (scale.place(*from), scale.place(*until));
                 rect.b.w[row.is_wait].(row.tone.name()) x=(percent(start.min(0.995))) width=(percent((end - start).max(0.005))) y="9" height="14" rx="2" {}
@@ -206,6 +213,21 @@ mod tests {
         assert!(places[1] > 0.4 && places[2] < 0.6, "both parts have half of the scale: {places:?}");
         let page = render(&rows).into_string();
         assert!(page.contains("p-brk") && !page.contains("<a>"), "{page}");
+        // its ends have some room
+        assert!(page.contains("<title>32 min 58 s without an event</title>"), "{page}");
+        assert!(
+            page.contains(">33 min 9 s</text>"),
+            "the time after the cut is since the start, too: {page}"
+        );
+    }
+
+    #[test]
+    fn duration_of_repeated_failures_is_that_of_all_of_them() {
+        let mut row = row(&[(0, 1), (100, 101), (260, 261)]);
+        let scale = Scale::new(std::slice::from_ref(&row));
+        assert_eq!(render_duration(&row, &scale), "3.0 s");
+        row.tone = Tone::Refused;
+        assert_eq!(render_duration(&row, &scale), "over 4 min 21 s");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::layout::{PageError, PageHead, PageResult, Section, page as render_pag
 use super::opinions::{opinions_row, render_opinions};
 use super::parts::{
     Tone, age, badge, card, cut, decided, icon, live, message, minute, moment, order_badge, pairs,
-    session_link, user, verdict_label, words,
+    session_link, times_in_text, user, verdict_label, words,
 };
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
@@ -21,7 +21,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
-use domain_verdict::crosscheck::CrosscheckDecision;
+use domain_verdict::crosscheck::{CrosscheckDecision, CrosscheckReason};
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::GenerationOutcome;
 use domain_verdict::label::VerdictDimension;
@@ -317,7 +317,7 @@ pub(super) async fn delivered_page(
         (render_delivery(&session_id, &session))
     };
     let head = PageHead {
-        sub: text("cached_at").map(|at| html! { "Stored at " (at) }),
+        sub: text("cached_at").map(|at| html! { "Stored at " (times_in_text(&at)) }),
         ..PageHead::below(
             &format!("/sessions/{}", encode_segment(&session_id)),
             &session_id,
@@ -352,7 +352,7 @@ fn render_judgment(decision: &CrosscheckDecision, causes: Option<&str>) -> Marku
     let body = html! {
         div.stats.three {
             div.stat { span.k { "Coherence" } span.v { (format!("{:.4}", decision.coherence_score)) } span.d { (format!("{:.4}", decision.threshold)) " or more is approved" } }
-            div.stat { span.k { "Crosscheck" } span.v { @if decision.approved { "approved" } @else { "rejected" } } span.d { (words(decision.crosscheck_reason.into_str())) } }
+            div.stat { span.k { "Crosscheck" } span.v { @if decision.approved { "approved" } @else { "rejected" } } span.d title=(decision.crosscheck_reason.into_str()) { (reason_words(decision.crosscheck_reason)) } }
             div.stat {
                 span.k { "Policy" }
                 span.v { @if causes.is_some() { "held" } @else { "delivered" } }
@@ -361,6 +361,14 @@ fn render_judgment(decision: &CrosscheckDecision, causes: Option<&str>) -> Marku
         }
     };
     card("How it was judged", &html! {}, &body)
+}
+
+fn reason_words(reason: CrosscheckReason) -> String {
+    match reason {
+        CrosscheckReason::Pass => "coherent".to_owned(),
+        CrosscheckReason::DegenerateManifold => "its parts contradict each other".to_owned(),
+        other => words(other.into_str()),
+    }
 }
 
 /// The parts of a verdict, with each flag where it applies.

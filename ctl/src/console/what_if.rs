@@ -102,6 +102,7 @@ fn render_report(report: &WhatIfReport) -> Markup {
     let rows: Vec<_> = report.transitions.iter().map(bar).collect();
     let table_rows: Vec<_> = changed().flat_map(example_rows).collect();
     let heading = ["then", "now", "session", "causes", "#entry"];
+    let further: Vec<_> = changed().filter_map(describe_further).collect();
     html! {
         (card("Result", &html! { span.count.neutral { (group_digits(&report.changed.to_string())) } }, &html! {
             div.body {
@@ -113,7 +114,7 @@ fn render_report(report: &WhatIfReport) -> Markup {
         @if report.changed > 0 {
             (card("Examples of decisions that change", &html! {}, &html! {
                 (table("Decisions that change", &heading, &table_rows))
-                @for further in changed().filter_map(describe_further) { p.note { (with_code(&further)) } }
+                @if !further.is_empty() { div.body { @for text in &further { p.note { (with_code(text)) } } } }
             }))
         }
     }

@@ -288,25 +288,33 @@ const ATTEMPTS_OF: SignedDuration = SignedDuration::from_hours(24);
 
 /// An attempt to send a message, in the log.
 #[derive(Debug, Deserialize)]
-struct LoggedAttempt {
+pub(crate) struct LoggedAttempt {
+    /// The number of its entry.
+    pub(crate) seq: u64,
     event: String,
-    timestamp: Timestamp,
+    pub(crate) timestamp: Timestamp,
     /// `None` if it was erased: that of a mail has the id of its session.
     #[serde(default, deserialize_with = "read_open")]
     message_id: Option<MessageId>,
-    kind: MessageKind,
+    pub(crate) kind: MessageKind,
     #[serde(flatten)]
-    receiver: WebhookReceiver,
-    attempt: u32,
+    pub(crate) receiver: WebhookReceiver,
+    pub(crate) attempt: u32,
     #[serde(flatten)]
-    answer: Option<WebhookAnswer>,
+    pub(crate) answer: Option<WebhookAnswer>,
     /// `None` if the attempt succeeded, or if the cause was erased.
     #[serde(default, deserialize_with = "read_open")]
-    cause: Option<String>,
+    pub(crate) cause: Option<String>,
+}
+
+impl LoggedAttempt {
+    pub(crate) fn is_sent(&self) -> bool {
+        self.event == MessageSent::NAME
+    }
 }
 
 /// The attempts to send webhooks in the order of the log, each with its line.
-async fn read_attempts(
+pub(crate) async fn read_attempts(
     options: &GlobalOptions,
     only_failed: bool,
     since: Option<SinceTime>,
@@ -348,7 +356,7 @@ fn print_attempts(
             attempt.answer.map_or_else(String::new, |answer| format!("{} ms", answer.latency_ms)),
             match &attempt.cause {
                 Some(cause) => cause.clone(),
-                None if attempt.event == MessageSent::NAME => "sent".into(),
+                None if attempt.is_sent() => "sent".into(),
                 None => "failed; the cause was erased".into(),
             },
         ]

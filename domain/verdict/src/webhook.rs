@@ -328,6 +328,10 @@ pub struct WebhookState {
     pub endpoint: Option<EndpointId>,
     /// The session of the event; null if it has none.
     pub session_id: Option<SessionId>,
+    /// The review, the run or the oracle of the event; absent if it has a session, or none of these.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub subject: Option<String>,
     #[serde(flatten)]
     pub tries: MessageAttempts,
 }
@@ -364,6 +368,12 @@ pub struct WebhookSendFailure {
     pub retry_after: Option<SignedDuration>,
 }
 
+/// What an event for operators is about, by a member of its data.
+fn subject_of(data: &Value) -> Option<String> {
+    let members = [("review_id", "review"), ("run_id", "run"), ("oracle_id", "oracle")];
+    members.into_iter().find_map(|(member, word)| Some(format!("{word} {}", data.get(member)?.as_str()?)))
+}
+
 impl OutboxWebhook {
     /// The webhook about an event at `at`, queued at once.
     #[must_use]
@@ -378,12 +388,21 @@ impl OutboxWebhook {
         let body = json!({ "type": kind.into_str(), "timestamp": at, "data": data }).to_string();
         let tries = MessageAttempts::queued(at);
         let WebhookReceiver { application, endpoint } = receiver;
-        let state = WebhookState { webhook_id, kind, application, endpoint, session_id, tries };
+        let subject = if session_id.is_none() { subject_of(data) } else { None };
+        let state = WebhookState { webhook_id, kind, application, endpoint, session_id, subject, tries };
         Self { state, body, trace: None }
     }
 }
 
 impl WebhookState {
+    /// For people: `Webhook review.opened of review v-1 to operators`.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let session = self.session_id.as_ref().map(|session_id| format!("session {session_id}"));
+        let of = session.or_else(|| self.subject.clone()).map(|of| format!(" of {of}")).unwrap_or_default();
+        format!("Webhook {}{of} to {}", self.kind.into_str(), self.receiver().describe())
+    }
+
     #[must_use]
     pub fn receiver(&self) -> WebhookReceiver {
         WebhookReceiver { application: self.application.clone(), endpoint: self.endpoint.clone() }
@@ -489,6 +508,20 @@ mod tests {
             assert_eq!(webhook.state.kind, kind);
             assert!(!webhook.body.contains("private"), "{}", webhook.body);
         }
+    }
+
+    #[test]
+    fn webhook_names_its_session_or_its_subject() {
+        let at: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+        let describe = |session_id: Option<SessionId>, data: Value| {
+            let (id, receiver) = (WebhookId::new(at, 7), WebhookReceiver::first_of(None));
+            OutboxWebhook::queued(id, WebhookType::RunHeld, receiver, session_id, &data, at).state.describe()
+        };
+        let run = json!({"run_id": "a8", "oracle_id": "office-a"});
+        assert_eq!(describe(None, run.clone()), "Webhook run.held of run a8 to operators");
+        let session_id: SessionId = "shop/cs_1".parse().expect("a valid id");
+        assert_eq!(describe(Some(session_id), run), "Webhook run.held of session shop/cs_1 to operators");
+        assert_eq!(describe(None, json!({})), "Webhook run.held to operators");
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn dead_letter(state: MessageState) -> WaitingItem {
             (DEAD_MAIL, mail_id.to_string(), title, InboxImportance::Customer, link)
         }
         MessageState::Webhook(webhook) => {
-            let title = format!("Webhook {} for {}", webhook.kind.into_str(), webhook.receiver().describe());
+            let title = webhook.describe();
             let id = webhook.webhook_id.to_string();
             let link = format!("/dead/webhooks/{}", encode_segment(&id));
             (DEAD_WEBHOOK, id, title, InboxImportance::Operation, link)
