@@ -626,9 +626,17 @@ mod tests {
                 assert_eq!(get(&console, path, &cookie).await.status(), StatusCode::BAD_GATEWAY, "{path}");
             }
             let other = if has_only_reviews { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };
-            for path in
-                ["/sources", "/sources/a", "/runs/a", "/log", "/log/1", "/rules", "/sessions/a/card.html"]
-            {
+            for path in [
+                "/sources",
+                "/sources/a",
+                "/runs/a",
+                "/log",
+                "/log/1",
+                "/rules",
+                "/holds",
+                "/webhooks",
+                "/sessions/a/card.html",
+            ] {
                 assert_eq!(get(&console, path, &cookie).await.status(), other, "{path}");
             }
             let first = if has_only_reviews { StatusCode::SEE_OTHER } else { StatusCode::BAD_GATEWAY };
