@@ -185,7 +185,7 @@ fn try_reports_all_faults_of_documents_and_rejects_with_their_text() {
     );
     let rejects = tried.get("rejects").and_then(Value::as_array).expect("a list");
     let texts: Vec<_> = rejects.iter().map(|reject| reject.get("raw").cloned().unwrap_or_default()).collect();
-    assert_eq!(texts, [json!("B,2000,x"), json!("A,1999,3"), json!("C,2000")]);
+    assert_eq!(texts, [json!("A,1999,1"), json!("B,2000,x"), json!("A,1999,3"), json!("C,2000")]);
 
     let text = fs::read_to_string(&documents).expect("the documents exist");
     let faulty = text.replace("target_axis: code", "target_axis: codes").replace("\"0.01\"", "\"7\"");
@@ -194,6 +194,63 @@ fn try_reports_all_faults_of_documents_and_rejects_with_their_text() {
     let lines = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{lines}");
     assert_eq!(lines.lines().count(), 3, "two faults and the sum: {lines}");
+}
+
+#[tokio::test]
+async fn try_and_rejects_list_the_same_records_with_repeated_keys() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let sample = file(&world, "keys.csv", "code,value\nA,1\nB,2\nC,3\n");
+    let documents = world.path("keys.yaml").display().to_string();
+    ctl(&world, &["new", "source", &sample, "-o", &documents], 0);
+    ctl(&world, &["apply", "-f", &documents], 0);
+    // A differs after it was repeated, B is repeated only, and C differs
+    let rows = "code,value\nA,1\nB,2\nC,3\nA,1\nB,2\n,\nC,4\nA,5\nA,1\nD,6\n";
+    let payload = file(&world, "keys.csv", rows);
+    let tried = ctl(&world, &["--json", "try", &documents, &payload, "-n", "20"], 7);
+    let tried: Value = serde_json::from_str(&tried).expect("JSON");
+    ctl(&world, &["ingest", "run", "keys", &payload, "--version", "1", "--released-at", "2024-02-01"], 7);
+    let runs = ctl_json(&world, &["--json", "ingest", "list", "keys"]);
+    let run_id = runs.pointer("/items/0/run/run_id").and_then(Value::as_str).expect("a run");
+    let listed = ctl_json(&world, &["--json", "rejects", run_id]);
+    let rejects = |report: &Value, raw: &str| -> Vec<_> {
+        let rejects = report.get("rejects").and_then(Value::as_array).expect("a list");
+        let part = |reject: &Value| {
+            [&reject["position"], &reject["rule"], &reject["reason"], &reject[raw]].map(Value::clone)
+        };
+        rejects.iter().map(part).collect()
+    };
+    assert_eq!(rejects(&tried, "raw"), rejects(&listed, "raw_text"));
+    assert_eq!(tried.pointer("/counts/rejected_by_rule"), listed.get("rejected_by_rule"));
+    assert_eq!(tried.pointer("/counts/rejected_by_rule/duplicate_key"), Some(&json!(6)), "{tried}");
+    drop(daemon);
+}
+
+#[tokio::test]
+async fn failed_run_names_the_kind_of_its_file() {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    let table = "code,value\nA,1\nB,2\n";
+    let sample = file(&world, "kinds.csv", table);
+    let documents = world.path("kinds.yaml").display().to_string();
+    ctl(&world, &["new", "source", &sample, "-o", &documents], 0);
+    ctl(&world, &["apply", "-f", &documents], 0);
+    let utf_16: Vec<u8> = table.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for (name, content, hint) in [
+        ("kinds.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0".to_vec(), "`compression: gzip`"),
+        ("kinds.xlsx", b"PK\x03\x04\x14\0\x06\0".to_vec(), "spreadsheets are not read"),
+        ("kinds-utf-16.csv", utf_16, "`encoding: utf-16le`"),
+    ] {
+        let payload = file(&world, name, content);
+        let run = ["ingest", "run", "kinds", &payload, "--version", "1", "--released-at", "2024-02-01"];
+        for arguments in [&run[..], &["try", &documents, &payload]] {
+            let output = world.ctl(arguments);
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text);
+            assert!(!output.status.success() && text.contains(hint), "{arguments:?}: {text}");
+        }
+    }
+    drop(daemon);
 }
 
 #[test]

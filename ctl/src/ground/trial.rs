@@ -13,6 +13,7 @@ use domain_base::raw::SourceValue;
 use domain_base::wording::format_count;
 use domain_ground::axis_effect::AxisEffects;
 use domain_ground::format::TextEncoding;
+use domain_ground::format::payload_kind::{START_BYTES, explain_failure};
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::normalize::{
     DefinitionCoverage, MissingColumnError, NormalizerOutput, PipelineDefinitionErrors, RecordNormalizer,
@@ -23,6 +24,7 @@ use domain_ground::record::RecordContent;
 use domain_ground::rejection::{RecordRejection, RecordRule};
 use domain_ground::run::RunCounts;
 use domain_ground::source::SourceRegistration;
+use domain_ground::timeline::RecordStatement;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -70,14 +72,18 @@ pub(super) struct TrialReject {
     pub(super) position: u64,
     #[serde(flatten)]
     pub(super) rejection: RecordRejection,
-    /// Its text.
-    pub(super) raw: String,
+    /// Its text. `None` if it was rejected because of a later record, and was not kept until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) raw: Option<String>,
+    /// The key that other records have, too.
+    #[serde(skip)]
+    key: Option<[u8; 32]>,
 }
 
 /// The limits of a trial.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrialLimits {
-    /// The number of raw records to read. The memory is about 100 bytes for each.
+    /// The number of raw records to read. The memory is about 200 bytes for each, and [`KEPT_BYTES_MAX`].
     pub(super) records: u64,
     /// The number of records and of rejects to show.
     pub(super) shown: usize,
@@ -165,10 +171,14 @@ impl PreparedTrial {
             limits,
             keys: HashMap::new(),
             utf8: (retrieval.encoding == TextEncoding::Latin1).then(Utf8Check::default),
+            kept: HashMap::new(),
+            kept_bytes: 0,
             report: TrialReport::default(),
         };
+        let mut start = Vec::new();
         let failure =
             PayloadEncoding::of(retrieval).decode(payload).map_err(TrialError::from).and_then(|plain| {
+                let plain = KeptStart { inner: plain, start: &mut start };
                 let slices = slice_payload(&retrieval.format, plain, SliceLimits::default())?;
                 let mut coverage =
                     DefinitionCoverage::new(&self.normalizer, slices.columns(), slices.unnamed_columns())?;
@@ -176,6 +186,7 @@ impl PreparedTrial {
                 coverage.store_in(&mut trial.report.counts);
                 Ok(())
             });
+        trial.name_duplicates();
         let mut report = trial.report;
         let counts = &mut report.counts;
         counts.rejected = counts.rejected_by_rule.values().sum();
@@ -187,11 +198,27 @@ impl PreparedTrial {
             Ok(()) if counts.records == 0 => Some("no record was accepted".to_owned()),
             Ok(()) => None,
         };
+        report.failure = report.failure.map(|cause| explain_failure(cause, &start));
         if report.failure.is_none() {
             let breaches = self.definition.pipeline.gates.breaches(counts, &AxisEffects::default(), None);
             report.breaches = breaches.iter().map(ToString::to_string).collect();
         }
         report
+    }
+}
+
+/// A reader that keeps the first bytes.
+struct KeptStart<'s, R> {
+    inner: R,
+    start: &'s mut Vec<u8>,
+}
+
+impl<R: Read> Read for KeptStart<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        let missing = START_BYTES.saturating_sub(self.start.len());
+        self.start.extend(into.get(..count.min(missing)).unwrap_or_default());
+        Ok(count)
     }
 }
 
@@ -203,13 +230,29 @@ struct PayloadTrial<'n> {
     keys: HashMap<[u8; 32], KeyedRecord>,
     /// The check of a payload in `latin-1`.
     utf8: Option<Utf8Check>,
+    /// The texts of the first records, by their positions. A later record with the same key can reject them.
+    kept: HashMap<u64, String>,
+    kept_bytes: usize,
     report: TrialReport,
 }
 
+/// About the most bytes of the texts of records that are kept.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// The records with one key.
 struct KeyedRecord {
+    /// The first of them.
     position: u64,
-    content: [u8; 32],
+    statement: RecordStatement,
+    /// The positions of the others.
+    others: Vec<u64>,
     is_conflicting: bool,
+}
+
+impl KeyedRecord {
+    fn positions(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.position).chain(self.others.iter().copied())
+    }
 }
 
 impl PayloadTrial<'_> {
@@ -238,23 +281,80 @@ impl PayloadTrial<'_> {
             Ok(raw) => self.normalize(raw, coverage),
             Err(bad) => Err(RecordRejection::new(RecordRule::Readable, None, bad.to_string())),
         };
-        let normalized = normalized
-            .and_then(|record| self.check_key(&record, slice.position).map(|is_new| (record, is_new)));
+        let PayloadSlice { position, bytes, .. } = slice;
+        let text = || String::from_utf8_lossy(&bytes).into_owned();
         match normalized {
-            Ok((record, is_new)) => {
-                if !is_new {
-                    self.report.counts.collapsed += 1;
-                } else if self.report.records.len() < self.limits.shown {
-                    let (position, content) = (slice.position, record.content);
+            Ok(record) => self.take(position, record, text),
+            Err(rejection) => self.reject(TrialReject { position, rejection, raw: Some(text()), key: None }),
+        }
+    }
+
+    /// Takes a record that is valid by itself. If others with its key differ, all of them are rejected, as in a run.
+    fn take(&mut self, position: u64, record: NormalizerOutput, text: impl Fn() -> String) {
+        let key = sha256(&record.identity.record_key(&record.source_record_id));
+        let NormalizerOutput { content, json, valid_from, valid_until, .. } = record;
+        let statement = RecordStatement { run: 0, valid_from, valid_until, content: Some(sha256(&json)) };
+        let counts = &mut self.report.counts;
+        let rejected: Vec<u64> = match self.keys.entry(key) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(KeyedRecord { position, statement, others: Vec::new(), is_conflicting: false });
+                if self.report.records.len() < self.limits.shown {
                     self.report.records.push(TrialRecord { position, content });
                 }
+                Vec::new()
             }
-            Err(rejection) => {
-                *self.report.counts.rejected_by_rule.entry(rejection.rule).or_default() += 1;
-                if self.report.rejects.len() < self.limits.shown {
-                    let raw = String::from_utf8_lossy(&slice.bytes).into_owned();
-                    self.report.rejects.push(TrialReject { position: slice.position, rejection, raw });
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                known.others.push(position);
+                if known.is_conflicting {
+                    vec![position]
+                } else if known.statement == statement {
+                    counts.collapsed += 1;
+                    Vec::new()
+                } else {
+                    known.is_conflicting = true;
+                    counts.collapsed -= known.others.len() as u64 - 1;
+                    self.report.records.retain(|record| record.position != known.position);
+                    known.positions().collect()
                 }
+            }
+        };
+        if rejected.is_empty() {
+            self.keep(position, text);
+            return;
+        }
+        for member in rejected {
+            let raw = if member == position { Some(text()) } else { self.kept.remove(&member) };
+            let rejection = RecordRejection::same_key(1, std::iter::once(member));
+            self.reject(TrialReject { position: member, rejection, raw, key: Some(key) });
+        }
+    }
+
+    fn keep(&mut self, position: u64, text: impl Fn() -> String) {
+        if self.limits.shown > 0 && self.kept_bytes < KEPT_BYTES_MAX {
+            let text = text();
+            self.kept_bytes += text.len();
+            self.kept.insert(position, text);
+        }
+    }
+
+    /// Counts a rejected record, and lists it if it is one of the first.
+    fn reject(&mut self, reject: TrialReject) {
+        *self.report.counts.rejected_by_rule.entry(reject.rejection.rule).or_default() += 1;
+        let rejects = &mut self.report.rejects;
+        let at = rejects.partition_point(|other| other.position < reject.position);
+        if at < self.limits.shown {
+            rejects.insert(at, reject);
+            rejects.truncate(self.limits.shown);
+        }
+    }
+
+    /// Completes the reasons of records with one key, since all of them are known now.
+    fn name_duplicates(&mut self) {
+        for reject in &mut self.report.rejects {
+            if let Some(known) = reject.key.and_then(|key| self.keys.get(&key)) {
+                let members = known.others.len() as u64 + 1;
+                reject.rejection = RecordRejection::same_key(members, known.positions());
             }
         }
     }
@@ -271,32 +371,6 @@ impl PayloadTrial<'_> {
             *self.report.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
         }
         Ok(record)
-    }
-
-    /// Returns whether the key is new. Records with one key and different content are rejected, the first of them too.
-    fn check_key(&mut self, record: &NormalizerOutput, position: u64) -> Result<bool, RecordRejection> {
-        let key = sha256(&record.identity.record_key(&record.source_record_id));
-        let content = sha256(&record.json);
-        let first = match self.keys.entry(key) {
-            Entry::Vacant(vacant) => {
-                vacant.insert(KeyedRecord { position, content, is_conflicting: false });
-                return Ok(true);
-            }
-            Entry::Occupied(first) => first.into_mut(),
-        };
-        if first.content == content && !first.is_conflicting {
-            return Ok(false);
-        }
-        if !first.is_conflicting {
-            first.is_conflicting = true;
-            *self.report.counts.rejected_by_rule.entry(RecordRule::DuplicateKey).or_default() += 1;
-        }
-        let reason = format!(
-            "record {} has the same key, `{}`, and other content",
-            first.position + 1,
-            record.source_record_id
-        );
-        Err(RecordRejection::new(RecordRule::DuplicateKey, None, reason))
     }
 }
 
@@ -436,7 +510,7 @@ fn print(trial: &PreparedTrial, report: &TrialReport, out: &mut dyn Write) -> Re
                 reject.rejection.rule.into_str().to_owned(),
                 reject.rejection.place.clone().unwrap_or_default(),
                 reject.rejection.reason.clone(),
-                shorten_line(&reject.raw, RAW_CHARS),
+                shorten_line(reject.raw.as_deref().unwrap_or_default(), RAW_CHARS),
             ]
         });
         writeln!(out, "\n{}", format_table(["record", "rule", "place", "reason", "text"], rows.collect()))?;

@@ -77,7 +77,8 @@ impl NumberNotation {
     }
 
     /// Parses `text`, of which white space at both ends is ignored, as is white space between the number and the texts beside it.
-    /// `None` if it is not a number in this notation: a text whose groups do not have three digits is probably in another one.
+    /// `None` if it is not a number in this notation: a text whose groups do not have three digits, or whose first group begins with
+    /// 0, is probably in another one.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<Decimal> {
         let (outer_sign, text) = self.split_sign(text.trim());
@@ -120,13 +121,14 @@ impl NumberNotation {
         unsigned.or_else(negative).unwrap_or((None, text))
     }
 
-    /// The digits of the groups. `None` if there is another character, or a group of the wrong length.
+    /// The digits of the groups. `None` if there is another character, a group of the wrong length, or a first group that begins
+    /// with 0: `0.999` has a decimal point.
     fn join_groups(&self, whole: &str) -> Option<String> {
         let mut groups = whole.split(|character| self.is_separator(character));
         let first = groups.next()?;
         let mut digits = first.to_owned();
         for group in groups {
-            if !(1..=3).contains(&first.len()) || group.len() != 3 {
+            if !(1..=3).contains(&first.len()) || first.starts_with('0') || group.len() != 3 {
                 return None;
             }
             digits.push_str(group);
@@ -194,6 +196,21 @@ mod tests {
             (',', None, "5 %"),
         ] {
             assert_eq!(parsed(mark, separator, text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn grouped_number_is_refused_if_its_first_group_begins_with_zero() {
+        for (mark, separator) in [(',', '.'), ('.', ','), ('.', ' '), ('.', '\''), ('.', '_')] {
+            for digits in ["0~999", "0~001", "-0~500", "0~999~999", "00~123", "01~234", "000~000"] {
+                let text = digits.replace('~', &separator.to_string());
+                assert_eq!(parsed(mark, Some(separator), &text), None, "{text}");
+            }
+        }
+        assert_eq!(parsed('.', Some(' '), "0\u{a0}999"), None);
+        assert_eq!(parsed('.', Some('\''), "0’999"), None);
+        for (text, expected) in [("0", "0"), ("0,999", "0.999"), ("-0,500", "-0.5"), ("10.000", "10000")] {
+            assert_eq!(parsed(',', Some('.'), text).as_deref(), Some(expected), "{text}");
         }
     }
 

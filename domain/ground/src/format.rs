@@ -1,6 +1,8 @@
 //! The format of a payload, by which it is split into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion
 //! Pipeline").
 
+pub mod payload_kind;
+
 use domain_base::text_form::{into_nfc, is_blank, to_nfc};
 use domain_base::wording::{compile_pattern, excerpt};
 use regex::Regex;

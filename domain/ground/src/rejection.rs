@@ -6,6 +6,8 @@ use strum::IntoStaticStr;
 
 /// The maximum length of a reason, in characters.
 const REASON_MAX_CHARS: usize = 500;
+/// The number of records of one key that a reason lists.
+const NAMED_MAX: usize = 10;
 /// The maximum length of a place, in characters. Every path of a definition fits; a long name in a payload is cut off.
 const PLACE_MAX_CHARS: usize = 512;
 
@@ -94,6 +96,16 @@ impl RecordRejection {
         let beginning = |text: &str, chars: usize| text.chars().take(chars).collect();
         let place = place.map(|place| beginning(place, PLACE_MAX_CHARS));
         Self { rule, place, reason: beginning(reason.as_ref(), REASON_MAX_CHARS), bound: None }
+    }
+
+    /// The rejection of `members` records with one key and different values. `positions` begins with the first of them.
+    #[must_use]
+    pub fn same_key(members: u64, positions: impl Iterator<Item = u64>) -> Self {
+        // as the list of rejected records counts them, from 1
+        let named: Vec<_> = positions.take(NAMED_MAX).map(|position| (position + 1).to_string()).collect();
+        let reason =
+            format!("{members} records have the same key and different values: {}", named.join(", "));
+        Self::new(RecordRule::DuplicateKey, None, reason)
     }
 
     /// The rejection with the violated limit.

@@ -5,6 +5,7 @@ use crate::registry::PreparedPipeline;
 use bytes::{Buf, Bytes};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use domain_ground::format::TextEncoding;
+use domain_ground::format::payload_kind::{START_BYTES, explain_failure};
 use domain_ground::id::SourceId;
 use domain_ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
@@ -82,14 +83,14 @@ impl PayloadReader {
             Err(PayloadReadError::Store(error @ StoreError::Unavailable { .. })) => {
                 return write_failure(&error);
             }
-            Err(error) => return failed(error.to_string(), staging),
+            Err(error) => return failed(self.explain(error.to_string()), staging),
         }
         if staging.counts().rejected == staging.counts().read {
             let cause = match staging.counts().read {
                 0 => "the payload holds no records".to_owned(),
                 read => format_no_accepted_records(read),
             };
-            return failed(cause, staging);
+            return failed(self.explain(cause), staging);
         }
         self.progress.set_phase(RunPhase::Merging);
         let proceed = |merged| {
@@ -98,7 +99,7 @@ impl PayloadReader {
         };
         match staging.finish(&self.view, &self.release, proceed) {
             Ok(Some(staged)) if staged.counts.records == 0 => {
-                let cause = format_no_accepted_records(staged.counts.read);
+                let cause = self.explain(format_no_accepted_records(staged.counts.read));
                 let (counts, rows) = staged.rejects_only();
                 PayloadReadOutcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
             }
@@ -109,6 +110,17 @@ impl PayloadReader {
             Ok(None) => PayloadReadOutcome::EndedEarly,
             Err(error) => write_failure(&error),
         }
+    }
+
+    /// The cause of a failure, with the kind of the payload if that explains it.
+    fn explain(&self, cause: String) -> String {
+        let run = &self.progress.run;
+        let mut start = Vec::new();
+        if let Ok(archive) = self.files.archive(&run.oracle_id, &run.input.raw_sha256) {
+            // what was read before an error is enough
+            drop(archive.reader().take(START_BYTES as u64).read_to_end(&mut start));
+        }
+        explain_failure(cause, &start)
     }
 
     /// Reads every record. Returns whether it reached the end of the payload.

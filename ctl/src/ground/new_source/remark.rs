@@ -15,7 +15,7 @@ const SHOWN_NAMES: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(super) enum SourceRemark {
-    /// The file is not UTF-8. One of its words, as it is read.
+    /// The file is not UTF-8. One of its words with letters outside ASCII, as it is read; empty if there is none.
     EncodingGuessed {
         encoding: TextEncoding,
         word: String,
@@ -200,11 +200,17 @@ impl SourceRemark {
         Some(match self {
             Self::EncodingGuessed { encoding, word } => {
                 let name = serde_json::to_string(encoding).unwrap_or_default();
+                let (cause, remedy) = match encoding {
+                    TextEncoding::Utf16Le | TextEncoding::Utf16Be => ("has NUL bytes as in UTF-16", "change"),
+                    TextEncoding::Utf8 | TextEncoding::Latin1 => (
+                        "is not UTF-8",
+                        "convert the file to UTF-8 (`iconv -f windows-1250 -t utf-8`), and remove",
+                    ),
+                };
+                let example = if word.is_empty() { String::new() } else { format!(", with {}", shown(word)) };
                 format!(
-                    "the file is not UTF-8, and its encoding is a guess: as {}, it has {}; if such words are wrong, convert the file to \
-                     UTF-8 (`iconv -f windows-1250 -t utf-8`), and remove `encoding`",
-                    name.trim_matches('"'),
-                    shown(word)
+                    "the file {cause}, and its encoding is a guess: {}{example}; if words are wrong, {remedy} `encoding`",
+                    name.trim_matches('"')
                 )
             }
             Self::LinesSkipped { count, first } => {

@@ -7,6 +7,7 @@ use crate::ground::new_source::columns::find_columns;
 use crate::ground::parquet::{is_parquet, omitted_columns, open_payload};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::is_blank;
+use domain_ground::format::payload_kind::{compression_of, foreign_kind, utf_16_of};
 use domain_ground::format::{ColumnUnpivot, PayloadCompression, PayloadFormat, RecordsPath, TextEncoding};
 use domain_ground::ontology::AXES_MAX;
 use std::collections::HashSet;
@@ -21,33 +22,11 @@ const SAMPLE_BYTES: u64 = 4 * 1024 * 1024;
 const DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// The most records of a sample.
 const RECORDS_MAX: usize = 10_000;
-/// The bytes by which UTF-16 without a byte-order mark is recognized.
-const UTF_16_BYTES: usize = 1024;
-/// Files that hold no records, by their first bytes, and the remedy. A text is compared without case.
-const REFUSED: [(&[u8], &str); 17] = [
-    (
-        b"version https://git-lfs.github.com/spec/",
-        "it is a Git LFS pointer, not the data; fetch the file, such as by `git lfs pull`",
-    ),
-    (b"/annex/objects/", "it is a git-annex pointer, not the data; fetch the file by `git annex get`"),
-    (b"../.git/annex/objects/", "it is a git-annex pointer, not the data; fetch the file by `git annex get`"),
-    (b"<!doctype html", HTML),
-    (b"<html", HTML),
-    (b"<head", HTML),
-    (b"<body", HTML),
-    (b"<?xml", "it is XML, which is not read; export the data as CSV, JSON or NDJSON"),
-    (b"<!--", "it is HTML or XML, which is not read; export the data as CSV, JSON or NDJSON"),
-    (b"%pdf-", "it is a PDF, which is not read; export the data as CSV, JSON or NDJSON"),
-    (b"pk\x03\x04", "ZIP archives and spreadsheets are not read; extract the file, or save it as CSV"),
-    (b"\xd0\xcf\x11\xe0", "a spreadsheet of Excel is not read; save it as CSV"),
-    (b"bzh", "bzip2 is not read; decompress the file"),
-    (b"\xfd7zxz", "xz is not read; decompress the file"),
-    (b"7z\xbc\xaf\x27\x1c", "7z archives are not read; extract the file"),
-    (b"sqlite format 3", "an SQLite database is not read; export a table as CSV"),
-    (b"arrow1", "an Arrow file is not read; convert it to Parquet"),
-];
-const HTML: &str = "it is an HTML page, not the data: probably the address leads to a page for readers or to an error; download the file \
-                    that the page links to";
+/// Bytes that Windows-1252 does not have.
+const NOT_WINDOWS_1252: [u8; 5] = [0x81, 0x8d, 0x8f, 0x90, 0x9d];
+/// The refusal of a text in an encoding that is not read.
+const OTHER_ENCODING: &str = "it is not UTF-8, and has bytes that Windows-1252 (`latin-1`) does not have, so it has another encoding; convert it \
+                              to UTF-8, such as by `iconv -f cp850 -t utf-8 FILE`, `-f windows-1250`, `-f shift_jis` or `-f gb18030`";
 
 /// The beginning of a payload.
 #[derive(Debug)]
@@ -130,14 +109,10 @@ impl SampleText {
         if head.is_empty() && is_parquet(file).map_err(unreadable)? {
             return Err("the Parquet file has no rows; name a file with at least one".to_owned());
         }
-        let compression = match head.as_slice() {
-            [0x1f, 0x8b, ..] => Some(PayloadCompression::Gzip),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(PayloadCompression::Zstd),
-            _ => None,
-        };
+        let compression = compression_of(&head);
         let (plain, is_cut) = decode(&head, compression, TextEncoding::Utf8, DOCUMENT_BYTES)?;
         refuse(&plain)?;
-        let (encoding, is_guess) = detect_encoding(&plain);
+        let (encoding, is_guess) = detect_encoding(&plain)?;
         let (text, _) = decode(&head, compression, encoding, DOCUMENT_BYTES)?;
         refuse(&text)?;
         let mut is_whole = (head.len() as u64) < SAMPLE_BYTES && !is_cut;
@@ -224,17 +199,10 @@ fn set_unpivot(format: &mut PayloadFormat, selected: ColumnUnpivot) {
     }
 }
 
-/// Whether a file of this kind holds no records.
-///
 /// # Errors
-/// The reason.
+/// A file of this kind holds no records.
 fn refuse(start: &[u8]) -> Result<(), String> {
-    let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
-    let is_kind = |kind: &[u8]| start.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
-    match REFUSED.iter().find(|(kind, _)| is_kind(kind)) {
-        Some((_, reason)) => Err((*reason).to_owned()),
-        None => Ok(()),
-    }
+    foreign_kind(start).map_or(Ok(()), |reason| Err(reason.to_owned()))
 }
 
 fn read_start(file: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
@@ -264,21 +232,19 @@ fn decode(
 }
 
 /// The encoding of a text, and whether it is a guess.
-fn detect_encoding(plain: &[u8]) -> (TextEncoding, bool) {
-    let start = plain.get(..UTF_16_BYTES).unwrap_or(plain);
-    let nuls = |first: usize| start.iter().skip(first).step_by(2).filter(|byte| **byte == 0).count();
-    let (even, odd) = (nuls(0), nuls(1));
-    match plain {
-        [0xff, 0xfe, ..] => (TextEncoding::Utf16Le, false),
-        [0xfe, 0xff, ..] => (TextEncoding::Utf16Be, false),
-        // most characters of a table are ASCII
-        _ if even == 0 && odd * 4 > start.len() => (TextEncoding::Utf16Le, true),
-        _ if odd == 0 && even * 4 > start.len() => (TextEncoding::Utf16Be, true),
-        // the sample can end within a character
-        plain if str::from_utf8(plain).is_err_and(|error| error.error_len().is_some()) => {
-            (TextEncoding::Latin1, true)
-        }
-        _ => (TextEncoding::Utf8, false),
+///
+/// # Errors
+/// It is none of those that are read.
+fn detect_encoding(plain: &[u8]) -> Result<(TextEncoding, bool), String> {
+    if let Some(found) = utf_16_of(plain) {
+        return Ok(found);
+    }
+    // the sample can end within a character
+    let is_utf_8 = !str::from_utf8(plain).is_err_and(|error| error.error_len().is_some());
+    match plain.iter().any(|byte| NOT_WINDOWS_1252.contains(byte)) {
+        _ if is_utf_8 => Ok((TextEncoding::Utf8, false)),
+        true => Err(OTHER_ENCODING.to_owned()),
+        false => Ok((TextEncoding::Latin1, true)),
     }
 }
 

@@ -82,7 +82,7 @@ impl<R: Read> DelimitedReader<R> {
         }
     }
 
-    /// Reads the next line that is neither empty nor a comment, including further lines of a quoted field. Returns its offset
+    /// Reads the next line that is neither a comment nor blank, including further lines of a quoted field. Returns its offset
     /// and its bytes.
     fn row(&mut self) -> Result<Option<(u64, Vec<u8>)>, PayloadSliceError> {
         self.row.clear();
@@ -96,14 +96,16 @@ impl<R: Read> DelimitedReader<R> {
                 bytes.clear();
             }
             self.row.feed(bytes.get(done..).unwrap_or_default());
+            let is_blank = self.row.is_blank();
             match (end.is_empty(), self.row.in_quotes) {
                 (true, true) => return Err(PayloadSliceError::Unclosed { offset }),
-                (true, false) if bytes.is_empty() => return Ok(None),
+                (true, false) if is_blank => return Ok(None),
                 (false, true) => {
                     bytes.extend(end);
                     self.row.text.extend(end);
                 }
-                (false, false) if bytes.is_empty() => {
+                (false, false) if is_blank => {
+                    bytes.clear();
                     offset = self.input.offset();
                     self.row.clear();
                 }
@@ -137,6 +139,11 @@ impl DelimitedLine {
         self.text.clear();
         self.ends.clear();
         (self.count, self.in_quotes, self.fault) = (0, false, None);
+    }
+
+    /// Whether all fields are empty, as in a line of delimiters only, which spreadsheets write for an empty row.
+    fn is_blank(&self) -> bool {
+        self.text.is_empty() && self.fault.is_none()
     }
 
     /// Reads a line without its end. If the last line ended within quotes, this line continues it.

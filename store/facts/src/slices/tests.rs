@@ -164,14 +164,13 @@ fn byte_order_mark_is_skipped_but_counts_in_offsets() {
 
 #[test]
 fn csv_line_is_an_object_of_texts_by_column_name() {
-    let payload =
-        "Country Name,Value\r\n\"Korea, \"\"South\"\"\",51\r\n\r\n\"two\r\nlines\",\n,\"\"\nÅland,5\" high";
+    let payload = "Country Name,Value\r\n\"Korea, \"\"South\"\"\",51\r\n\r\n\"two\r\nlines\",\n \t,\"\"\nÅland,5\" high";
     let found = cut(&csv(), payload.as_bytes());
     let records: Vec<_> = found.iter().map(|slice| slice.record.clone()).collect();
     let row = |name, value| parsed_record(&[("Country Name", name), ("Value", value)]);
     assert_eq!(
         records,
-        [row("Korea, \"South\"", "51"), row("two\r\nlines", ""), row("", ""), row("Åland", "5\" high")]
+        [row("Korea, \"South\"", "51"), row("two\r\nlines", ""), row(" \t", ""), row("Åland", "5\" high")]
     );
     assert_eq!(found[1].bytes, &b"\"two\r\nlines\","[..]);
     assert_eq!(found[3].offset + u64::from(found[3].len_bytes()), payload.len() as u64);
@@ -191,9 +190,9 @@ fn csv_delimiter_and_quoting_are_configurable() {
     assert_eq!(cut(&semicolon(true), payload)[0].record, parsed_record(&[("a", "1;2"), ("b", "3")]));
     let wrong = &cut(&semicolon(false), payload)[0].record;
     assert_eq!(*wrong, Err(RawRecordError::Fields { found: 3, expected: 2 }));
-    let tsv = cut(&tsv(), b"a\tb\n\"1\t2\"\n\t\n");
+    let tsv = cut(&tsv(), b"a\tb\n\"1\t2\"\n\t \n");
     assert_eq!(tsv[0].record, parsed_record(&[("a", "\"1"), ("b", "2\"")]));
-    assert_eq!(tsv[1].record, parsed_record(&[("a", ""), ("b", "")]), "a line of a tab alone has two fields");
+    assert_eq!(tsv[1].record, parsed_record(&[("a", ""), ("b", " ")]), "a tab is no white space");
 }
 
 #[test]
@@ -226,6 +225,25 @@ fn missing_or_invalid_header_fails() {
     }
     assert!(failure(&csv(), b"a,\xff\n").1.contains("UTF-8"));
     assert_eq!(cut(&csv(), b"\na\n"), [], "empty lines before it are skipped, and no record is no error");
+}
+
+#[test]
+fn row_is_blank_if_all_its_fields_are_empty() {
+    let row = |a, b| parsed_record(&[("a", a), ("b", b)]);
+    for end in ["", "\n", "\r\n", "\n,\n,,,\n"] {
+        let payload = format!(",\r\n,,,\na,b\n,\n1,2\n,,,,\n\"\",\n, \n,3{end}");
+        let found = cut(&csv(), payload.as_bytes());
+        let records: Vec<_> = found.iter().map(|slice| slice.record.clone()).collect();
+        assert_eq!(records, [row("1", "2"), row("", " "), row("", "3")], "{end:?}");
+        for slice in found {
+            let start = usize::try_from(slice.offset).unwrap();
+            assert_eq!(&payload.as_bytes()[start..start + slice.bytes.len()], &*slice.bytes, "{end:?}");
+        }
+    }
+    let broken: Vec<_> = cut(&csv(), b"a,b\n\"\"x,\n").into_iter().map(|slice| slice.record).collect();
+    assert_eq!(broken, [Err(RawRecordError::AfterQuote { field: 1 })]);
+    assert_eq!(cut(&csv(), b"a,b\n,"), [], "without a line end");
+    assert_eq!(cut(&tsv(), b"a\tb\n\t\n\t\t\n"), []);
 }
 
 #[test]
@@ -613,6 +631,10 @@ proptest! {
                 PayloadFormat::Tsv { .. } => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
                 _ => rows.clone(),
             };
+            // in a table, a row without any text is blank
+            let is_table = format.table().is_some();
+            let has_text = |row: &Vec<String>| row.iter().any(|field| !field.is_empty());
+            let rows: FieldRows = rows.into_iter().filter(|row| !is_table || has_text(row)).collect();
             let (payload, records) = rendered(&format, &rows, end);
             let (found, error) = cut_in(&format, &payload, &sizes);
             prop_assert!(error.is_none(), "{:?}: {:?}", format, error);

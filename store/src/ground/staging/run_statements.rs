@@ -5,7 +5,7 @@ use crate::ground::view::SourceView;
 use bytes::Bytes;
 use domain_base::digest::Sha256Hex;
 use domain_base::varint::take_part;
-use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
+use domain_ground::rejection::{RecordRejection, RejectedRecord};
 use std::path::Path;
 use store_base::error::StoreError;
 use store_facts::sorted::RowSource;
@@ -16,8 +16,6 @@ use store_facts::sorter::{RowSorter, SorterOutput};
 const HELD_MAX: usize = 4096;
 /// The memory for sorting those, in bytes.
 const SORT_BYTES: usize = 4 << 20;
-/// The number of records that the reason of a rejection lists.
-const NAMED_MAX: usize = 10;
 
 /// A run's own statements in key order.
 pub(super) struct RunStatements<'d> {
@@ -109,11 +107,7 @@ impl RecordGroup {
         let first = &self.first.statement;
         let run = first.time.run;
         let known = || std::iter::once(first).chain(&self.held);
-        let named: Vec<_> = known().take(NAMED_MAX).map(|member| (member.position + 1).to_string()).collect();
-        // as the list of rejected records counts them, from 1
-        let reason =
-            format!("{} records have the same key and different values: {}", self.members, named.join(", "));
-        let rejection = RecordRejection::new(RecordRule::DuplicateKey, None, &reason);
+        let rejection = RecordRejection::same_key(self.members, known().map(|member| member.position));
         known().try_for_each(|member| reject(rejected(member, &rejection)))?;
         let Some(rest) = self.rest else { return Ok(()) };
         let mut rest = rest.finish()?;
