@@ -280,6 +280,11 @@ fn options() -> Options {
     serde_saphyr::options! { strict_booleans: true, no_schema: true, with_snippet: false }
 }
 
+/// Whether a text without quotes is read as this text, and not as another value such as `null`.
+pub(super) fn is_plain_text(text: &str) -> bool {
+    matches!(from_str_with_options(text, options()), Ok(Json::String(read)) if read == text)
+}
+
 /// Rejects a directive before the document: only [`YAML_VERSION`] is supported.
 fn reject_directive(text: &str) -> Result<(), FilePartFault> {
     let first = text.lines().enumerate().find(|(_, line)| !is_blank(line));

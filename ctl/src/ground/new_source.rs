@@ -13,11 +13,11 @@ use super::trial::{TrialLimits, prepare};
 use crate::base::error::CtlError;
 use crate::base::output::{format_pairs, print_json};
 use crate::base::program::examples;
-use crate::ground::new_source::columns::{FoundColumns, find_columns};
+use crate::ground::new_source::columns::{FoundColumns, TableHints, find_columns};
 use domain_ground::id::SourceId;
 use domain_ground::ontology::AXES_MAX;
 pub(crate) use notation::read_number;
-use remark::shown_list;
+use remark::{SourceRemark, shown_list};
 use sample::Sample;
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -114,9 +114,12 @@ impl NewSourceArgs {
         };
         let named = |fault: String| error(format!("{}: {fault}", self.file.display()));
         let mut sample = Sample::read(&self.file).map_err(named)?;
-        let unpivot = sample.format.table().and_then(|table| table.unpivot);
+        let table = sample.format.table();
+        let unpivot = table.and_then(|table| table.unpivot);
         let period = unpivot.and_then(|unpivot| Some((unpivot.name.as_str(), sample.period?)));
-        let mut found = find_columns(&sample.records, period, AXES_MAX).map_err(named)?;
+        let has_semicolons = table.is_some_and(|table| table.delimiter.byte() == b';');
+        let hints = TableHints { period, has_semicolons };
+        let mut found = find_columns(&sample.records, hints, AXES_MAX).map_err(named)?;
         found.omitted.splice(..0, sample.omitted.drain(..));
         let file = self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let tier = self.tier.as_deref();
@@ -227,11 +230,16 @@ impl NewSourceArgs {
         if !omitted.is_empty() {
             pairs.push(("no axis", shown_list(omitted)));
         }
+        pairs.extend(two_readings(comments).map(|numbers| ("numbers", numbers)));
         pairs.extend(failure.clone().map(|failure| ("failure", failure)));
         pairs.extend(breaches.iter().map(|breach| ("gate", breach.clone())));
         let (output, file) = (shell_word(output), shell_word(&self.file));
+        let checked = match comments.as_slice() {
+            [] => "complete `upstream_authority`, `upstream_url` and `data_license`",
+            _ => "check the lines with a comment",
+        };
         pairs.extend([
-            ("next", format!("check the lines with a comment in {output}")),
+            ("next", format!("{checked} in {output}")),
             ("next", format!("oraclectl try {output} {file}")),
             ("next", format!("oraclectl apply -f {output}")),
             ("next", format!("oraclectl source approve {oracle_id}")),
@@ -249,6 +257,17 @@ impl NewSourceArgs {
         }
         Ok(out.write_all(format_pairs(&pairs).as_bytes())?)
     }
+}
+
+/// That the numbers of some axes can be read in two ways; `None` if there are no such axes.
+fn two_readings(comments: &[ReportedComment]) -> Option<String> {
+    let code = SourceRemark::DecimalMark { as_in: None }.code();
+    let axes =
+        comments.iter().filter(|comment| comment.code == code).filter_map(|comment| comment.axis.clone());
+    let axes: Vec<_> = axes.collect();
+    let shown =
+        || format!("those of {} can be read in two ways; check their decimal mark", shown_list(&axes));
+    (!axes.is_empty()).then(shown)
 }
 
 /// An id from the name of a file: `GDP per capita.csv` becomes `gdp-per-capita`, and `m.csv` becomes `m-data`.

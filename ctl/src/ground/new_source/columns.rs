@@ -1,13 +1,14 @@
 //! The fields of a sample: their types, their units, and which of them identify a record.
 
-use super::notation::{FieldMark, FoundForm, ValueForm, affix_code, find_form};
-use super::remark::{SourceRemark, shown_list};
+use super::notation::{EXCEPTION_OF, FieldHints, FieldMark, FoundForm, ValueForm, affix_code, find_form};
+use super::remark::{MarkOrigin, SourceRemark, shown_list};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::without_marks;
 use domain_base::unit::UcumUnit;
 use domain_ground::axis::is_group_key;
 use domain_ground::ontology::AXES_MAX;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Bound;
 
 /// The deepest member of a record that becomes an axis.
 const DEPTH_MAX: usize = 3;
@@ -76,6 +77,8 @@ struct FoundFields {
     cells: Vec<FieldValues>,
     /// The number of records.
     records: usize,
+    /// The records without those that are equal to an earlier one.
+    distinct: Vec<usize>,
     /// The fields that no axis takes, for readers.
     omitted: Vec<String>,
 }
@@ -83,23 +86,31 @@ struct FoundFields {
 /// The values of a field, by record.
 type FieldValues = Vec<Option<String>>;
 
-/// The fields of the records. `period` is the field with the names of unpivoted columns, if they are periods, and their format. With
-/// more than `columns_max` fields, groups are formed.
+/// What is known about a table beside its records.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TableHints<'t> {
+    /// The field with the names of unpivoted columns, if they are periods, and their format.
+    pub(super) period: Option<(&'t str, Option<&'static str>)>,
+    /// Whether semicolons are between its fields.
+    pub(super) has_semicolons: bool,
+}
+
+/// The fields of the records. With more than `columns_max` fields, groups are formed.
 ///
 /// # Errors
 /// The records have too many fields.
 fn find_fields(
     records: &[SourceValue],
-    period: Option<(&str, Option<&'static str>)>,
+    hints: TableHints<'_>,
     columns_max: usize,
 ) -> Result<FoundFields, String> {
-    let RecordFields { paths, nested } = RecordFields::of(records)?;
+    let RecordFields { paths, texts, nested } = RecordFields::of(records)?;
     let records = records.get(..VALUES_MAX / paths.len().max(1)).unwrap_or(records);
     let mut cells: Vec<FieldValues> = vec![vec![None; records.len()]; paths.len()];
     for (index, record) in records.iter().enumerate() {
         visit(record, &mut Vec::new(), &mut |path, value| {
             let values = paths.get(path).and_then(|field| cells.get_mut(*field));
-            if let (Some(slot), FieldValue::Single(text)) =
+            if let (Some(slot), FieldValue::Single { text, .. }) =
                 (values.and_then(|values| values.get_mut(index)), value)
             {
                 *slot = text;
@@ -129,7 +140,7 @@ fn find_fields(
         ));
     }
     let mut names = AxisNames::of(&sample.fields);
-    let forms = find_forms(&sample.fields, period);
+    let forms = find_forms(&sample.fields, &texts, hints);
     let columns = sample.fields.iter().zip(forms);
     let columns =
         columns.map(|((path, group, values), found)| column(path, *group, values, &mut names, found));
@@ -137,29 +148,68 @@ fn find_fields(
     let cells: Vec<_> = sample.fields.drain(..).map(|(_, _, values)| values).collect();
     let mut omitted: Vec<_> = omitted.into_iter().map(|(path, _)| path.join(".")).collect();
     omitted.extend(sample.omitted);
-    Ok(FoundFields { columns, cells, records: records.len(), omitted })
+    Ok(FoundFields { columns, cells, records: records.len(), distinct: distinct_records(records), omitted })
 }
 
-/// The forms of the fields. Numbers that can be read with either decimal mark have that of the other fields, if these have only one.
-fn find_forms(fields: &[SampleField], period: Option<(&str, Option<&'static str>)>) -> Vec<FoundForm> {
+/// The indexes of the records without those that are equal to an earlier one, which a run collapses.
+fn distinct_records(records: &[SourceValue]) -> Vec<usize> {
+    let mut seen = HashSet::new();
+    let is_new = |(_, record): &(usize, &SourceValue)| seen.insert(format!("{record:?}"));
+    (0..).zip(records).filter(is_new).map(|(index, _)| index).collect()
+}
+
+/// The forms of the fields. Numbers that can be read with either decimal mark have that of the other fields, or else one that is usual
+/// in such a file. `texts` are the paths of the fields with texts.
+fn find_forms(
+    fields: &[SampleField],
+    texts: &BTreeSet<Vec<String>>,
+    hints: TableHints<'_>,
+) -> Vec<FoundForm> {
     let form_of = |(path, _, values): &SampleField, mark: Option<&FieldMark>| {
         let name = path.last().map_or("", String::as_str);
-        let of_period = period.filter(|(field, _)| *field == name).map(|(_, format)| format);
-        find_form(&split_unit(name).0, values, of_period, mark)
+        let period = hints.period.filter(|(field, _)| *field == name).map(|(_, format)| format);
+        let from: (Bound<&[String]>, Bound<&[String]>) = (Bound::Included(path), Bound::Unbounded);
+        let is_json_number =
+            !texts.range::<[String], _>(from).next().is_some_and(|text| text.starts_with(path));
+        find_form(&split_unit(name).0, values, FieldHints { period, mark, is_json_number })
     };
     let mut forms: Vec<_> = fields.iter().map(|field| form_of(field, None)).collect();
-    let mut marks = fields
-        .iter()
-        .zip(&forms)
-        .filter_map(|((path, ..), found)| Some(FieldMark { mark: found.known_mark?, field: path.join(".") }));
-    let Some(first) = marks.next() else { return forms };
-    if marks.any(|other| other.mark != first.mark) {
-        return forms;
-    }
+    let Some(mark) = shown_mark(fields, &forms).or_else(|| usual_mark(&forms, hints)) else { return forms };
     for (field, found) in fields.iter().zip(&mut forms).filter(|(_, found)| found.has_either_mark()) {
-        *found = form_of(field, Some(&first));
+        *found = form_of(field, Some(&mark));
     }
     forms
+}
+
+/// How many times more values must show a decimal mark than the other one, so that it is that of the file.
+const MARK_RATIO: usize = 10;
+
+/// The decimal mark that nearly all values show, and the field with the most of them.
+fn shown_mark(fields: &[SampleField], forms: &[FoundForm]) -> Option<FieldMark> {
+    let shown = fields.iter().zip(forms).filter_map(|((path, ..), found)| Some((path, found.known_mark?)));
+    let shown: Vec<_> = shown.collect();
+    let of = |mark: char| shown.iter().filter(move |(_, (other, _))| *other == mark);
+    let count = |mark: char| of(mark).map(|(_, (_, count))| count).sum::<usize>();
+    let (points, commas) = (count('.'), count(','));
+    let (mark, others) = if points < commas { (',', points) } else { ('.', commas) };
+    if others * MARK_RATIO > points.max(commas) {
+        return None;
+    }
+    let (path, _) = of(mark).rev().max_by_key(|(_, (_, count))| *count)?;
+    Some(FieldMark { mark, origin: MarkOrigin::Field(path.join(".")) })
+}
+
+/// The decimal comma of files from regions where it is usual.
+fn usual_mark(forms: &[FoundForm], hints: TableHints<'_>) -> Option<FieldMark> {
+    let is_dotted = |found: &FoundForm| match &found.form {
+        ValueForm::Date { format: Some(format), .. } => format.starts_with("%d.%m."),
+        _ => false,
+    };
+    let origin = match forms.iter().any(is_dotted) {
+        true => Some(MarkOrigin::Dates),
+        false => hints.has_semicolons.then_some(MarkOrigin::Semicolons),
+    };
+    origin.map(|origin| FieldMark { mark: ',', origin })
 }
 
 /// The column of a field or of a group of fields.
@@ -207,29 +257,33 @@ fn column(
     }
 }
 
-/// The paths of the fields in their order, and those that are lists or too deep in a record.
+/// The paths of the fields in their order, those with texts, and those that are lists or too deep in a record.
 struct RecordFields {
     paths: BTreeMap<Vec<String>, usize>,
+    texts: BTreeSet<Vec<String>>,
     nested: BTreeSet<Vec<String>>,
 }
 
 impl RecordFields {
     fn of(records: &[SourceValue]) -> Result<Self, String> {
-        let (mut paths, mut nested) = (BTreeMap::new(), BTreeSet::new());
+        let (mut paths, mut texts, mut nested) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
         for record in records {
             visit(record, &mut Vec::new(), &mut |path, value| {
                 let next = paths.len();
                 match value {
                     FieldValue::Nested if nested.len() <= FIELDS_MAX => drop(nested.insert(path.to_vec())),
-                    FieldValue::Single(_) if next <= FIELDS_MAX => {
+                    FieldValue::Single { is_text, .. } if next <= FIELDS_MAX => {
                         paths.entry(path.to_vec()).or_insert(next);
+                        if is_text && !texts.contains(path) {
+                            texts.insert(path.to_vec());
+                        }
                     }
                     _ => {}
                 }
             });
         }
         match paths.len() + nested.len() {
-            0..=FIELDS_MAX => Ok(Self { paths, nested }),
+            0..=FIELDS_MAX => Ok(Self { paths, texts, nested }),
             _ => Err(format!(
                 "the records have more than {FIELDS_MAX} fields; if their names are values, the list of records is another"
             )),
@@ -288,8 +342,12 @@ fn fold_groups(fields: Vec<(Vec<String>, FieldValues)>, columns_max: usize) -> R
 
 /// The value of a field.
 enum FieldValue {
-    /// `None` if it is null or blank.
-    Single(Option<String>),
+    Single {
+        /// `None` if it is null or blank.
+        text: Option<String>,
+        /// Whether it is a text, not a number of JSON or another value.
+        is_text: bool,
+    },
     /// A list, or an object that is too deep.
     Nested,
 }
@@ -312,7 +370,8 @@ fn visit(value: &SourceValue, path: &mut Vec<String>, take: &mut impl FnMut(&[St
             Some(text.clone()).filter(|text| !text.trim().is_empty())
         }
     };
-    take(path, FieldValue::Single(text));
+    let is_text = text.is_some() && matches!(value, SourceValue::Text(_));
+    take(path, FieldValue::Single { text, is_text });
 }
 
 /// The name of a field without its unit, and the unit: `Height (m)`, `height [m]`, `height_m`.
@@ -474,18 +533,18 @@ enum IdentityRank {
     Measured,
 }
 
-/// The fields of the records, those first that identify a record. `period` is the field with the names of unpivoted columns, if they are
-/// periods, and their format. With more than `columns_max` fields, groups are formed.
+/// The fields of the records, those first that identify a record. With more than `columns_max` fields, groups are formed.
 ///
 /// # Errors
 /// The records have too many fields.
 pub(super) fn find_columns(
     records: &[SourceValue],
-    period: Option<(&str, Option<&'static str>)>,
+    hints: TableHints<'_>,
     columns_max: usize,
 ) -> Result<FoundColumns, String> {
-    let FoundFields { mut columns, cells, records, omitted } = find_fields(records, period, columns_max)?;
-    let identity = find_identity(&columns, &cells, records);
+    let FoundFields { mut columns, cells, records, distinct, omitted } =
+        find_fields(records, hints, columns_max)?;
+    let identity = find_identity(&IdentitySample { columns: &columns, cells: &cells, records, distinct });
     for (index, column) in columns.iter_mut().enumerate() {
         column.is_identity = identity.fields.contains(&index);
         let missing = records.saturating_sub(column.filled);
@@ -501,31 +560,36 @@ pub(super) fn find_columns(
 }
 
 /// The fewest fields whose values together occur only once, the most probable ones first. Measured numbers and dates are used only
-/// if no other fields identify a record.
-fn find_identity(columns: &[SampleColumn], cells: &[FieldValues], records: usize) -> FoundIdentity {
-    let sample = IdentitySample { columns, cells, records };
+/// if no other fields identify a record. A few records can be exceptions: an id of its own is taken before several fields that have none.
+fn find_identity(sample: &IdentitySample<'_>) -> FoundIdentity {
     if let Some(found) = sample.sdmx() {
         return found;
     }
-    let candidates = sample.candidates();
-    let up_to = |rank: IdentityRank| -> Vec<usize> {
-        candidates.iter().filter(|(_, other)| *other <= rank).map(|(index, _)| *index).collect()
-    };
-    let (names, attributes) = (up_to(IdentityRank::Name), up_to(IdentityRank::Attribute));
+    let candidates = sample.candidates(|column| column.filled == sample.records);
+    let (names, attributes) =
+        (up_to(&candidates, IdentityRank::Name), up_to(&candidates, IdentityRank::Attribute));
+    if !names.iter().any(|field| sample.is_unique(&[*field]))
+        && let Some(found) = sample.nearly_unique_id()
+    {
+        return found;
+    }
     if let Some(mut fields) = sample.without_measured(&names, &attributes) {
         fields.extend(sample.constant_periods());
         let is_attribute = |field: &usize| !names.contains(field);
         let remarks = fields.iter().any(is_attribute).then_some(SourceRemark::MeasuredIdentity);
         return FoundIdentity { fields, is_found: true, remarks: remarks.into_iter().collect() };
     }
+    if let Some(found) = sample.nearly_unique() {
+        return found;
+    }
     // a few records that occur twice do not make a measured value a part of the identity
     let keys = sample.count_keys(&attributes);
-    if keys * 10 >= records * 9 && !attributes.is_empty() {
+    if keys * 10 >= sample.distinct.len() * 9 && !attributes.is_empty() {
         let fields = sample.reduced(&attributes, keys).unwrap_or(attributes);
         return FoundIdentity { fields, is_found: false, remarks: vec![SourceRemark::NoIdentity] };
     }
-    let all = up_to(IdentityRank::Measured);
-    match sample.smallest(&all).or_else(|| sample.reduced(&all, records)) {
+    let all = up_to(&candidates, IdentityRank::Measured);
+    match sample.smallest(&all).or_else(|| sample.reduced(&all, sample.distinct.len())) {
         Some(fields) => {
             FoundIdentity { fields, is_found: true, remarks: vec![SourceRemark::MeasuredIdentity] }
         }
@@ -537,10 +601,17 @@ fn find_identity(columns: &[SampleColumn], cells: &[FieldValues], records: usize
     }
 }
 
+/// The candidates that are as probable as `rank`, or more.
+fn up_to(candidates: &[(usize, IdentityRank)], rank: IdentityRank) -> Vec<usize> {
+    candidates.iter().filter(|(_, other)| *other <= rank).map(|(index, _)| *index).collect()
+}
+
 struct IdentitySample<'s> {
     columns: &'s [SampleColumn],
     cells: &'s [FieldValues],
     records: usize,
+    /// The records without those that are equal to an earlier one.
+    distinct: Vec<usize>,
 }
 
 impl IdentitySample<'_> {
@@ -567,30 +638,30 @@ impl IdentitySample<'_> {
         fields.push(period);
         let can_identify =
             |index: &usize| self.columns.get(*index).is_some_and(|column| self.can_identify(column));
-        if !fields.iter().all(can_identify) || !self.is_unique(&fields) {
-            return None;
-        }
+        let exceptions = self.exceptions(&fields).filter(|_| fields.iter().all(can_identify))?;
         let axes: Vec<_> = constant
             .into_iter()
             .filter_map(|index| self.columns.get(index))
             .map(|column| column.axis.clone())
             .collect();
-        let remarks = (!axes.is_empty()).then_some(SourceRemark::ConstantDimensions { axes });
-        Some(FoundIdentity { fields, is_found: true, remarks: remarks.into_iter().collect() })
+        let constant = (!axes.is_empty()).then_some(SourceRemark::ConstantDimensions { axes });
+        let remarks = constant.into_iter().chain(exceptions_remark(exceptions)).collect();
+        Some(FoundIdentity { fields, is_found: true, remarks })
     }
 
+    /// Whether a column has a value in nearly all records, and of a form that can identify one.
     fn can_identify(&self, column: &SampleColumn) -> bool {
-        column.filled == self.records
+        (self.records - column.filled.min(self.records)) * EXCEPTION_OF <= self.records
             && column.form.can_identify()
             && column.unit.is_none()
             && column.group.is_none()
     }
 
     /// The fields that can identify a record, the most probable ones first.
-    fn candidates(&self) -> Vec<(usize, IdentityRank)> {
+    fn candidates(&self, is_filled: impl Fn(&SampleColumn) -> bool) -> Vec<(usize, IdentityRank)> {
         let mut found: Vec<_> = (0..)
             .zip(self.columns)
-            .filter(|(_, column)| self.can_identify(column))
+            .filter(|(_, column)| is_filled(column) && self.can_identify(column))
             .map(|(index, column)| (index, self.rank(index, column)))
             .collect();
         found.sort_by_key(|(_, rank)| *rank);
@@ -646,16 +717,55 @@ impl IdentitySample<'_> {
         found.map(|(index, _)| index).take(CANDIDATES_MAX).collect()
     }
 
-    /// The number of different combinations of values.
+    /// The number of different combinations of values, in records with a value in each of these fields.
     fn count_keys(&self, fields: &[usize]) -> usize {
-        let key = |record: usize| -> Vec<_> {
-            fields.iter().map(|field| self.cells.get(*field).and_then(|values| values.get(record))).collect()
+        let key = |record: &usize| -> Option<Vec<_>> {
+            fields.iter().map(|field| self.cells.get(*field)?.get(*record)?.as_deref()).collect()
         };
-        (0..self.records).map(key).collect::<HashSet<_>>().len()
+        self.distinct.iter().filter_map(key).collect::<HashSet<_>>().len()
     }
 
     fn is_unique(&self, fields: &[usize]) -> bool {
-        self.count_keys(fields) == self.records
+        self.count_keys(fields) == self.distinct.len()
+    }
+
+    /// The number of records that fields do not identify, if they identify nearly all.
+    fn exceptions(&self, fields: &[usize]) -> Option<usize> {
+        let exceptions = self.distinct.len() - self.count_keys(fields);
+        (exceptions * EXCEPTION_OF <= self.distinct.len()).then_some(exceptions)
+    }
+
+    /// The fields with a value in nearly all records, up to this rank.
+    fn nearly_filled(&self, rank: IdentityRank) -> Vec<usize> {
+        up_to(&self.candidates(|_| true), rank)
+    }
+
+    /// The identity of a single id that identifies nearly all records.
+    fn nearly_unique_id(&self) -> Option<FoundIdentity> {
+        let ids = self.nearly_filled(IdentityRank::Id);
+        let (id, exceptions) = ids.into_iter().find_map(|id| Some((id, self.exceptions(&[id])?)))?;
+        Some(self.with_exceptions(vec![id], exceptions))
+    }
+
+    /// The fewest fields without measured ones that identify nearly all records.
+    fn nearly_unique(&self) -> Option<FoundIdentity> {
+        [IdentityRank::Name, IdentityRank::Attribute].into_iter().find_map(|rank| {
+            let fields = self.nearly_filled(rank);
+            let sizes = 1..=TRIED_FIELDS_MAX;
+            let selections = sizes.flat_map(|size| combinations(&fields, size));
+            let mut selections = selections.chain(self.reduced(&fields, self.count_keys(&fields)));
+            selections.find_map(|chosen| {
+                let exceptions = self.exceptions(&chosen)?;
+                Some(self.with_exceptions(chosen, exceptions))
+            })
+        })
+    }
+
+    fn with_exceptions(&self, fields: Vec<usize>, exceptions: usize) -> FoundIdentity {
+        let mut periods = self.constant_periods();
+        periods.retain(|period| !fields.contains(period));
+        let remarks = exceptions_remark(exceptions).into_iter().collect();
+        FoundIdentity { fields: [fields, periods].concat(), is_found: true, remarks }
     }
 
     /// The first of the smallest selections that are unique.
@@ -666,10 +776,11 @@ impl IdentitySample<'_> {
 
     /// The fewest fields without measured ones.
     fn without_measured(&self, names: &[usize], attributes: &[usize]) -> Option<Vec<usize>> {
+        let records = self.distinct.len();
         self.smallest(names)
             .or_else(|| self.smallest(attributes))
-            .or_else(|| self.reduced(names, self.records))
-            .or_else(|| self.reduced(attributes, self.records))
+            .or_else(|| self.reduced(names, records))
+            .or_else(|| self.reduced(attributes, records))
     }
 
     /// Periods with one value in the sample: the next file probably has another one.
@@ -697,6 +808,10 @@ impl IdentitySample<'_> {
         }
         Some(chosen)
     }
+}
+
+fn exceptions_remark(records: usize) -> Option<SourceRemark> {
+    (records > 0).then_some(SourceRemark::IdentityExceptions { records })
 }
 
 /// All selections of `size` items, in the order of the items.
@@ -736,22 +851,106 @@ mod tests {
         }
     }
 
+    fn record(fields: &[(&str, &str)]) -> SourceValue {
+        let member =
+            |(name, value): &(&str, &str)| ((*name).to_owned(), SourceValue::Text((*value).to_owned()));
+        SourceValue::Object(fields.iter().map(member).collect())
+    }
+
+    fn found(records: &[SourceValue], has_semicolons: bool) -> FoundColumns {
+        let hints = TableHints { period: None, has_semicolons };
+        find_columns(records, hints, AXES_MAX).expect("few fields")
+    }
+
+    fn identity(found: &FoundColumns) -> Vec<&str> {
+        found.columns.iter().filter(|column| column.is_identity).map(|column| column.axis.as_str()).collect()
+    }
+
+    fn codes(found: &FoundColumns) -> Vec<&str> {
+        found.remarks.iter().map(SourceRemark::code).collect()
+    }
+
     #[test]
     fn fewest_fields_that_are_unique_identify_a_record() {
-        let record = |area: &str, code: &str, year: &str| {
-            SourceValue::Object(
-                [("Area", area), ("Area Code", code), ("Year", year), ("Value", "1.5")]
-                    .map(|(name, value)| (name.to_owned(), SourceValue::Text(value.to_owned())))
-                    .to_vec(),
-            )
+        let record = |area: &str, code: &str, year: &str, value: &str| {
+            record(&[("Area", area), ("Area Code", code), ("Year", year), ("Value", value)])
         };
-        let records = [record("A", "1", "1999"), record("A", "1", "2000"), record("B", "2", "1999")];
-        let FoundColumns { columns, has_identity, .. } =
-            find_columns(&records, None, AXES_MAX).expect("few fields");
-        let identity: Vec<_> =
-            columns.iter().filter(|column| column.is_identity).map(|column| column.axis.as_str()).collect();
-        assert_eq!((identity, has_identity), (vec!["area_code", "year"], true));
-        let repeated = [record("A", "1", "1999"), record("A", "1", "1999")];
-        assert!(!find_columns(&repeated, None, AXES_MAX).expect("few fields").has_identity);
+        let records = [
+            record("A", "1", "1999", "1.5"),
+            record("A", "1", "2000", "1.5"),
+            record("B", "2", "1999", "1.5"),
+        ];
+        let columns = found(&records, false);
+        assert_eq!((identity(&columns), columns.has_identity), (vec!["area_code", "year"], true));
+        let repeated = [record("A", "1", "1999", "1.5"), record("A", "1", "1999", "2.5")];
+        assert!(!found(&repeated, false).has_identity);
+        let equal = [repeated[0].clone(), repeated[0].clone(), record("B", "2", "1999", "1.5")];
+        let equal = found(&equal, false);
+        assert_eq!((identity(&equal), codes(&equal)), (vec!["area_code", "year"], vec![]));
+    }
+
+    #[test]
+    fn identity_is_found_if_one_of_a_hundred_records_has_none() {
+        let rows = |last: &[(&str, &str)]| -> Vec<_> {
+            let row = |number: u32| {
+                let (id, value) = (format!("k{number}"), format!("{number}.5"));
+                record(&[("id", id.as_str()), ("name", "x"), ("value", value.as_str())])
+            };
+            (1..100).map(row).chain([record(last)]).collect()
+        };
+        for last in [
+            &[("id", ""), ("name", "x"), ("value", "0.5")],
+            &[("id", "k5"), ("name", "x"), ("value", "0.5")],
+            &[("id", "k5"), ("name", "y"), ("value", "0.5")],
+        ] {
+            let found = found(&rows(last), false);
+            assert_eq!(
+                (identity(&found), found.has_identity, codes(&found)),
+                (vec!["id"], true, vec!["identity_exceptions"]),
+                "{last:?}"
+            );
+        }
+        let few: Vec<_> = rows(&[("id", "k99"), ("name", "x"), ("value", "0.5")]).split_off(90);
+        assert!(!found(&few, false).has_identity);
+    }
+
+    #[test]
+    fn decimal_comma_is_usual_in_some_files_if_nothing_else_shows_a_mark() {
+        let notation = |fields: &[(&str, &str)], has_semicolons: bool| {
+            let found = found(&[record(fields)], has_semicolons);
+            let column = found.columns.into_iter().find(|column| column.axis == "n").expect("a field");
+            assert_eq!(column.remarks.iter().map(SourceRemark::code).collect::<Vec<_>>(), ["decimal_mark"]);
+            match column.form {
+                ValueForm::Number { notation: Some((mark, _)), .. } => mark,
+                other => panic!("{other:?}"),
+            }
+        };
+        for (fields, has_semicolons, mark) in [
+            (&[("n", "1.234")][..], false, '.'),
+            (&[("n", "1.234")], true, ','),
+            (&[("n", "1,234")], true, ','),
+            (&[("n", "1,234")], false, '.'),
+            (&[("n", "1,234"), ("day", "31.12.2024")], false, ','),
+            (&[("n", "1.234"), ("day", "31.12.2024"), ("other", "1.5")], true, '.'),
+        ] {
+            assert_eq!(notation(fields, has_semicolons), mark, "{fields:?} {has_semicolons}");
+        }
+    }
+
+    #[test]
+    fn shown_mark_is_that_of_nearly_all_values() {
+        let rows = |dirty: usize| -> Vec<_> {
+            let other = |row: usize| if row < dirty { "1,5" } else { "1.5" };
+            (0..40).map(|row| record(&[("n", "1,234"), ("a", "2.5"), ("b", other(row))])).collect()
+        };
+        let mark = |found: FoundColumns| {
+            let column = found.columns.into_iter().find(|column| column.axis == "n").expect("a field");
+            match column.form {
+                ValueForm::Number { notation: Some((mark, _)), .. } => mark,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(mark(found(&rows(0), true)), '.');
+        assert_eq!(mark(found(&rows(40), true)), ',', "as many points as commas");
     }
 }

@@ -1,12 +1,18 @@
 //! The form of the values of a field: numbers in a notation, dates, periods, words for missing values.
 
-use super::remark::SourceRemark;
-use domain_base::decimal::Decimal;
+mod affix;
+mod number;
+
+use super::remark::{MarkOrigin, SourceRemark};
+pub(super) use affix::affix_code;
+use affix::{CellAffix, find_affix, is_bound};
 use domain_base::moment::{Date, PeriodFormat, PeriodLength};
-use domain_base::number_notation::NumberNotation;
+use domain_base::text_form::without_marks;
 use domain_base::time_format::{ParsedTime, TimeFormat};
-use domain_base::unit::UcumUnit;
-use std::collections::{BTreeSet, HashMap, HashSet};
+pub(super) use number::is_number;
+pub(crate) use number::read_number;
+use number::{affix_form, number_form};
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 /// Words that mean that a value is missing, in lower case.
@@ -19,16 +25,6 @@ const DATABASE_NULL: &str = "\\N";
 /// Words for true and false, in lower case. The first of each pair is true.
 const BOOLEANS: [(&str, &str); 7] =
     [("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"), ("ja", "nein"), ("oui", "non"), ("si", "no")];
-/// The notations of numbers that are tried: the decimal mark and the thousands separator.
-const NOTATIONS: [NumberMarks; 7] = [
-    ('.', None),
-    ('.', Some(',')),
-    (',', None),
-    (',', Some('.')),
-    ('.', Some(' ')),
-    (',', Some(' ')),
-    ('.', Some('\'')),
-];
 /// The formats of dates that are tried.
 const DATES: [&str; 17] = [
     "%d.%m.%Y",
@@ -82,19 +78,20 @@ const DATE_WORDS: [&str; 5] = ["date", "day", "datum", "tag", "fecha"];
 
 /// The texts by which the usual format of dates is found, if not all are in one.
 const DATES_COMPARED: usize = 200;
+/// One of so many values can be an exception to the form of a field, or to an identity.
+pub(super) const EXCEPTION_OF: usize = 100;
 /// The most values that a remark names as examples.
 const EXAMPLES: usize = 5;
+/// The beginnings of names of months without accents, in English, German, French, Spanish, Italian, Portuguese, Dutch and Polish.
+const MONTH_BEGINNINGS: [&str; 44] = [
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec", "mai", "okt", "dez",
+    "fev", "avr", "jui", "aou", "ene", "abr", "ago", "dic", "gen", "mag", "giu", "lug", "set", "ott", "out",
+    "maa", "mrt", "mei", "sty", "lut", "kwi", "maj", "cze", "lip", "sie", "wrz", "paz", "lis", "gru",
+];
 /// The most words of letters in a number or a date, such as those of `31 January 2024 10:30 PM`. A hash has more.
 const NUMBER_WORDS_MAX: usize = 3;
-/// The fewest digits of an integer that is probably a code: 64-bit numbers of spreadsheets have fewer.
-const CODE_DIGITS: usize = 16;
-/// How many times larger than all other numbers a number of nines is, if it probably means that a value is missing.
-const SENTINEL_RATIO: f64 = 10.0;
-
 /// The decimal mark, and the thousands separator.
 type NumberMarks = (char, Option<char>);
-/// Numbers in a notation.
-type NumberReading = (NumberMarks, Vec<Decimal>);
 
 /// The form of the values of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,8 +140,8 @@ pub(super) struct FoundForm {
     /// The words for missing values.
     pub(super) missing_values: Vec<String>,
     pub(super) remarks: Vec<SourceRemark>,
-    /// The decimal mark, if the numbers can be read with this one only.
-    pub(super) known_mark: Option<char>,
+    /// The decimal mark, if the numbers can be read with this one only, and the number of values that show it.
+    pub(super) known_mark: Option<(char, usize)>,
 }
 
 impl FoundForm {
@@ -158,31 +155,36 @@ impl FoundForm {
     }
 }
 
-/// The decimal mark that other fields of the records have, and the first such field.
+/// A decimal mark that numbers probably have, and why.
 #[derive(Debug, Clone)]
 pub(super) struct FieldMark {
     pub(super) mark: char,
-    pub(super) field: String,
+    pub(super) origin: MarkOrigin,
 }
 
-/// The form of `values`. `period` is the format of a field with the names of unpivoted columns. Numbers that can be read with either
-/// decimal mark have `mark`.
-pub(super) fn find_form(
-    label: &str,
-    values: &[Option<String>],
-    period: Option<Option<&'static str>>,
-    mark: Option<&FieldMark>,
-) -> FoundForm {
+/// What is known about a field beside its values.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FieldHints<'h> {
+    /// The format of a field with the names of unpivoted columns, if they are periods; `Some(None)` for the canonical form.
+    pub(super) period: Option<Option<&'static str>>,
+    /// The mark of numbers that can be read with either decimal mark.
+    pub(super) mark: Option<&'h FieldMark>,
+    /// Whether the values are numbers of JSON, which have one notation.
+    pub(super) is_json_number: bool,
+}
+
+/// The form of `values`.
+pub(super) fn find_form(label: &str, values: &[Option<String>], hints: FieldHints<'_>) -> FoundForm {
     let present = || values.iter().flatten().map(|value| value.trim());
     let missing: BTreeSet<_> = present().filter(|value| is_missing(value)).map(str::to_owned).collect();
     let texts: Vec<_> = present().filter(|value| !is_missing(value)).collect();
-    if let Some(format) = period
+    if let Some(format) = hints.period
         && let Some(length) = period_length(&present().collect::<Vec<_>>(), format)
     {
         return FoundForm::new(ValueForm::Period { length, format }, None);
     }
     let mut found =
-        if texts.is_empty() { FoundForm::new(ValueForm::Text, None) } else { form_of(label, &texts, mark) };
+        if texts.is_empty() { FoundForm::new(ValueForm::Text, None) } else { form_of(label, &texts, hints) };
     if found.form != ValueForm::Text {
         if !missing.is_empty() {
             found.remarks.push(SourceRemark::MissingWords);
@@ -221,15 +223,16 @@ fn is_period(length: PeriodLength, format: &str, texts: &[&str]) -> bool {
     format.is_ok_and(|format| texts.iter().all(|text| format.parse(text).is_some()))
 }
 
-fn form_of(label: &str, texts: &[&str], mark: Option<&FieldMark>) -> FoundForm {
+fn form_of(label: &str, texts: &[&str], hints: FieldHints<'_>) -> FoundForm {
     let label = label.to_lowercase();
     let found = boolean_form(texts)
         .or_else(|| year_form(&label, texts))
-        .or_else(|| code_form(&label, texts))
-        .or_else(|| number_form(texts, mark))
+        .or_else(|| code_form(&label, texts, hints))
+        .or_else(|| number_form(texts, hints))
         .or_else(|| period_form(texts))
         .or_else(|| date_form(texts))
-        .or_else(|| affix_form(texts, mark));
+        .or_else(|| affix_form(texts, hints))
+        .or_else(|| nearly_dated_form(texts));
     found.unwrap_or_else(|| FoundForm::new(ValueForm::Text, text_remark(texts)))
 }
 
@@ -278,7 +281,7 @@ fn is_of_digits(text: &str) -> bool {
 }
 
 /// Texts that look like numbers or dates, and are names: codes, sections, seasons; or dates that look like numbers.
-fn code_form(label: &str, texts: &[&str]) -> Option<FoundForm> {
+fn code_form(label: &str, texts: &[&str], hints: FieldHints<'_>) -> Option<FoundForm> {
     // a code such as 007, or a telephone number
     let is_code = |text: &&str| {
         let digits = text.strip_prefix('+').filter(|digits| digits.len() > 6).unwrap_or(text);
@@ -292,6 +295,7 @@ fn code_form(label: &str, texts: &[&str]) -> Option<FoundForm> {
         return Some(found);
     }
     if let Some(code) = texts.iter().find(|text| exponent_code(text).is_some())
+        && !hints.is_json_number
         && texts.iter().all(|text| is_of_digits(text) || exponent_code(text).is_some())
     {
         let value = (*code).to_owned();
@@ -301,7 +305,7 @@ fn code_form(label: &str, texts: &[&str]) -> Option<FoundForm> {
         return Some(FoundForm::new(ValueForm::Text, [SourceRemark::Season]));
     }
     let has_point = |text: &&str| text.contains('.');
-    if words(&SECTION_WORDS) && texts.iter().any(has_point) && number_form(texts, None).is_some() {
+    if words(&SECTION_WORDS) && texts.iter().any(has_point) && number_form(texts, hints).is_some() {
         return Some(FoundForm::new(ValueForm::Text, [SourceRemark::SectionNumbers]));
     }
     None
@@ -404,6 +408,27 @@ fn date_form(texts: &[&str]) -> Option<FoundForm> {
     Some(FoundForm::new(ValueForm::Date { format: Some(format), is_local }, remarks))
 }
 
+/// Dates or periods, of which a few values are none: a run rejects them.
+fn nearly_dated_form(texts: &[&str]) -> Option<FoundForm> {
+    let exceptions_max = texts.len() / EXCEPTION_OF;
+    if exceptions_max == 0 {
+        return None;
+    }
+    date_readers().iter().find_map(|reader| {
+        let exceptions = texts.iter().copied().filter(|text| !reader(text));
+        let exceptions: Vec<_> = exceptions.take(exceptions_max + 1).collect();
+        if exceptions.len() > exceptions_max {
+            return None;
+        }
+        let dates: Vec<_> = texts.iter().copied().filter(|text| reader(text)).collect();
+        let mut found = period_form(&dates).or_else(|| date_form(&dates))?;
+        let records = exceptions.len();
+        let values = exceptions.into_iter().take(EXAMPLES).map(str::to_owned).collect();
+        found.remarks.push(SourceRemark::RejectedDates { values, records });
+        Some(found)
+    })
+}
+
 /// Dates of which most have a year of four digits, and the others one of two.
 fn short_years(texts: &[&str]) -> Option<FoundForm> {
     DATES.into_iter().filter(|format| format.contains("%Y")).find_map(|long| {
@@ -415,143 +440,6 @@ fn short_years(texts: &[&str]) -> Option<FoundForm> {
         let remark = SourceRemark::ShortYears { values: others.len() };
         let form = ValueForm::Date { format: Some(long.to_owned()), is_local: false };
         is_found.then(|| FoundForm::new(form, [remark]))
-    })
-}
-
-fn number_form(texts: &[&str], mark: Option<&FieldMark>) -> Option<FoundForm> {
-    let plain: Option<Vec<Decimal>> = texts.iter().map(|text| text.parse().ok()).collect();
-    let Some(numbers) = plain else { return numbers_found(texts, find_readings(texts, None), None, mark) };
-    // 1.234 can be a number with a decimal point, or one thousand and more
-    let thousands = texts.iter().any(|text| text.contains('.')).then_some((',', Some('.')));
-    let thousands = thousands.and_then(|marks| Some((marks, parse_all(texts, marks, None)?)));
-    let readings = [Some((('.', None), numbers)), thousands].into_iter().flatten().collect();
-    let mut found = numbers_found(texts, readings, None, mark)?;
-    let is_ordinary = !found.has_either_mark();
-    if let ValueForm::Number { notation, .. } = &mut found.form
-        && is_ordinary
-    {
-        *notation = None;
-    }
-    Some(found)
-}
-
-fn affix_form(texts: &[&str], mark: Option<&FieldMark>) -> Option<FoundForm> {
-    let affix = find_affix(texts).ok()?;
-    let readings = find_readings(texts, Some(&affix));
-    numbers_found(texts, readings, Some(affix), mark)
-}
-
-/// The form of numbers that can be read in these ways. If the numbers differ, those with the decimal mark of another field are taken,
-/// else the first.
-fn numbers_found(
-    texts: &[&str],
-    mut readings: Vec<NumberReading>,
-    affix: Option<CellAffix>,
-    mark: Option<&FieldMark>,
-) -> Option<FoundForm> {
-    let (_, first) = readings.first()?;
-    let is_ambiguous = readings.iter().any(|(_, numbers)| numbers != first);
-    let like_others = mark.filter(|_| is_ambiguous).and_then(|of| {
-        let index = readings.iter().position(|((mark, _), _)| *mark == of.mark)?;
-        Some((index, of.field.clone()))
-    });
-    let (index, as_in) = like_others.map_or((0, None), |(index, field)| (index, Some(field)));
-    let (notation, numbers) = readings.swap_remove(index);
-    let mut remarks = Vec::new();
-    if is_ambiguous {
-        remarks.push(SourceRemark::DecimalMark { as_in });
-    }
-    if let Some(affix) = &affix {
-        if !affix.is_plain() {
-            remarks.push(SourceRemark::Affix);
-        }
-        if affix.accounting {
-            remarks.push(SourceRemark::Accounting);
-        }
-    }
-    remarks.extend(sentinel(texts, &numbers));
-    remarks.extend(equal_numbers(texts, &numbers));
-    remarks.extend(code_remarks(texts));
-    remarks.extend(compact_dates(texts));
-    let is_integer = numbers.iter().all(Decimal::is_integer);
-    let has_marks = || texts.iter().any(|text| text.contains(['.', ',']));
-    let known_mark = (!is_ambiguous && has_marks()).then_some(notation.0);
-    let form = ValueForm::Number { is_integer, notation: Some(notation), affix };
-    Some(FoundForm { known_mark, ..FoundForm::new(form, remarks) })
-}
-
-/// The notations in which all texts are numbers, with the numbers.
-fn find_readings(texts: &[&str], affix: Option<&CellAffix>) -> Vec<NumberReading> {
-    let readings = NOTATIONS.into_iter().filter_map(|marks| Some((marks, parse_all(texts, marks, affix)?)));
-    readings.collect()
-}
-
-/// The number in a text, if all notations in which it is a number give the same one.
-pub(crate) fn read_number(text: &str) -> Option<Decimal> {
-    let mut readings = find_readings(&[text], None).into_iter().flat_map(|(_, numbers)| numbers);
-    let first = readings.next()?;
-    readings.all(|number| number == first).then_some(first)
-}
-
-fn parse_all(
-    texts: &[&str],
-    (mark, separator): NumberMarks,
-    affix: Option<&CellAffix>,
-) -> Option<Vec<Decimal>> {
-    let notation = NumberNotation::new(mark, separator).ok()?;
-    let notation = match affix {
-        Some(affix) => notation.with_affixes(&affix.prefix, &affix.suffix, affix.accounting).ok()?,
-        None => notation,
-    };
-    texts.iter().map(|text| notation.parse(text)).collect()
-}
-
-/// Numbers of nines, such as -9.99, -999 or 9999.9, that are negative among others that are not, or far from all others.
-fn sentinel(texts: &[&str], numbers: &[Decimal]) -> Option<SourceRemark> {
-    let is_of_nines = |text: &str| {
-        let digits = text.strip_prefix('-').unwrap_or(text);
-        let nines = if digits.len() < text.len() { 2 } else { 3 };
-        digits.matches('9').count() >= nines
-            && digits.bytes().all(|byte| matches!(byte, b'9' | b'0' | b'.' | b','))
-    };
-    let size = |number: &Decimal| number.to_string().parse::<f64>().unwrap_or_default();
-    let pairs = texts.iter().zip(numbers.iter().map(size));
-    let (marks, others): (Vec<_>, Vec<_>) = pairs.partition(|(text, _)| is_of_nines(text));
-    let is_negative = others.iter().any(|(_, number)| *number < 0.0);
-    let largest = others.iter().map(|(_, number)| number.abs()).fold(0.0, f64::max);
-    let is_sentinel = |number: f64| {
-        (number < 0.0 && !is_negative) || (largest > 0.0 && number.abs() > largest * SENTINEL_RATIO)
-    };
-    let values =
-        marks.into_iter().filter(|(_, number)| is_sentinel(*number)).map(|(text, _)| (*text).to_owned());
-    let values: BTreeSet<_> = values.collect();
-    (!values.is_empty()).then(|| SourceRemark::Sentinel { values: values.into_iter().collect() })
-}
-
-/// The remarks on integers that can be codes.
-fn code_remarks(texts: &[&str]) -> impl Iterator<Item = SourceRemark> {
-    let find = |is_code: &dyn Fn(&str) -> bool| {
-        texts.iter().find(|text| is_code(text)).map(|text| (*text).to_owned())
-    };
-    let has_exponent =
-        |text: &str| text.split_once(['e', 'E']).is_some_and(|(before, _)| is_of_digits(before));
-    let is_long = |text: &str| text.len() >= CODE_DIGITS && is_of_digits(text);
-    let exponent = find(&has_exponent).map(|value| SourceRemark::Exponents { value });
-    exponent.into_iter().chain(find(&is_long).map(|value| SourceRemark::LongNumbers { value }))
-}
-
-/// Two different texts with a fraction that are the same number, in a field in which no text occurs twice: probably names, such as
-/// 1.1 and 1.10.
-fn equal_numbers(texts: &[&str], numbers: &[Decimal]) -> Option<SourceRemark> {
-    let mut texts_by_number = HashMap::new();
-    let mut seen = HashSet::new();
-    if !texts.iter().all(|text| seen.insert(*text)) {
-        return None;
-    }
-    texts.iter().zip(numbers).filter(|(text, _)| text.contains('.')).find_map(|(text, number)| {
-        let first = *texts_by_number.entry(number.to_string()).or_insert(*text);
-        let (one, other) = (first.to_owned(), (*text).to_owned());
-        (first != *text).then_some(SourceRemark::EqualNumbers { one, other })
     })
 }
 
@@ -590,7 +478,7 @@ fn unread<'t>(texts: impl IntoIterator<Item = &'t str>) -> SourceRemark {
         parts.any(|part| part.ends_with(char::is_numeric))
             && parts.any(|part| part.starts_with(char::is_numeric))
     };
-    let is_measured = !numbers.iter().any(has_parts);
+    let is_measured = !numbers.is_empty() && !numbers.iter().any(has_parts);
     let values = numbers.into_iter().chain(others).take(EXAMPLES).map(str::to_owned).collect();
     SourceRemark::Unread { values, is_measured }
 }
@@ -601,10 +489,29 @@ fn mostly_unread(texts: &[&str]) -> Option<SourceRemark> {
         let words = text.split(|character: char| !character.is_alphabetic());
         words.filter(|word| !word.is_empty()).count() <= NUMBER_WORDS_MAX
     };
-    let found: Vec<_> =
-        texts.iter().copied().filter(|text| is_number_like(text) && has_few_words(text)).collect();
+    let is_found = |text: &&str| is_number_like(text) && has_few_words(text) || has_month_name(text);
+    let found: Vec<_> = texts.iter().copied().filter(is_found).collect();
     let is_found = found.len() * 2 > texts.len();
     is_found.then(|| unread(found.into_iter().collect::<BTreeSet<_>>()))
+}
+
+/// Whether a text is a name of a month, perhaps of a language whose names are not read, with a year, and perhaps a day.
+fn has_month_name(text: &str) -> bool {
+    let plain = without_marks(text).to_lowercase();
+    let mut words =
+        plain.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty());
+    let is_year = |word: &str| word.len() == 4 && is_of_digits(word);
+    let is_month = |word: &str| {
+        word.bytes().all(|byte| byte.is_ascii_alphabetic())
+            && MONTH_BEGINNINGS.iter().any(|beginning| word.starts_with(beginning))
+    };
+    let (mut has_year, mut has_month) = (false, false);
+    let is_date = words.all(|word| {
+        let (year, month) = (is_year(word) && !has_year, is_month(word) && !has_month);
+        (has_year, has_month) = (has_year || year, has_month || month);
+        year || month || (word.len() <= 2 && is_of_digits(word))
+    });
+    is_date && has_year && has_month
 }
 
 /// Why a field that has numbers or dates is read as text.
@@ -612,8 +519,7 @@ fn text_remark(texts: &[&str]) -> Option<SourceRemark> {
     if let Some(bound) = texts.iter().find(|text| is_bound(text)) {
         return Some(SourceRemark::Bounds { value: (*bound).to_owned() });
     }
-    let is_plain = |text: &str| NOTATIONS.iter().any(|marks| parse_all(&[text], *marks, None).is_some());
-    if let Some(remark) = mostly_numbers(texts, is_plain) {
+    if let Some(remark) = mostly_numbers(texts, is_number) {
         return Some(remark);
     }
     if let Err(affixes) = find_affix(texts)
@@ -621,23 +527,32 @@ fn text_remark(texts: &[&str]) -> Option<SourceRemark> {
     {
         return Some(SourceRemark::MixedAffixes { affixes });
     }
-    mostly_numbers(texts, |text| is_plain(text) || find_affix(&[text]).is_ok())
+    mostly_numbers(texts, |text| is_number(text) || find_affix(&[text]).is_ok())
         .or_else(|| date_remark(texts))
         .or_else(|| mostly_unread(texts))
 }
 
+type DateReader = Box<dyn Fn(&str) -> bool>;
+
+/// The forms of dates, times and periods that are read.
+fn date_readers() -> Vec<DateReader> {
+    let of_dates: DateReader = Box::new(|text| Date::read(text).is_some());
+    let of_periods = [PeriodLength::Month, PeriodLength::Quarter]
+        .map(|length| -> DateReader { Box::new(move |text| length.is_canonical(text)) });
+    let periods = PERIODS.into_iter().filter_map(|(length, format)| PeriodFormat::new(length, format).ok());
+    let of_period_formats =
+        periods.map(|format| -> DateReader { Box::new(move |text| format.parse(text).is_some()) });
+    let formats = date_formats().filter_map(|format| TimeFormat::new(&format).ok());
+    let of_formats =
+        formats.map(|format| -> DateReader { Box::new(move |text| format.parse(text).is_some()) });
+    [of_dates].into_iter().chain(of_periods).chain(of_period_formats).chain(of_formats).collect()
+}
+
 /// Why a field in which most texts are dates, times or periods is read as text.
 fn date_remark(texts: &[&str]) -> Option<SourceRemark> {
-    type Reader = Box<dyn Fn(&str) -> bool>;
-    let read = |format: &str| TimeFormat::new(format).ok();
-    let formats = date_formats().filter_map(|format| read(&format));
-    let of_formats = formats.map(|format| -> Reader { Box::new(move |text| format.parse(text).is_some()) });
-    let of_periods = [PeriodLength::Month, PeriodLength::Quarter]
-        .map(|length| -> Reader { Box::new(move |text| length.is_canonical(text)) });
-    let of_dates: Reader = Box::new(|text| Date::read(text).is_some());
-    let readers: Vec<_> = [of_dates].into_iter().chain(of_periods).chain(of_formats).collect();
+    let readers = date_readers();
     let compared = texts.get(..DATES_COMPARED).unwrap_or(texts);
-    let count = |reader: &Reader| compared.iter().filter(|text| reader(text)).count();
+    let count = |reader: &DateReader| compared.iter().filter(|text| reader(text)).count();
     let is_dated = |text: &&&str| readers.iter().any(|reader| reader(text));
     if compared.iter().filter(is_dated).count() * 2 < compared.len() {
         return None;
@@ -681,128 +596,6 @@ fn date_shape(text: &str) -> String {
         };
     }
     shape
-}
-
-/// Signs of currencies, with the UCUM code of the currency if there is only one.
-const CURRENCY_SIGNS: [(&str, Option<&str>); 14] = [
-    ("€", Some("{EUR}")),
-    ("£", Some("{GBP}")),
-    ("₹", Some("{INR}")),
-    ("₽", Some("{RUB}")),
-    ("₩", Some("{KRW}")),
-    ("zł", Some("{PLN}")),
-    ("Kč", Some("{CZK}")),
-    ("US$", Some("{USD}")),
-    ("R$", Some("{BRL}")),
-    ("A$", Some("{AUD}")),
-    ("C$", Some("{CAD}")),
-    ("$", None),
-    ("¥", None),
-    ("kr", None),
-];
-/// Codes of currencies. Another word of three capital letters before a number is probably a part of a code.
-const CURRENCIES: [&str; 24] = [
-    "EUR", "USD", "GBP", "CHF", "JPY", "CNY", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "RON", "CAD", "AUD",
-    "NZD", "INR", "BRL", "ZAR", "KRW", "MXN", "SGD", "HKD", "TRY",
-];
-/// The beginnings of bounds and estimates.
-const BOUNDS: [char; 6] = ['<', '>', '≤', '≥', '~', '≈'];
-
-/// The signs and units beside the numbers of a field.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CellAffix {
-    /// Empty if there is none.
-    pub(super) prefix: String,
-    /// Empty if there is none.
-    pub(super) suffix: String,
-    /// Whether numbers in parentheses are negative.
-    pub(super) accounting: bool,
-}
-
-impl CellAffix {
-    /// Whether there are only parentheses.
-    pub(super) const fn is_plain(&self) -> bool {
-        self.prefix.is_empty() && self.suffix.is_empty()
-    }
-
-    /// The sign or the unit, as in the cells.
-    pub(super) fn unit(&self) -> Option<&str> {
-        [self.suffix.as_str(), self.prefix.as_str()].into_iter().find(|text| !text.is_empty())
-    }
-}
-
-/// Whether a text is a bound or an estimate, such as `<0.5`.
-fn is_bound(text: &str) -> bool {
-    let number = text.trim_start_matches(|character: char| BOUNDS.contains(&character) || character == '=');
-    number.len() < text.len()
-        && number.trim_start().starts_with(|first: char| first.is_ascii_digit() || first == '.')
-}
-
-/// The UCUM code of a sign of a currency, of its code, or of a unit.
-pub(super) fn affix_code(text: &str) -> Option<String> {
-    match CURRENCY_SIGNS.iter().find(|(sign, _)| *sign == text) {
-        Some((_, code)) => code.map(str::to_owned),
-        None if CURRENCIES.contains(&text) => Some(format!("{{{text}}}")),
-        None => UcumUnit::from_spelling(text).ok().map(|unit| unit.code().to_owned()),
-    }
-}
-
-/// The text beside the numbers, which is the same in all cells.
-///
-/// # Errors
-/// The different texts; none if the cells are no numbers with a known sign or unit.
-fn find_affix(texts: &[&str]) -> Result<CellAffix, Vec<String>> {
-    let split: Option<Vec<_>> = texts.iter().map(|text| split_affix(text)).collect();
-    let Some(split) = split else { return Err(Vec::new()) };
-    let accounting = split.iter().any(|affix| affix.accounting);
-    let distinct: BTreeSet<_> = split.into_iter().map(|affix| CellAffix { accounting, ..affix }).collect();
-    let mut affixes: Vec<_> = distinct.into_iter().collect();
-    match affixes.pop() {
-        Some(affix) if affixes.is_empty() && (accounting || !affix.is_plain()) => Ok(affix),
-        last => {
-            let shown = |affix: CellAffix| affix.unit().unwrap_or_default().to_owned();
-            Err(affixes.into_iter().chain(last).map(shown).collect())
-        }
-    }
-}
-
-/// The text beside the number of one cell; `None` if the cell is no number, or the text is no known sign or unit.
-fn split_affix(text: &str) -> Option<CellAffix> {
-    let is_minus = |character: char| character == '-' || character == '−' || character == '+';
-    let is_of_number = |character: char| {
-        character.is_ascii_digit() || character == '.' || is_minus(character) || character == '('
-    };
-    let text = text.trim();
-    let unsigned = text.trim_start_matches(is_minus);
-    let (inner, is_enclosed) = match unsigned.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-        Some(inner) => (inner.trim(), true),
-        None => (unsigned, false),
-    };
-    let start = inner.find(is_of_number)?;
-    let end =
-        inner.rfind(|character: char| character.is_ascii_digit() || character == ')').map(|at| at + 1)?;
-    let (prefix, suffix) = (inner.get(..start)?, inner.get(end..)?);
-    let core = inner.get(start..end)?;
-    let accounting = is_enclosed || core.starts_with('(');
-    let is_spaced = suffix.starts_with(char::is_whitespace);
-    let (prefix, suffix) = (prefix.trim(), suffix.trim());
-    let is_known_prefix = prefix.is_empty() || is_currency(prefix);
-    let is_known_suffix = suffix.is_empty() || is_currency(suffix) || is_unit(suffix, is_spaced);
-    (is_known_prefix && is_known_suffix && (prefix.is_empty() || suffix.is_empty())).then(|| CellAffix {
-        prefix: prefix.to_owned(),
-        suffix: suffix.to_owned(),
-        accounting,
-    })
-}
-
-fn is_currency(text: &str) -> bool {
-    CURRENCIES.contains(&text) || CURRENCY_SIGNS.iter().any(|(sign, _)| *sign == text)
-}
-
-/// Whether a text after a number is a unit. A single letter without a space is probably a part of a code, such as 5A.
-fn is_unit(text: &str, is_spaced: bool) -> bool {
-    let is_letter = text.chars().count() == 1 && text.chars().all(char::is_alphabetic);
-    (is_spaced || !is_letter) && UcumUnit::from_spelling(text).is_ok()
 }
 
 #[cfg(test)]

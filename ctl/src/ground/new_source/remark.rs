@@ -58,6 +58,10 @@ pub(super) enum SourceRemark {
     },
     NoIdentity,
     MeasuredIdentity,
+    /// A few records have no value on an axis of the identity, or the identity of another record.
+    IdentityExceptions {
+        records: usize,
+    },
     /// Dimensions of SDMX with one value in the sample.
     ConstantDimensions {
         axes: Vec<String>,
@@ -98,6 +102,12 @@ pub(super) enum SourceRemark {
     MixedDates {
         values: Vec<String>,
     },
+    /// A few texts among dates are none.
+    RejectedDates {
+        /// Examples of them.
+        values: Vec<String>,
+        records: usize,
+    },
     /// A text in the form of the other dates, such as 30 February.
     NoSuchDate {
         value: String,
@@ -128,8 +138,8 @@ pub(super) enum SourceRemark {
     },
     /// The numbers can be read with either decimal mark.
     DecimalMark {
-        /// The field whose mark they have; `None` if no other field shows one.
-        as_in: Option<String>,
+        /// Why they have their mark; `None` if nothing shows one.
+        as_in: Option<MarkOrigin>,
     },
     DateOrder {
         format: String,
@@ -148,6 +158,19 @@ pub(super) enum SourceRemark {
     LocalTimes,
     Affix,
     Accounting,
+}
+
+/// What shows a decimal mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum MarkOrigin {
+    /// Another field, by its name.
+    Field(String),
+    /// The numbers of the field without a mark.
+    Lengths,
+    /// The semicolons between the fields.
+    Semicolons,
+    /// Dates such as 31.12.2024.
+    Dates,
 }
 
 /// The line of the documents that has a remark on an axis.
@@ -195,7 +218,7 @@ fn shown(text: &str) -> String {
 }
 
 impl SourceRemark {
-    /// The text of a remark on the file, its fields or its identity.
+    /// The text of a remark on the file.
     fn text_of_source(&self) -> Option<String> {
         Some(match self {
             Self::EncodingGuessed { encoding, word } => {
@@ -249,6 +272,13 @@ impl SourceRemark {
                 shown(chosen),
                 shown_list(others)
             ),
+            _ => return None,
+        })
+    }
+
+    /// The text of a remark on the fields that identify a record, or have no axis.
+    fn text_of_identity(&self) -> Option<String> {
+        Some(match self {
             Self::NoAxis { fields } => format!("no axis takes: {}", shown_list(fields)),
             Self::NoIdentity => String::from(
                 "no few fields identify a record in the sample: several records have the same values on all axes with `identity`, or \
@@ -257,6 +287,13 @@ impl SourceRemark {
             Self::MeasuredIdentity => String::from(
                 "no other fields identify a record: check that these values do not change with a later file",
             ),
+            Self::IdentityExceptions { records } => {
+                let records = format_count(*records as u64, "record", "records");
+                format!(
+                    "the identity holds for nearly all of the sample: {records} without a value on its axes, or with the identity of another \
+                     record, will be rejected"
+                )
+            }
             Self::ConstantDimensions { axes } => format!(
                 "dimensions with one value in the sample; if the files can have others, add `identity: true` to: {}",
                 shown_list(axes)
@@ -306,18 +343,6 @@ impl SourceRemark {
                 "{} are values; if they mean that a value is missing, name them in `missing_values`",
                 shown_list(words)
             ),
-            Self::MixedDates { values } => {
-                format!("text, since the dates have different forms: {}", shown_list(values))
-            }
-            Self::NoSuchDate { value } => format!(
-                "text, since {} is no date or time that exists; with the type `date`, such records are rejected",
-                shown(value)
-            ),
-            Self::Unread { values, .. } => format!(
-                "text, since {} can be numbers, dates or times in a form that is not read; if they are, convert them, or add \
-                 `value_normalizers`, and change the type",
-                shown_list(values)
-            ),
             Self::ExponentCodes { value } => format!(
                 "text, since {} can be a code; if it is a number with an exponent, change the type to `number`",
                 shown(value)
@@ -338,6 +363,32 @@ impl SourceRemark {
         })
     }
 
+    /// The text of a remark on texts that are probably numbers or dates.
+    fn text_of_unread(&self) -> Option<String> {
+        Some(match self {
+            Self::MixedDates { values } => {
+                format!("text, since the dates have different forms: {}", shown_list(values))
+            }
+            Self::RejectedDates { values, records } => {
+                let records = format_count(*records as u64, "value", "values");
+                format!(
+                    "{records} of the sample will be rejected, since they are in another form, or no dates: {}",
+                    shown_list(values)
+                )
+            }
+            Self::NoSuchDate { value } => format!(
+                "text, since {} is no date or time that exists; with the type `date`, such records are rejected",
+                shown(value)
+            ),
+            Self::Unread { values, .. } => format!(
+                "text, since {} can be numbers, dates or times in a form that is not read; if they are, convert them, or add \
+                 `value_normalizers`, and change the type",
+                shown_list(values)
+            ),
+            _ => return None,
+        })
+    }
+
     /// The text of a remark on how the values of an axis are read.
     fn text_of_reading(&self) -> Option<String> {
         Some(match self {
@@ -346,13 +397,22 @@ impl SourceRemark {
             Self::Group { fields } => {
                 format!("{fields} fields are the keys of one group, since an ontology has at most 256 axes")
             }
-            Self::DecimalMark { as_in: None } => {
-                String::from("the sample can also be read with the other mark: check the numbers")
+            Self::DecimalMark { as_in } => {
+                let cause = match as_in {
+                    None => String::new(),
+                    Some(MarkOrigin::Field(field)) => format!("read with the mark of {}, and ", shown(field)),
+                    Some(MarkOrigin::Lengths) => {
+                        String::from("read with the mark that fits the numbers without one, and ")
+                    }
+                    Some(MarkOrigin::Semicolons) => String::from(
+                        "read with a decimal comma, which is usual with `;` between fields, and ",
+                    ),
+                    Some(MarkOrigin::Dates) => String::from(
+                        "read with a decimal comma, which is usual beside dates such as 31.12.2024, and ",
+                    ),
+                };
+                format!("{cause}the sample can also be read with the other mark: check the numbers")
             }
-            Self::DecimalMark { as_in: Some(field) } => format!(
-                "read with the mark of {}, and the sample can also be read with the other mark: check the numbers",
-                shown(field)
-            ),
             Self::DateOrder { format, other } => {
                 format!(
                     "read as {}, and the sample can also be read as {}: check the dates",
@@ -383,7 +443,9 @@ impl SourceRemark {
 
 impl fmt::Display for SourceRemark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.text_of_source().or_else(|| self.text_of_axis()).or_else(|| self.text_of_reading());
+        let text = self.text_of_source().or_else(|| self.text_of_identity());
+        let text = text.or_else(|| self.text_of_axis()).or_else(|| self.text_of_unread());
+        let text = text.or_else(|| self.text_of_reading());
         f.write_str(text.as_deref().unwrap_or(self.code()))
     }
 }

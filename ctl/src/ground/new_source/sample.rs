@@ -3,7 +3,7 @@
 use super::columns::SampleColumn;
 use super::remark::SourceRemark;
 use super::table::{find_table, unpivot_measured};
-use crate::ground::new_source::columns::find_columns;
+use crate::ground::new_source::columns::{TableHints, find_columns};
 use crate::ground::parquet::{is_parquet, omitted_columns, open_payload};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::is_blank;
@@ -179,7 +179,7 @@ fn read_records(
 
 /// The unpivot of a table with more columns than axes: of its numbers, or of all columns but those that identify a record.
 fn unpivot_wide(columns: &[String], records: &[SourceValue]) -> Result<ColumnUnpivot, String> {
-    let found = find_columns(records, None, columns.len())?;
+    let found = find_columns(records, TableHints::default(), columns.len())?;
     let names = |is_measured: &dyn Fn(&SampleColumn) -> bool| -> HashSet<&str> {
         let selected = found.columns.iter().filter(|column| is_measured(column));
         selected.filter_map(|column| column.path.last().map(String::as_str)).collect()

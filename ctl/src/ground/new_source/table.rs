@@ -1,6 +1,6 @@
 //! The form of a table: its delimiter, its comments, its header, and columns that are periods.
 
-use super::notation::{is_missing, is_number_like, is_season};
+use super::notation::{is_missing, is_number, is_number_like, is_season};
 use super::remark::SourceRemark;
 use domain_base::text_form::{into_nfc, is_blank};
 use domain_base::wording::compile_pattern;
@@ -18,13 +18,15 @@ const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
 /// canonical one.
 const PERIODS: [(&str, &str, Option<&str>); 7] = [
     ("[0-9]{4}", "Year", None),
-    (r"[0-9]{4} \[YR[0-9]{4}\]", "Year", Some("%Y [YR%Y]")),
+    (r"[0-9]{4} \[YR[0-9]{4}\]", "Year", Some(BRACKETED_YEAR)),
     ("[0-9]{4}-[0-9]{2}", "Month", None),
     ("[0-9]{4}M[0-9]{2}", "Month", Some("%YM%m")),
     ("[0-9]{4}-Q[1-4]", "Quarter", None),
     ("[0-9]{4}Q[1-4]", "Quarter", Some("%YQ%q")),
     ("[0-9]{4} Q[1-4]", "Quarter", Some("%Y Q%q")),
 ];
+/// The years of the World Bank's DataBank. A column with such a name can be nothing else.
+const BRACKETED_YEAR: &str = "%Y [YR%Y]";
 /// The fewest columns that make a table wide.
 const WIDE_COLUMNS: usize = 3;
 /// The part of the cells of a column that must be numbers or dates, so that its header can be recognized.
@@ -58,7 +60,11 @@ pub(super) fn find_table(text: &str) -> Result<FoundTable, String> {
     let text = text.trim_start_matches('\u{feff}');
     let named = named_delimiter(text);
     let mut remarks = Vec::new();
-    let first = text.lines().skip(usize::from(named.is_some())).find(|line| !line.trim().is_empty());
+    let is_blank_row = |line: &&str, delimiters: &[char]| {
+        line.chars().all(|character| character.is_whitespace() || delimiters.contains(&character))
+    };
+    let mut lines = text.lines().skip(usize::from(named.is_some()));
+    let first = lines.find(|line| !is_blank_row(line, &DELIMITERS));
     let first = first.ok_or("the file has no header line")?;
     let mark = COMMENT_MARKS.into_iter().find(|mark| first.starts_with(mark));
     let comment = mark.and_then(|mark| CommentMark::try_from(mark.to_owned()).ok());
@@ -77,7 +83,7 @@ pub(super) fn find_table(text: &str) -> Result<FoundTable, String> {
         .lines()
         .take(header.line)
         .skip(usize::from(named.is_some()))
-        .filter(|line| !line.trim().is_empty())
+        .filter(|line| !is_blank_row(line, &[delimiter.into()]))
         .collect();
     let has_other_lines = !skipped.iter().all(is_comment) || header.is_comment(mark);
     if let Some(first) = skipped.first().filter(|_| has_other_lines) {
@@ -338,8 +344,10 @@ fn first_row(first: &TableRow, body: &[&TableRow]) -> FirstRow {
     }
     let mut is_known = false;
     for (index, name) in first.fields.iter().enumerate() {
-        let kinds = body.iter().filter_map(|row| row.fields.get(index)).map(|cell| CellKind::of(cell));
-        let kinds: Vec<_> = kinds.filter(|kind| *kind != CellKind::Blank).collect();
+        let cells =
+            body.iter().filter_map(|row| row.fields.get(index)).map(|cell| (CellKind::of(cell), cell));
+        let cells = cells.filter(|(kind, _)| *kind != CellKind::Blank);
+        let (kinds, cells): (Vec<_>, Vec<_>) = cells.unzip();
         let typed = kinds.iter().filter(|kind| **kind != CellKind::Text).count();
         if typed == 0 || typed * TYPED_PARTS.1 < kinds.len() * TYPED_PARTS.0 {
             continue;
@@ -349,10 +357,19 @@ fn first_row(first: &TableRow, body: &[&TableRow]) -> FirstRow {
             CellKind::Text => return FirstRow::Header,
             // a year above other numbers
             CellKind::Year if !kinds.contains(&CellKind::Year) => return FirstRow::Header,
+            // a text that begins with a number, such as 2019 [YR2019], or a day above numbers
+            CellKind::Typed if is_name(name) && cells.iter().all(|cell| is_number(cell.trim())) => {
+                return FirstRow::Header;
+            }
             CellKind::Year | CellKind::Typed => is_known = true,
         }
     }
     if is_known { FirstRow::Record } else { FirstRow::Unknown }
+}
+
+/// Whether a cell is neither a number nor a bound such as `<0.5`.
+fn is_name(cell: &str) -> bool {
+    cell.trim().starts_with(char::is_alphanumeric) && !is_number(cell.trim())
 }
 
 /// Whether a cell is a number or a date.
@@ -399,7 +416,8 @@ fn find_periods(header: &[String]) -> Option<FoundPeriods> {
     PERIODS.into_iter().find_map(|(pattern, name, format)| {
         let whole = compile_pattern(pattern).ok()?;
         let selected: Vec<_> = header.iter().filter(|column| whole.is_match(column.trim())).collect();
-        if selected.len() < WIDE_COLUMNS {
+        let fewest = if format == Some(BRACKETED_YEAR) { 1 } else { WIDE_COLUMNS };
+        if selected.len() < fewest {
             return None;
         }
         let is_padded = selected.iter().any(|column| column.trim() != column.as_str());

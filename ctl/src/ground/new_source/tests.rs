@@ -615,6 +615,78 @@ fn names_of_columns_are_the_same_in_both_unicode_forms() {
 }
 
 #[test]
+fn documents_are_read_again_whatever_the_header_has() {
+    for header in [
+        "id,null,true",
+        "id,yes,~",
+        "id,on,off",
+        "id,12 a,2024-01-31",
+        "id,.nan,1e5",
+        "id,a\u{7f}b,c\u{80}\u{9f}",
+        "id,\u{85}a,b\u{2028}",
+        "id,a\u{fffe}b,\u{ffff}c",
+        "id,a: b,- c",
+        "id,#a,\\'\"",
+    ] {
+        let content = format!("{header}\nx,1,p\ny,2,q\n");
+        let new = NewCase::new("header", "csv", content.as_bytes()).expect(header);
+        assert_eq!((&new.report["records"], &new.report["rejected"]), (&json!(2), &json!(0)), "{header}");
+    }
+    let new = NewCase::new("words", "csv", b"id,null,true\nx,1,p\ny,2,q\n").expect("valid documents");
+    assert_eq!(new.records()[0], json!({"id": "x", "null": "1", "true": "p"}));
+}
+
+#[test]
+fn text_that_is_neither_utf_8_nor_windows_1252_is_refused() {
+    for byte in [0x81, 0x8d, 0x8f, 0x90, 0x9d] {
+        let content = [b"id,name\n1,M".as_slice(), &[byte], b"ller\n2,b\n"].concat();
+        let refused = NewCase::new("encoding", "csv", &content).map(|new| new.documents());
+        let Err(CtlError::Verb { exit_code: 5, message, .. }) = refused else {
+            panic!("{byte}: {refused:?}")
+        };
+        assert!(message.contains("another encoding"), "{message}");
+    }
+}
+
+#[test]
+fn comment_on_a_guessed_encoding_has_no_empty_word_ascii_only() {
+    let content: Vec<u8> = "id;name\n1;a\n2;b\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    let new = NewCase::new("utf-16", "csv", &content).expect("valid documents");
+    assert_eq!(codes(&new.report), ["encoding_guessed"]);
+    assert!(!new.documents().contains("``"), "{}", new.documents());
+}
+
+#[test]
+fn summary_names_numbers_with_two_readings_and_no_comments_that_do_not_exist() {
+    for (content, has_comments) in [("id,n\na,1.234\nb,5.678\n", true), ("id,n\na,1.5\nb,2.5\n", false)] {
+        let new = NewCase::new("summary", "csv", content.as_bytes()).expect("valid documents");
+        let output = Some(new.folder.path().join("new.yaml"));
+        let file = new.payload.clone();
+        let arguments = NewSourceArgs { file, id: None, tier: None, output, force: true };
+        let mut printed = Vec::new();
+        arguments.run(false, &mut printed).expect("valid documents");
+        let printed = String::from_utf8(printed).expect("UTF-8");
+        assert_eq!(printed.contains("`n` can be read in two ways"), has_comments, "{printed}");
+        assert_eq!(printed.contains("lines with a comment"), has_comments, "{printed}");
+    }
+}
+
+#[test]
+fn one_bad_row_of_many_is_rejected_by_the_documents() {
+    let rows: String = (0..599).map(|row| format!("k{row};{:02}.01.2026;{row},5\n", row % 28 + 1)).collect();
+    for last in ["k5;01.01.2026;7,5", ";01.01.2026;7,5", "k599;31.02.2026;7,5"] {
+        let content = format!("id;day;n\n{rows}{last}\n;;\n");
+        let new = NewCase::new("many", "csv", content.as_bytes()).expect("valid documents");
+        assert_eq!(new.report["identity"], json!(["id"]), "{last}");
+        let types = axes(&new.documents());
+        assert_eq!(types[1], ("day".to_owned(), "date".to_owned()), "{last}");
+        let rejected = new.report["rejected"].as_u64().expect("a number");
+        assert!((1..=2).contains(&rejected), "{last}: {}", new.report);
+        assert_eq!((&new.report["failure"], &new.report["breaches"]), (&Value::Null, &json!([])), "{last}");
+    }
+}
+
+#[test]
 fn codes_with_an_exponent_keep_their_text() {
     let new =
         NewCase::new("codes", "csv", b"code,value\n1E5,1.5\n100000,2.5\n2E3,3.5\n").expect("valid documents");

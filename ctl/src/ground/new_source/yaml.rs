@@ -4,6 +4,7 @@ use super::columns::SampleColumn;
 use super::notation::ValueForm;
 use super::remark::{RemarkPlace, SourceRemark};
 use super::sample::Sample;
+use crate::ground::document_files::is_plain_text;
 use crate::ground::new_source::columns::FoundColumns;
 use domain_base::moment::PeriodLength;
 use domain_ground::freshness::FreshnessPolicy;
@@ -25,9 +26,34 @@ pub(super) struct NewDocuments<'s> {
     pub(super) tier: Option<&'s str>,
 }
 
-/// A text or a value in YAML. JSON is a part of YAML.
+/// A text or a value in YAML. JSON is a part of YAML, except for characters that YAML requires to be escaped.
 fn quoted(value: &(impl Serialize + ?Sized)) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+    let json = serde_json::to_string(value).unwrap_or_default();
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_escaped(character) {
+            text.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            text.push(character);
+        }
+    }
+    text
+}
+
+/// Whether YAML has a character in no text, or reads it as a line end: control characters, separators of lines, a byte-order mark,
+/// and two that are no characters.
+fn is_escaped(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// The name of an axis, in quotes if YAML reads it as another value, such as `null`.
+fn axis_name(column: &SampleColumn) -> String {
+    plain_or_quoted(&column.axis)
+}
+
+fn plain_or_quoted(axis: &str) -> String {
+    if is_plain_text(axis) { axis.to_owned() } else { quoted(axis) }
 }
 
 /// The remarks as comments on lines of their own.
@@ -66,7 +92,9 @@ impl<'s> NewDocuments<'s> {
         if self.tier.is_some() {
             self.write_workflow(&mut text)?;
         }
-        Ok(text)
+        // what is left of such characters is in comments
+        let is_unreadable = |character: char| is_escaped(character) && character != '\n';
+        Ok(text.replace(is_unreadable, "\u{fffd}"))
     }
 
     /// The axes that a verification can have.
@@ -93,7 +121,7 @@ impl<'s> NewDocuments<'s> {
         }
         for column in &self.found.columns {
             let mut parts =
-                vec![format!("axis: {}", column.axis), format!("type: {}", self.axis_type(column))];
+                vec![format!("axis: {}", axis_name(column)), format!("type: {}", self.axis_type(column))];
             parts.extend(column.unit_code.as_ref().map(|code| format!("unit: {}", quoted(code))));
             if column.is_identity {
                 parts.push("identity: true".to_owned());
@@ -111,7 +139,7 @@ impl<'s> NewDocuments<'s> {
 
     fn write_source(&self, text: &mut String) -> std::fmt::Result {
         let id = quoted(self.id);
-        let axes: Vec<_> = self.found.columns.iter().map(|column| column.axis.as_str()).collect();
+        let axes: Vec<_> = self.found.columns.iter().map(axis_name).collect();
         let frequency = self.update_frequency();
         let policy = FreshnessPolicy::default_for(self.id.clone(), frequency, &[]);
         let days = policy.default_max_age_seconds / 86_400;
@@ -212,8 +240,10 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
                     (format!("{}.*", path_text(&column.path)), Some("cardinality: one_to_many".to_owned()))
                 }
             };
-            let mut parts =
-                vec![format!("source_field: {}", quoted(&path)), format!("target_axis: {}", column.axis)];
+            let mut parts = vec![
+                format!("source_field: {}", quoted(&path)),
+                format!("target_axis: {}", axis_name(column)),
+            ];
             parts.extend(cardinality);
             if column.is_identity {
                 parts.push("required: true".to_owned());
@@ -247,14 +277,14 @@ invalidation_triggers: [{{trigger_type: version_change, config: {{}}}}]
             "    axes:  # a file that {what} a larger share of the values of an axis is held for a decision"
         )?;
         for column in values {
-            writeln!(text, "      {}: {{{limits}}}", column.axis)?;
+            writeln!(text, "      {}: {{{limits}}}", axis_name(column))?;
         }
         Ok(())
     }
 
     /// The smallest workflow over the source. An identity alone has nothing to verify.
     fn write_workflow(&self, text: &mut String) -> std::fmt::Result {
-        let axes: Vec<_> = self.verified_axes().take(AXES_MAX).collect();
+        let axes: Vec<_> = self.verified_axes().take(AXES_MAX).map(plain_or_quoted).collect();
         if axes.is_empty() {
             return Ok(());
         }
@@ -295,7 +325,7 @@ authority_latency: {{authority_latency_budget_ms: 3000, enforcement_mode: INLINE
             writeln!(
                 text,
                 "    - {{axis: {}, normalizer_type: {kind}, config: {config}}}{comment}",
-                column.axis
+                axis_name(column)
             )?;
         }
         Ok(())

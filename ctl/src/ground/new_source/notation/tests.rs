@@ -2,7 +2,13 @@ use super::*;
 
 fn found(label: &str, values: &[&str]) -> FoundForm {
     let values: Vec<_> = values.iter().map(|value| Some((*value).to_owned())).collect();
-    find_form(label, &values, None, None)
+    find_form(label, &values, FieldHints::default())
+}
+
+/// The form of many values: `count` times those of `values`, and then the others.
+fn found_among(count: usize, values: &[&str], others: &[&str]) -> FoundForm {
+    let many = values.iter().copied().cycle().take(count * values.len());
+    found("n", &many.chain(others.iter().copied()).collect::<Vec<_>>())
 }
 
 fn codes(found: &FoundForm) -> Vec<&'static str> {
@@ -79,6 +85,69 @@ fn numbers_are_recognized_with_their_notation() {
         ("title", &["1.1", "1.2", "1.10"], number(false, None), &["equal_numbers"]),
         ("price", &["1.1", "1.10", "1.1"], number(false, None), &[]),
     ]);
+}
+
+#[test]
+fn first_group_of_zero_shows_the_decimal_mark() {
+    assert_forms(&[
+        ("n", &["1.234", "0.500"], number(false, None), &[]),
+        ("n", &["1,234", "0,500"], number(false, Some((',', None))), &[]),
+        ("n", &["1 234,5", "0,125"], number(false, Some((',', Some(' ')))), &[]),
+    ]);
+}
+
+#[test]
+fn decimal_mark_is_that_of_most_values() {
+    let grouped = number(true, Some((',', Some('.'))));
+    for (found, form, remarks) in [
+        (found_among(200, &["123.456", "999", "12.345"], &["12.34"]), grouped.clone(), &["decimal_mark"][..]),
+        (found_among(20, &["1.234", "12"], &[]), grouped, &["decimal_mark"]),
+        (
+            found_among(300, &["1.459", "1.539"], &["1.4"]),
+            number(false, Some(('.', None))),
+            &["decimal_mark"],
+        ),
+        (found_among(30, &["1,234", "5000"], &[]), number(false, Some((',', None))), &["decimal_mark"]),
+        (found_among(30, &["1,234", "500"], &[]), number(true, Some(('.', Some(',')))), &["decimal_mark"]),
+        (found_among(30, &["1.234", "1.5"], &[]), number(false, None), &[]),
+        (found_among(30, &["1.234", "0"], &[]), number(false, Some(('.', None))), &["decimal_mark"]),
+        (found_among(600, &["12"], &["1.5", "1.234"]), number(false, None), &[]),
+    ] {
+        assert_eq!((&found.form, codes(&found)), (&form, remarks.to_vec()));
+    }
+}
+
+#[test]
+fn number_of_json_has_one_notation() {
+    let values = ["1.234", "2", "1e-7"].map(|value| Some(value.to_owned()));
+    let hints = FieldHints { is_json_number: true, ..FieldHints::default() };
+    let found = find_form("n", &values, hints);
+    assert_eq!((&found.form, codes(&found), found.known_mark), (&number(false, None), vec![], None));
+    let texts = ["1E5", "205"].map(|value| Some(value.to_owned()));
+    assert_eq!(find_form("code", &texts, hints).form, number(true, None));
+}
+
+#[test]
+fn date_is_recognized_if_one_of_a_hundred_values_is_none() {
+    let days = found_among(99, &["31.01.2026"], &["31.02.2026"]);
+    assert_eq!((&days.form, codes(&days)), (&date("%d.%m.%Y"), vec!["rejected_dates"]));
+    let months = found_among(50, &["2024-01", "2024-02"], &["2024-13"]);
+    assert_eq!((&months.form, codes(&months)), (&period(PeriodLength::Month, None), vec!["rejected_dates"]));
+    let two = found_among(98, &["31.01.2026"], &["31.02.2026", "n. d. 5"]);
+    assert_eq!(two.form, ValueForm::Text);
+}
+
+#[test]
+fn name_of_a_month_has_a_remark_in_any_language() {
+    for values in
+        [&["Jänner 2020", "Feber 2020"][..], &["1. März 2020"], &["août 2021", "juin 2021"], &["2020 maj"]]
+    {
+        let found = found("m", values);
+        assert_eq!((&found.form, codes(&found)), (&ValueForm::Text, vec!["unread"]), "{values:?}");
+    }
+    for values in [&["Model 2020", "Room 2021"][..], &["März", "Mai"]] {
+        assert_eq!(codes(&found("m", values)), [""; 0], "{values:?}");
+    }
 }
 
 #[test]

@@ -94,6 +94,29 @@ fn columns_named_by_periods_are_unpivoted() {
 }
 
 #[test]
+fn header_is_recognized_if_its_names_begin_with_numbers_and_the_cells_are_numbers() {
+    let unpivot =
+        r#"{"csv":{"unpivot":{"columns":"[0-9]{4} \\[YR[0-9]{4}\\]","name":"Year","value":"Value"}}}"#;
+    let rows = "Aruba,ABW,1.5,2\nKosovo,XKX,..,3.5\n";
+    for years in ["2019 [YR2019],2020 [YR2020]", "2019 [YR2019],Note"] {
+        let bank = format!("Country Name,Country Code,{years}\n{rows}");
+        let found = assert_table(&bank, unpivot, &["unpivoted"]);
+        assert_eq!(found.period, Some(Some("%Y [YR%Y]")));
+    }
+    for header in ["5 km,10 km", "2024-01-31,2024-02-29", "1st,2nd"] {
+        assert_table(&format!("{header}\n1.5,2\n3,4\n"), r#"{"csv":{}}"#, &[]);
+    }
+    assert_table("<0.5,2\n1.5,2\n3,4\n", r#"{"csv":{"columns":["column_1","column_2"]}}"#, &["no_header"]);
+}
+
+#[test]
+fn rows_of_delimiters_only_are_no_rows() {
+    for text in [";\na;b\nx;1,5\n;\ny;2\n;;;\n;", "a;b\n;\nx;1,5\n;;\n"] {
+        assert_table(text, r#"{"csv":{"delimiter":";"}}"#, &[]);
+    }
+}
+
+#[test]
 fn table_without_a_form_that_can_be_read_is_refused() {
     for text in ["", "\n \n", "year  month   value\n2024     1    2.5\n2024     2    2.6\n"] {
         assert!(find_table(text).is_err(), "{text:?}");
