@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn largest_changes_are_drawn_before_the_first_ones_in_percent_with_axis_and_unit() {
-        let replaced = |number, before, after| change(2 * number, "replaced", Some(before), Some(after));
+        let replaced = |number: u64, before, after| change(2 * number, "replaced", Some(before), Some(after));
         let mut items: Vec<_> = (1..=60).map(|number| replaced(number, "ABW,100", "ABW,101")).collect();
         items.extend([replaced(61, "ABW,100", "ABW,400"), replaced(62, "north,1", "south,1")]);
         let items: Vec<_> = items.iter().collect();
