@@ -674,7 +674,7 @@ async fn changed_value_is_named_and_an_outdated_held_run_needs_a_second_press() 
     assert_eq!(shown, json!(later));
     let path = format!("/runs/{held}/approve");
     let (reason, outdated_by) = (("reason", "a smaller census"), ("outdated_by", later.as_str()));
-    // of a page from before
+    // from a page of before
     let refused = console.post(&path, &[reason]).await;
     assert_eq!(refused.status, 409, "{}", refused.text);
     assert!(refused.text.contains("run_outdated") && refused.text.contains(&seen), "{}", refused.text);

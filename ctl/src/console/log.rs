@@ -469,7 +469,7 @@ mod tests {
         let all = render_entries("after=6&routine=shown", &entries).into_string();
         assert!(all.contains("data-row=\"8\"") && !all.contains("hidden"), "{all}");
         assert!(all.contains("href=\"/log?routine=shown&amp;after=0\""), "{all}");
-        // of a session, other numbers are missing, too
+        // the list of a session lacks other numbers, too
         let [first, _, last] = entries;
         let filtered = render_entries("session=cs_1", &[first, last]).into_string();
         assert!(!filtered.contains("hidden"), "{filtered}");

@@ -56,7 +56,7 @@ fn offered(review: &ReviewCase, path: &str) -> Vec<(AxisChoice, Vec<String>)> {
     offered
 }
 
-/// What the page offers on an axis: first the values of the review, then the present ones of sources that have changed since.
+/// The choices of the page on an axis: first the values of the review, then the present ones of sources that have changed since.
 fn choices(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Vec<(AxisChoice, Vec<String>)> {
     let mut choices = offered(review, path);
     let stated = |oracle_id: &SourceId| review.candidates.get(oracle_id)?.values.get(path);

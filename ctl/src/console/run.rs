@@ -118,7 +118,7 @@ async fn show(console: &Console, run_id: &str, fields: &Fields, draft: &Draft) -
     Ok(render_page(console, section, head, &body).await)
 }
 
-/// What a reader of the changes of a held run must know after another run of its source was completed.
+/// A warning on the changes of a held run after another run of its source was completed.
 fn outdated_note(by: &Sha256Hex) -> Markup {
     html! {
         strong { "The data in force has changed since this run was read. " }

@@ -1,4 +1,4 @@
-//! What a run changes: the largest changes as bars, and each changed record with the parts that differ.
+//! The changes of a run: the largest ones as bars, and each changed record with the parts that differ.
 
 use super::Console;
 use super::catalog::read_ontology;

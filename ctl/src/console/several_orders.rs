@@ -245,7 +245,7 @@ impl OrderChanges {
         )))
     }
 
-    /// What the second press repeats.
+    /// The text that the second press repeats.
     fn confirmation(&self) -> String {
         format!("{} {}", self.action.into_str(), self.orders.len())
     }

@@ -166,7 +166,7 @@ fn render_duration(row: &TimelineRow, scale: &Scale) -> String {
             format!("at {}", format_duration(from.duration_since(scale.start).as_secs_f64()))
         }
         spans if total == 0.0 => format_count(spans.len(), "event", "events"),
-        // what failed again and again lasts from the first attempt to the last
+        // a message that failed again and again lasts from the first attempt to the last
         spans if row.tone == Tone::Refused && spans.len() > 1 => {
             let from = spans.iter().map(|(from, _)| *from).min().unwrap_or_default();
             let until = spans.iter().map(|(_, until)| *until).max().unwrap_or_default();

@@ -117,7 +117,7 @@ fn order_news(session_id: &str, order: Option<&Order>) -> Markup {
     }
 }
 
-/// What has changed an order since its page was read at `seen`; `None` if nothing has.
+/// The change of an order since its page was read at `seen`; `None` if nothing has.
 pub(super) async fn changed_since(console: &Console, session_id: &str, seen: &str) -> Option<Markup> {
     let order = read_order(console, session_id).await.ok()?;
     let is_same = order.as_ref().is_some_and(|order| order.changed_at.to_string() == seen);

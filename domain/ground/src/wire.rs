@@ -101,7 +101,7 @@ pub struct RunChangeReport {
     pub source_record_id: String,
     /// The id of the record that the run changes; null for a record of the run itself.
     pub record_id: Option<String>,
-    /// The start of the interval in which the record is valid after the change; null if it is valid at no time any more.
+    /// The start of the interval in which the record is valid after the change; null if it is no longer valid at any time.
     pub valid_from: Option<Timestamp>,
     /// The end of that interval; null if it is open.
     pub valid_until: Option<Timestamp>,

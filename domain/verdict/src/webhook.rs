@@ -368,7 +368,7 @@ pub struct WebhookSendFailure {
     pub retry_after: Option<SignedDuration>,
 }
 
-/// What an event for operators is about, by a member of its data.
+/// The subject of an event for operators, by a member of its data.
 fn subject_of(data: &Value) -> Option<String> {
     let members = [("review_id", "review"), ("run_id", "run"), ("oracle_id", "oracle")];
     members.into_iter().find_map(|(member, word)| Some(format!("{word} {}", data.get(member)?.as_str()?)))

@@ -412,7 +412,7 @@ const KINDS: [VersionChangeKind; 7] = [
 ];
 const UNTIL: u8 = 1;
 const SUPERSEDED: u8 = 2;
-/// The record has no interval any more.
+/// The record no longer has an interval.
 const GONE: u8 = 4;
 
 /// A change of a version of a record. A record is identified by run and position.
@@ -425,11 +425,11 @@ pub struct RunChangeEntry {
     pub position: u64,
     /// The source's id of the record.
     pub source_record_id: String,
-    /// The start of its interval after the change; `None` if it has none any more.
+    /// The start of its interval after the change; `None` if it no longer has one.
     pub valid_from: Option<Timestamp>,
     /// The end of that interval; `None` if it is open.
     pub valid_until: Option<Timestamp>,
-    /// The run and the position of the record that follows it or, if it has no interval any more, is valid in its place.
+    /// The run and the position of the record that follows it or, if it no longer has an interval, is valid in its place.
     pub superseded_by: Option<(u32, u64)>,
 }
 

@@ -254,7 +254,7 @@ fn after_decision(state: RunState, run_id: &Sha256Hex, undone_by: Option<&Sha256
     }
 }
 
-/// What has changed since the operator looked at a held run.
+/// The change since the operator looked at a held run.
 fn describe_outdated(run_id: &Sha256Hex, by: Option<&Sha256Hex>) -> String {
     let since = by.map_or_else(
         || "no run of the source was completed since run".to_owned(),

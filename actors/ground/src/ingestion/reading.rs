@@ -117,7 +117,7 @@ impl PayloadReader {
         let run = &self.progress.run;
         let mut start = Vec::new();
         if let Ok(archive) = self.files.archive(&run.oracle_id, &run.input.raw_sha256) {
-            // what was read before an error is enough
+            // the bytes before an error are enough
             drop(archive.reader().take(START_BYTES as u64).read_to_end(&mut start));
         }
         explain_failure(cause, &start)

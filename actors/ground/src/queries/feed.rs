@@ -45,7 +45,7 @@ pub struct FeedChange {
     pub record_id: String,
     /// The source's own id of the record.
     pub source_record_id: String,
-    /// The start of the interval in which it is valid after the change; null if it is valid at no time any more.
+    /// The start of the interval in which it is valid after the change; null if it is no longer valid at any time.
     pub valid_from: Option<Timestamp>,
     /// The end of that interval; null if it is open.
     pub valid_until: Option<Timestamp>,

@@ -86,7 +86,7 @@ struct FoundFields {
 /// The values of a field, by record.
 type FieldValues = Vec<Option<String>>;
 
-/// What is known about a table beside its records.
+/// The knowledge about a table beside its records.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct TableHints<'t> {
     /// The field with the names of unpivoted columns, if they are periods, and their format.

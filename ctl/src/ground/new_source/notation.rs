@@ -78,7 +78,7 @@ const DATE_WORDS: [&str; 5] = ["date", "day", "datum", "tag", "fecha"];
 
 /// The texts by which the usual format of dates is found, if not all are in one.
 const DATES_COMPARED: usize = 200;
-/// One of so many values can be an exception to the form of a field, or to an identity.
+/// One of each 100 values can be an exception to the form of a field, or to an identity.
 pub(super) const EXCEPTION_OF: usize = 100;
 /// The most values that a remark names as examples.
 const EXAMPLES: usize = 5;
@@ -162,7 +162,7 @@ pub(super) struct FieldMark {
     pub(super) origin: MarkOrigin,
 }
 
-/// What is known about a field beside its values.
+/// The knowledge about a field beside its values.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FieldHints<'h> {
     /// The format of a field with the names of unpivoted columns, if they are periods; `Some(None)` for the canonical form.

@@ -160,7 +160,7 @@ pub(super) enum SourceRemark {
     Accounting,
 }
 
-/// What shows a decimal mark.
+/// The evidence for a decimal mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum MarkOrigin {
     /// Another field, by its name.

@@ -92,7 +92,7 @@ impl<'s> NewDocuments<'s> {
         if self.tier.is_some() {
             self.write_workflow(&mut text)?;
         }
-        // what is left of such characters is in comments
+        // such characters can still be in comments
         let is_unreadable = |character: char| is_escaped(character) && character != '\n';
         Ok(text.replace(is_unreadable, "\u{fffd}"))
     }

@@ -1,4 +1,4 @@
-//! What is wrong with the text of a rejected verdict, for its sender. It quotes the text, so it is never stored or logged.
+//! The fault of the text of a rejected verdict, for its sender. It quotes the text, so it is never stored or logged.
 
 use crate::label::{ProductTier, VerdictDimension, VerdictLabel};
 use domain_base::payload::{JsonNode, VerdictPayload};

@@ -2,7 +2,9 @@
 //! the file.
 
 use super::affix::{CellAffix, find_affix};
-use super::{EXCEPTION_OF, FieldHints, FoundForm, NumberMarks, ValueForm, compact_dates, is_of_digits};
+use super::{
+    EXCEPTION_OF, FieldHints, FieldMark, FoundForm, NumberMarks, ValueForm, compact_dates, is_of_digits,
+};
 use crate::ground::new_source::remark::{MarkOrigin, SourceRemark};
 use domain_base::decimal::Decimal;
 use domain_base::number_notation::NumberNotation;
