@@ -557,14 +557,13 @@ export interface components {
             source_record_id: string;
             /** @description The version of the source. */
             source_version: string;
-            /** @description The id of the record that replaced this one. */
+            /** @description The id of the record that follows this one or, if `valid_from` is null, is valid in its place. */
             superseded_by?: string | null;
             /**
              * Format: date-time
-             * @description The start of the interval in which it is valid after the change. If nothing continues it, the start of its former
-             *     interval.
+             * @description The start of the interval in which it is valid after the change; null if it is no longer valid at any time.
              */
-            valid_from: string;
+            valid_from?: string | null;
             /**
              * Format: date-time
              * @description The end of that interval; null if it is open.

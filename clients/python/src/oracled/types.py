@@ -545,10 +545,9 @@ class FeedChange(TypedDict):
     source_version: str
     """The version of the source."""
     superseded_by: NotRequired[str | None]
-    """The id of the record that replaced this one."""
-    valid_from: str
-    """The start of the interval in which it is valid after the change. If nothing continues it, the start of its former
-    interval."""
+    """The id of the record that follows this one or, if `valid_from` is null, is valid in its place."""
+    valid_from: NotRequired[str | None]
+    """The start of the interval in which it is valid after the change; null if it is no longer valid at any time."""
     valid_until: NotRequired[str | None]
     """The end of that interval; null if it is open."""
 
