@@ -507,7 +507,7 @@ async fn payload_without_log_raw_input_is_removed_after_its_run() {
 
 #[tokio::test]
 async fn broken_or_stalled_upload_leaves_no_payload() {
-    let world = DaemonWorld::with_config("[limits]\nidle_s = 1\n[ingestion]\nmax_payload_bytes = 1000000");
+    let world = DaemonWorld::with_config("[limits]\nidle_s = 3\n[ingestion]\nmax_payload_bytes = 1000000");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
