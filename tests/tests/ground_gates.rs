@@ -178,6 +178,37 @@ async fn approval_of_a_version_that_was_read_since_names_its_remedy() {
 }
 
 #[tokio::test]
+async fn outdated_held_run_is_approved_only_with_the_run_that_was_completed_since() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    prepare_gated_source(&world).await;
+    let held = submit(&world, "2021-01-01", &payload(1900..1950, 2));
+    assert_eq!(held.status.code(), Some(HELD), "{held:?}");
+    let next = submit(&world, "2020-06-01", &payload(1900..2001, 1));
+    assert_eq!(next.status.code(), Some(0), "{next:?}");
+    let ids =
+        [&held, &next].map(|output| json_of(output)["run"]["run_id"].as_str().expect("an id").to_owned());
+    let [run_id, later] = ids.each_ref().map(String::as_str);
+    let approve = |flag: &[&str]| {
+        world.ctl(&[&["ingest", "approve", run_id, "--reason", "a smaller census"][..], flag].concat())
+    };
+    for flag in [&[][..], &["--outdated-by", run_id]] {
+        let refused = approve(flag);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let (changes, named) =
+            (format!("oraclectl ingest changes {run_id}"), format!("--outdated-by {later}"));
+        for text in ["run_outdated".to_owned(), changes, named] {
+            assert!(error.contains(&text), "{text} is not in {error}");
+        }
+        assert_eq!(json_of(&world.ctl(&["--json", "ingest", "show", run_id]))["run"]["state"], "held");
+    }
+    let approved = approve(&["--outdated-by", later]);
+    assert_eq!(approved.status.code(), Some(0), "{approved:?}");
+    assert_eq!(values(&world).await.len(), 50);
+}
+
+#[tokio::test]
 async fn csv_that_lacks_its_last_line_break_is_held_after_one_that_had_it() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;

@@ -4,8 +4,8 @@ use crate::base::error::CtlError;
 use crate::base::input;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, limit_parser, problem_error};
 use crate::base::output::{
-    Output, format_pairs, format_requester, format_table, print_csv, print_json, print_note, short_run_id,
-    shorten_line, warn_of_omitted_rows,
+    Output, format_pairs, format_requester, format_table, print_csv, print_json, short_run_id, shorten_line,
+    warn_of_omitted_rows,
 };
 use crate::base::program::examples;
 use crate::ground::parquet::{is_parquet, open_payload};
@@ -104,6 +104,9 @@ enum IngestAction {
         /// The reason, for the log
         #[arg(long)]
         reason: String,
+        /// Approve it although this run was completed since it was read; the full id is required
+        #[arg(long, value_name = "RUN")]
+        outdated_by: Option<Sha256Hex>,
         /// Do not wait for the end of the run
         #[arg(long)]
         detach: bool,
@@ -149,12 +152,11 @@ impl IngestArgs {
                 if options.json { print_json(out, &seen) } else { print_run(out, &seen) }
             }
             IngestAction::Changes(verb) => verb.run(options, out).await,
-            IngestAction::Approve { run_id, reason, detach } => {
-                let outdated_by = read_run(options, run_id).await?.outdated_by;
-                if let Some(by) = &outdated_by {
-                    print_note(&format!("oraclectl: {}", outdated_note(by)));
-                }
-                let seen = approve(options, run_id, reason, outdated_by).await?;
+            IngestAction::Approve { run_id, reason, outdated_by, detach } => {
+                let seen = match approve(options, run_id, reason, outdated_by.clone()).await {
+                    Ok(seen) => seen,
+                    Err(error) => return Err(with_outdated_hint(options, error, run_id).await),
+                };
                 if *detach {
                     return if options.json { print_json(out, &seen) } else { print_run(out, &seen) };
                 }
@@ -257,6 +259,24 @@ pub(crate) async fn approve(
 ) -> Result<RunReport, CtlError> {
     let request = ApprovalRequest { reason: reason.to_owned(), outdated_by };
     Ok(options.run_on_control(&format!("{}/approve", run_path(run_id)), &request).await?.json()?)
+}
+
+/// Adds to the error about an outdated run how its changes are shown, and how it is approved all the same. Other errors stay as
+/// they are.
+async fn with_outdated_hint(options: &GlobalOptions, error: CtlError, run_id: &str) -> CtlError {
+    let detail = match &error {
+        CtlError::Problem { detail, code, .. } if code == "run_outdated" => detail.clone(),
+        _ => return error,
+    };
+    let outdated_by = read_run(options, run_id).await.ok().and_then(|seen| seen.outdated_by);
+    let flag = outdated_by
+        .map_or_else(|| "without `--outdated-by`".to_owned(), |by| format!("with `--outdated-by {by}`"));
+    error.reword("run_outdated", || {
+        format!(
+            "{detail}: `oraclectl ingest changes {run_id}` shows its changes to the data before. To approve it all the same, \
+             repeat the command {flag}"
+        )
+    })
 }
 
 /// The note about a held run whose changes are those to earlier data.

@@ -570,7 +570,7 @@ impl MissingColumnError {
 }
 
 /// The maximum number of columns or members that are compared with those of another run.
-const COLUMNS_MAX: usize = 1024;
+pub const COLUMNS_MAX: usize = 1024;
 /// The longest of their names, in bytes.
 const COLUMN_NAME_MAX_BYTES: usize = 256;
 /// The maximum number of different records whose members are remembered.

@@ -342,8 +342,8 @@ pub struct RunCounts {
     /// with those of another run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// The columns of a CSV or TSV in the order of the fields of a row. One without a name is blank. Empty with `unpivot`, and if
-    /// `columns` is empty.
+    /// The columns of a CSV or TSV in the order of the fields of a row. One without a name is an empty text. Empty with `unpivot`, if
+    /// `columns` is empty, and with more than 1,024 columns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub header: Vec<String>,
     /// Whether the last line of a payload in CSV or TSV has no line break; absent for other formats.

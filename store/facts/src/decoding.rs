@@ -127,6 +127,7 @@ impl<R: Read> fmt::Debug for DecodedPayload<R> {
 pub struct Utf8Check {
     utf8_records: u64,
     has_other: bool,
+    has_evidence: bool,
 }
 
 impl Utf8Check {
@@ -137,17 +138,39 @@ impl Utf8Check {
         }
         // the conversion back is exact: Windows-1252 has a character for each byte
         let before = std::str::from_utf8(raw).ok().map(|text| WINDOWS_1252.encode(text));
-        match before {
-            Some((bytes, _, false)) if std::str::from_utf8(&bytes).is_ok() => self.utf8_records += 1,
-            _ => self.has_other = true,
+        let bytes = before.as_ref().filter(|(_, _, is_lossy)| !is_lossy).map(|(bytes, ..)| &**bytes);
+        match bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()) {
+            Some(text) => {
+                self.utf8_records += 1;
+                self.has_evidence |= is_hardly_windows_1252(text);
+            }
+            None => self.has_other = true,
         }
     }
 
-    /// The number of records with characters outside ASCII if all of them were UTF-8, else 0.
+    /// The number of records with characters outside ASCII if all of them were UTF-8 and one of them is evidence for it, else 0.
     #[must_use]
     pub const fn utf8_records(&self) -> u64 {
-        if self.has_other { 0 } else { self.utf8_records }
+        if self.has_other || !self.has_evidence { 0 } else { self.utf8_records }
     }
+}
+
+/// Whether the bytes of this UTF-8 hardly occur in a text in Windows-1252. There, many capitals before a sign are a character of
+/// UTF-8, such as `É®`, and so are some small letters before two signs. Words do not end in `Â`, `Ã`, `â` or `ð`, which begin the
+/// letters up to `ÿ`, the punctuation, and the characters beyond U+FFFF. Nor do two such series follow each other.
+fn is_hardly_windows_1252(text: &str) -> bool {
+    let mut follows_other = false;
+    text.chars().any(|character| {
+        let is_other = !character.is_ascii();
+        let is_evidence = match character {
+            '\u{80}'..='\u{ff}' => character.is_alphabetic(),
+            '\u{2000}'..='\u{2fff}' | '\u{10000}'.. => true,
+            _ => false,
+        };
+        let found = is_other && (follows_other || is_evidence);
+        follows_other = is_other;
+        found
+    })
 }
 
 /// A payload without its compression.
@@ -276,22 +299,44 @@ mod tests {
         assert!(decode(None, TextEncoding::Utf16Le, &bytes) == Ok(long));
     }
 
+    /// The result of the check of these records.
+    fn utf8_records(records: &[&[u8]]) -> u64 {
+        let mut check = Utf8Check::default();
+        for record in records {
+            let converted = decode(None, TextEncoding::Latin1, record).expect("each byte is a character");
+            check.note(converted.as_bytes());
+        }
+        check.utf8_records()
+    }
+
     #[test]
     fn utf8_check_counts_records_only_if_all_were_utf8() {
-        let utf8_records = |records: &[&[u8]]| {
-            let mut check = Utf8Check::default();
-            for record in records {
-                let converted = decode(None, TextEncoding::Latin1, record).expect("each byte is a character");
-                check.note(converted.as_bytes());
-            }
-            check.utf8_records()
-        };
         let all_bytes: Vec<u8> = (0x80..=0xff).collect();
         assert_eq!(utf8_records(&["Zürich".as_bytes(), b"Bern", "Łódź 😀".as_bytes()]), 2);
         assert_eq!(utf8_records(&["Zürich".as_bytes(), b"Gen\xe8ve"]), 0);
         assert_eq!(utf8_records(&[b"Z\xfcrich", "Zürich".as_bytes()]), 0);
         assert_eq!(utf8_records(&[b"Bern"]), 0);
         assert_eq!(utf8_records(&[all_bytes.as_slice()]), 0);
+    }
+
+    #[test]
+    fn utf8_check_needs_more_than_a_letter_before_signs() {
+        for text in ["München", "NESCAFÉ®", "Łódź", "Москва", "don’t", "5 €", "Nº 5", "日本", "😀"]
+        {
+            assert_eq!(utf8_records(&[text.as_bytes(), b"Bern"]), 1, "{text}");
+        }
+        // capitals or small letters, and then `®`, `”`, `»`, `™`, or a space and `»`
+        for latin in [
+            &b"NESCAF\xc9\xae"[..],
+            b"CAF\xc9\x94 ",
+            b"K\xd6\xbb",
+            b"Spa\xdf\xbb",
+            b"caf\xe9\xae\x99",
+            b"priv\xe9\xa0\xbb",
+        ] {
+            assert!(std::str::from_utf8(latin).is_ok(), "{latin:?}");
+            assert_eq!(utf8_records(&[latin, b"Bern"]), 0, "{latin:?}");
+        }
     }
 
     #[test]

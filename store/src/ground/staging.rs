@@ -414,6 +414,8 @@ const UNTIL: u8 = 1;
 const SUPERSEDED: u8 = 2;
 /// The record no longer has an interval.
 const GONE: u8 = 4;
+/// The interval is the record's own. Rows without this flag are older: see [`has_interval_in_older_row`].
+const OWN_INTERVAL: u8 = 8;
 
 /// A change of a version of a record. A record is identified by run and position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -463,6 +465,7 @@ impl RunChangeEntry {
             (self.valid_until.is_some(), UNTIL),
             (self.superseded_by.is_some(), SUPERSEDED),
             (self.valid_from.is_none(), GONE),
+            (true, OWN_INTERVAL),
         ];
         let code = KINDS.iter().position(|kind| *kind == self.kind);
         bytes.push(code.and_then(|code| u8::try_from(code).ok()).expect("each kind is listed"));
@@ -488,7 +491,22 @@ impl RunChangeEntry {
         let valid_until = if flags & UNTIL == 0 { None } else { Some(take_time(bytes)?) };
         let (kind, source_record_id) =
             (*KINDS.get(usize::from(kind))?, String::from_utf8(bytes.to_vec()).ok()?);
+        let has_interval = flags & OWN_INTERVAL != 0 || has_interval_in_older_row(kind, flags);
+        let (valid_from, valid_until) = if has_interval { (valid_from, valid_until) } else { (None, None) };
         Some(Self { kind, run, position, source_record_id, valid_from, valid_until, superseded_by })
+    }
+}
+
+/// Whether an older row has the interval of its own record. Older rows have the former interval of a record without an
+/// interval or, for `moved`, that of its successor. A record that ended and still has an interval has its end.
+const fn has_interval_in_older_row(kind: VersionChangeKind, flags: u8) -> bool {
+    match kind {
+        VersionChangeKind::BecameValid => true,
+        VersionChangeKind::Superseded | VersionChangeKind::Withdrawn | VersionChangeKind::Expired => {
+            flags & UNTIL != 0
+        }
+        VersionChangeKind::Moved => flags & SUPERSEDED == 0,
+        VersionChangeKind::Replaced | VersionChangeKind::Undone => false,
     }
 }
 
@@ -731,6 +749,49 @@ mod tests {
             assert_eq!(RunChangeEntry::read(&bytes[..16]), None);
         }
         assert_eq!(RunChangeEntry::read(&[u8::MAX; 64]), None);
+    }
+
+    #[test]
+    fn older_change_row_has_no_interval_of_another_record() {
+        use VersionChangeKind::{BecameValid, Expired, Moved, Replaced, Superseded, Undone, Withdrawn};
+        let from = Timestamp::UNIX_EPOCH;
+        let (until, by) = (Some(Timestamp::MAX), Some((3, 9)));
+        for (kind, valid_until, superseded_by, has_interval) in [
+            (BecameValid, None, None, true),
+            (BecameValid, until, by, true),
+            (Superseded, until, by, true),
+            (Superseded, None, by, false),
+            (Withdrawn, until, None, true),
+            (Withdrawn, None, None, false),
+            (Expired, until, None, true),
+            (Expired, None, None, false),
+            (Moved, until, None, true),
+            (Moved, None, None, true),
+            (Moved, None, by, false),
+            (Moved, until, by, false),
+            (Replaced, until, by, false),
+            (Undone, None, None, false),
+        ] {
+            let source_record_id = "ABW/1960".to_owned();
+            let (run, position, valid_from) = (1, 7, Some(from));
+            let stored = RunChangeEntry {
+                kind,
+                run,
+                position,
+                source_record_id,
+                valid_from,
+                valid_until,
+                superseded_by,
+            };
+            let mut older = stored.to_bytes();
+            older[1] &= !OWN_INTERVAL;
+            let expected = if has_interval {
+                stored
+            } else {
+                RunChangeEntry { valid_from: None, valid_until: None, ..stored }
+            };
+            assert_eq!(RunChangeEntry::read(&older), Some(expected), "{kind:?} {valid_until:?}");
+        }
     }
 
     mod sample {

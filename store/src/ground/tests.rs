@@ -660,9 +660,15 @@ fn unnamed_facts_are_kept_while_named_ones_are_missing() {
 #[test]
 fn change_has_the_interval_of_its_own_record() {
     let mut world = TestStore::new();
-    world.ingest(&test_run("3", 300, true, vec![test_statement("ABW", 1960, 7)]));
+    let [first, second] = [7, 8].map(|people| test_statement("ABW", 1960, people));
+    let ingest = |world: &mut TestStore, version, released_s, statement: &TestStatement| {
+        let release = test_run(version, released_s, true, vec![statement.clone()]);
+        world.archive(&release);
+        world.ingest(&release);
+    };
+    ingest(&mut world, "3", 300, &first);
     // an older release with the same content arrives later
-    world.ingest(&test_run("1", 100, true, vec![test_statement("ABW", 1960, 7)]));
+    ingest(&mut world, "1", 100, &first);
     let changes = world.view().changes(2, None, 10).unwrap();
     let [(_, moved), (_, new)] = &changes[..] else { panic!("two changes: {changes:?}") };
     assert_eq!((moved.kind, moved.run, moved.superseded_by), (VersionChangeKind::Moved, 1, Some((2, 0))));
@@ -671,8 +677,8 @@ fn change_has_the_interval_of_its_own_record() {
     assert_eq!((new.valid_from, new.valid_until), (Some(at(100)), None));
 
     // the second record has the content of the last one now, and the first one ends earlier
-    world.ingest(&test_run("5", 500, true, vec![test_statement("ABW", 1960, 8)]));
-    world.ingest(&test_run("4", 400, true, vec![test_statement("ABW", 1960, 8)]));
+    ingest(&mut world, "5", 500, &second);
+    ingest(&mut world, "4", 400, &second);
     let (run, _) = world.store().run(&world.view().state.completed[3].run_id).unwrap().unwrap();
     let changes = world.store().run_changes(&run, None, 10).unwrap();
     let shown = changes.iter().map(|change| {
@@ -687,5 +693,8 @@ fn change_has_the_interval_of_its_own_record() {
             (VersionChangeKind::BecameValid, 4, Some(at(400)), None, None),
         ]
     );
-    assert!(changes.iter().all(|change| change.before.is_none() || change.before == change.after));
+    let texts = changes.iter().map(|change| (change.before.clone(), change.after.clone()));
+    let [first, second] = [first, second].map(|statement| String::from_utf8(statement.raw()).ok());
+    let expected = [(first.clone(), first), (second.clone(), second.clone()), (None, second)];
+    assert_eq!(texts.collect::<Vec<_>>(), expected);
 }

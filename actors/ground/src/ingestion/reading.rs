@@ -4,10 +4,11 @@ use crate::ingestion::RunTracker;
 use crate::registry::PreparedPipeline;
 use bytes::{Buf, Bytes};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
+use domain_base::text_form::is_blank;
 use domain_ground::format::TextEncoding;
 use domain_ground::format::payload_kind::{START_BYTES, explain_failure};
 use domain_ground::id::SourceId;
-use domain_ground::normalize::{DefinitionCoverage, MissingColumnError, NormalizerOutput};
+use domain_ground::normalize::{COLUMNS_MAX, DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
 use domain_ground::run::{RunCounts, RunPhase, SortedFileRef};
 use domain_ground::source_state::SourceState;
@@ -137,7 +138,8 @@ impl PayloadReader {
             DefinitionCoverage::new(&self.ready.normalizer, slices.columns(), slices.unnamed_columns())?;
         let table = format.table();
         let has_rows = table.is_some_and(|table| table.unpivot.is_none());
-        let header = slices.columns().filter(|_| has_rows).map(<[String]>::to_vec);
+        let header = slices.columns().filter(|columns| has_rows && columns.len() <= COLUMNS_MAX);
+        let header = header.map(|columns| columns.iter().map(|name| stored_name(name)).collect::<Vec<_>>());
         let (mut digest, mut utf8) = (RawRecordDigest::default(), Utf8Check::default());
         let mut unchecked_bytes = 0;
         for slice in slices {
@@ -232,6 +234,11 @@ impl RawRecordDigest {
         }
         self.sha256
     }
+}
+
+/// The name of a column in a run. A blank one is empty, since `columns` limits only the length of the others.
+fn stored_name(name: &str) -> String {
+    if is_blank(name) { String::new() } else { name.to_owned() }
 }
 
 fn format_no_accepted_records(read: u64) -> String {

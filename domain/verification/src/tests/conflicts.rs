@@ -146,7 +146,7 @@ fn strategy_chooses_among_values_that_agree_within_the_tolerance() {
 }
 
 #[test]
-fn most_recent_value_of_the_agreeing_ones_wins_whatever_their_order() {
+fn most_recent_value_of_those_that_joined_before_the_conflict_wins() {
     let mut inputs = tolerated(json!({"default_strategy": "most_recent"}));
     // the last one joins the first before the conflict
     answers(&mut inputs, "lab-b", Secondary, &[("dose", "1006")]);
@@ -157,6 +157,26 @@ fn most_recent_value_of_the_agreeing_ones_wins_whatever_their_order() {
     assert_eq!(dose(&envelope).as_deref(), Some("1006"));
     assert_eq!(envelope.steps[0].outcome, ConflictStepOutcome::Kept);
     assert_eq!(envelope.steps[0].value.as_ref().map(ToString::to_string).as_deref(), Some("1006"));
+}
+
+#[test]
+fn order_within_a_tier_decides_whether_an_agreeing_value_joins_before_a_conflict() {
+    let ordered = |second: (&str, i64), third: (&str, i64)| {
+        let mut inputs = tolerated(json!({"default_strategy": "most_recent"}));
+        for (lab, (dose, seconds)) in [("lab-b", second), ("lab-c", third)] {
+            answers(&mut inputs, lab, Secondary, &[("dose", dose)]);
+            answer_of(&mut inputs, lab).observed_at = ago(seconds);
+        }
+        decide(&inputs)
+    };
+    // the latest one agrees with the first, and both win against the other
+    let envelope = ordered(("999", 58), ("1015", 59));
+    assert_eq!(dose(&envelope).as_deref(), Some("999"));
+    assert_eq!(envelope.steps.len(), 1);
+    // the other one has replaced the first, and conflicts with the latest one within its tier
+    let envelope = ordered(("1015", 59), ("999", 58));
+    assert_eq!((envelope.kind, envelope.steps.len()), (EnvelopeKind::HumanReview, 2));
+    assert!(envelope.reasons.contains(&AxisReason::RequireHuman), "{:?}", envelope.reasons);
 }
 
 #[test]

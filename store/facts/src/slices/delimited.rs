@@ -128,6 +128,8 @@ struct DelimitedLine {
     count: usize,
     /// Whether the last field continues in the next line.
     in_quotes: bool,
+    /// Whether a field is quoted.
+    has_quoted: bool,
     /// Whether the last field is empty, so that a line of several fields ends in a delimiter.
     ends_in_delimiter: bool,
     /// The first fault in the line.
@@ -138,12 +140,13 @@ impl DelimitedLine {
     fn clear(&mut self) {
         self.text.clear();
         self.ends.clear();
-        (self.count, self.in_quotes, self.fault) = (0, false, None);
+        (self.count, self.in_quotes, self.has_quoted, self.fault) = (0, false, false, None);
     }
 
-    /// Whether all fields are empty, as in a line of delimiters only, which spreadsheets write for an empty row.
+    /// Whether the line is empty or has only delimiters, which spreadsheets write for an empty row. A quoted field is a value,
+    /// even an empty one.
     fn is_blank(&self) -> bool {
-        self.text.is_empty() && self.fault.is_none()
+        self.text.is_empty() && !self.has_quoted && self.fault.is_none()
     }
 
     /// Reads a line without its end. If the last line ended within quotes, this line continues it.
@@ -209,6 +212,7 @@ impl DelimitedLine {
     /// Ends a field with its text outside of quotes.
     fn close(&mut self, bare: &[u8], quoted: bool) {
         self.count += 1;
+        self.has_quoted |= quoted;
         let field = self.count;
         if !quoted {
             if memchr(b'\r', bare).is_some() {

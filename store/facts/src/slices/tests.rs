@@ -228,13 +228,13 @@ fn missing_or_invalid_header_fails() {
 }
 
 #[test]
-fn row_is_blank_if_all_its_fields_are_empty() {
+fn row_is_blank_if_it_has_only_delimiters() {
     let row = |a, b| parsed_record(&[("a", a), ("b", b)]);
     for end in ["", "\n", "\r\n", "\n,\n,,,\n"] {
         let payload = format!(",\r\n,,,\na,b\n,\n1,2\n,,,,\n\"\",\n, \n,3{end}");
         let found = cut(&csv(), payload.as_bytes());
         let records: Vec<_> = found.iter().map(|slice| slice.record.clone()).collect();
-        assert_eq!(records, [row("1", "2"), row("", " "), row("", "3")], "{end:?}");
+        assert_eq!(records, [row("1", "2"), row("", ""), row("", " "), row("", "3")], "{end:?}");
         for slice in found {
             let start = usize::try_from(slice.offset).unwrap();
             assert_eq!(&payload.as_bytes()[start..start + slice.bytes.len()], &*slice.bytes, "{end:?}");
@@ -244,6 +244,25 @@ fn row_is_blank_if_all_its_fields_are_empty() {
     assert_eq!(broken, [Err(RawRecordError::AfterQuote { field: 1 })]);
     assert_eq!(cut(&csv(), b"a,b\n,"), [], "without a line end");
     assert_eq!(cut(&tsv(), b"a\tb\n\t\n\t\t\n"), []);
+}
+
+#[test]
+fn row_of_empty_quoted_fields_is_a_record() {
+    let records = |payload: &str| -> Vec<_> {
+        cut(&csv(), payload.as_bytes()).into_iter().map(|slice| slice.record).collect()
+    };
+    let a = |value| parsed_record(&[("a", value)]);
+    for end in ["", "\n", "\r\n", "\n\n"] {
+        assert_eq!(
+            records(&format!("a\n1\n\n\"\"\n2\n\"\"{end}")),
+            [a("1"), a(""), a("2"), a("")],
+            "{end:?}"
+        );
+        let rows = records(&format!("a,b\n\"\",\"\"{end}"));
+        assert_eq!(rows, [parsed_record(&[("a", ""), ("b", "")])], "{end:?}");
+        let short = Err(RawRecordError::Fields { found: 1, expected: 2 });
+        assert_eq!(records(&format!("a,b\n\"\"{end}")), [short], "{end:?}");
+    }
 }
 
 #[test]
@@ -631,10 +650,10 @@ proptest! {
                 PayloadFormat::Tsv { .. } => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
                 _ => rows.clone(),
             };
-            // in a table, a row without any text is blank
-            let is_table = format.table().is_some();
+            // in a TSV, a row without any text is blank; the fields of the CSV are quoted
+            let is_tsv = matches!(format, PayloadFormat::Tsv { .. });
             let has_text = |row: &Vec<String>| row.iter().any(|field| !field.is_empty());
-            let rows: FieldRows = rows.into_iter().filter(|row| !is_table || has_text(row)).collect();
+            let rows: FieldRows = rows.into_iter().filter(|row| !is_tsv || has_text(row)).collect();
             let (payload, records) = rendered(&format, &rows, end);
             let (found, error) = cut_in(&format, &payload, &sizes);
             prop_assert!(error.is_none(), "{:?}: {:?}", format, error);

@@ -130,8 +130,8 @@ fn run_reports_columns_that_appear_or_disappear() {
     with_system(|TestSystem { system, .. }| async move {
         let pipeline_id = rates(&system, &json!({"csv": {}}), "USD", "JPY").await;
         ingest_version(&system, &pipeline_id, RATES, "2026-01-03").await;
-        let payload = "Date,JPY,USD,CHF,\n2026-01-05,183.1,1.18,0.94,\n";
-        let run = ingest_version(&system, &pipeline_id, payload, "2026-01-06").await;
+        let payload = format!("Date,JPY,USD,CHF,{}\n2026-01-05,183.1,1.18,0.94,\n", " ".repeat(900));
+        let run = ingest_version(&system, &pipeline_id, &payload, "2026-01-06").await;
         let version = || "2026-01-03".to_owned();
         let expected = [
             RunWarning::UnnamedColumns { columns: vec![5] },
@@ -143,6 +143,21 @@ fn run_reports_columns_that_appear_or_disappear() {
         let again =
             ingest_version(&system, &pipeline_id, &payload.replace("1.18", "1.19"), "2026-01-07").await;
         assert_eq!(again.counts.warnings, expected[..1]);
+    });
+}
+
+#[test]
+fn run_has_no_header_with_too_many_columns() {
+    with_system(|TestSystem { system, .. }| async move {
+        let pipeline_id = rates(&system, &json!({"csv": {}}), "USD", "JPY").await;
+        for (unnamed, columns, version) in [(1_021, 1_024, "2026-01-06"), (1_022, 0, "2026-01-07")] {
+            let rest = ",".repeat(unnamed);
+            let payload = format!("Date,USD,JPY{rest}\n2026-01-05,1.18,183.1{rest}\n");
+            let run = ingest_version(&system, &pipeline_id, &payload, version).await;
+            assert_eq!(run.state, RunState::Completed, "{run:?}");
+            assert_eq!(run.counts.columns, ["Date", "JPY", "USD"]);
+            assert_eq!(run.counts.header.len(), columns);
+        }
     });
 }
 
