@@ -90,7 +90,8 @@ export interface TestDaemonOptions {
 }
 
 const CANNED = '\n[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n';
-const HAS_MODEL = /^\s*(\[\s*models?\s*[.\]]|models?\s*[.=])/m;
+// the header of a table, or a key before the first table
+const HAS_MODEL = /(?:^|\n)[ \t]*\[\[?[ \t]*models?[ \t]*[.\]]|^(?:(?![ \t]*\[)[^\n]*\n)*[ \t]*models?[ \t]*[.=]/;
 
 // `read` returns when this process ends, also by SIGKILL: the input of the shell is a pipe from it. The output ends with the daemon
 const GUARD = `folder=$1; shift

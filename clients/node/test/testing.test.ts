@@ -3,10 +3,12 @@ import { createHmac } from "node:crypto";
 import { existsSync } from "node:fs";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import http from "node:http";
 import { test } from "node:test";
 import { type Answer, OracledClient, type OrderReport, RejectedError, TimeoutError, type VerdictResponse, verifyWebhook, type WebhookEvent } from "oracled-client";
 import { fakeOrder, fakeProblem, type FakeRequest, type FakeResponse, fakeVerdict, TestDaemon } from "oracled-client/testing";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "./daemon.js";
@@ -179,6 +181,28 @@ test("configuration_without_a_model_gets_the_canned_one", async (context) => {
   const daemon = await TestDaemon.start({ program: PROGRAM, config: "[limits]\nidle_s = 50" });
   context.after(() => daemon.stop());
   assert.equal((await daemon.client.submitVerdict("cs_1", order)).outcome, "delivered");
+});
+
+test("configuration_has_a_model_by_its_table_or_a_key_before_the_tables", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "oracled-test-"));
+  context.after(() => rm(folder, { recursive: true }));
+  // prints its configuration and ends
+  const program = join(folder, "printing");
+  await writeFile(program, '#!/bin/sh\ncat "$4"\n', { mode: 0o755 });
+  for (const [config, hasModel] of [
+    ["", false],
+    ["[limits]\nidle_s = 50\n", false],
+    ['[tools]\nmodel = "a"\nmodels.b = 1\n', false],
+    ["[tools.model]\na = 1\n", false],
+    ['[model]\nprovider = "x"\n', true],
+    ["a = 1\n [models.x]\n", true],
+    ["[limits]\r\nidle_s = 50\r\n[[ models ]]\r\n", true],
+    ['a = 1\n\nmodel.provider = "x"\n', true],
+    ['models = ["a"]', true],
+    ["model_limit = 1\n", false],
+  ] as const) {
+    await assert.rejects(TestDaemon.start({ program, config }), (error) => String(error).includes("canned") === !hasModel, config);
+  }
 });
 
 test("test_daemon_that_cannot_start_is_an_error_with_its_output", async () => {

@@ -27,7 +27,16 @@ from oracled import (
     WebhookError,
     verify_webhook,
 )
-from oracled.testing import FakeRequest, FakeResponse, FakeTransport, TestDaemon, fake_order, fake_problem, fake_verdict
+from oracled.testing import (
+    HAS_MODEL,
+    FakeRequest,
+    FakeResponse,
+    FakeTransport,
+    TestDaemon,
+    fake_order,
+    fake_problem,
+    fake_verdict,
+)
 from oracled.types import SubmitVerdictRequest
 
 ORDER: SubmitVerdictRequest = {"tier": "quick", "query": "Sell honey?"}
@@ -114,6 +123,25 @@ def test_expired_wait_names_its_time_and_the_last_cause() -> None:
     message = str(raised.value)
     assert "no verdict within 0.2 s" in message
     assert message.endswith("queued (attempts: 3); the last attempt: model_unavailable: HTTP status 503")
+
+
+@pytest.mark.parametrize(
+    ("config", "has_model"),
+    [
+        ("", False),
+        ("[limits]\nidle_s = 50\n", False),
+        ('[tools]\nmodel = "a"\nmodels.b = 1\n', False),
+        ("[tools.model]\na = 1\n", False),
+        ('[model]\nprovider = "canned"\n', True),
+        ("a = 1\n [models.x]\n", True),
+        ("[limits]\r\nidle_s = 50\r\n[[ models ]]\r\n", True),
+        ('a = 1\n\nmodel.provider = "canned"\n', True),
+        ('models = ["a"]', True),
+        ("model_limit = 1\n", False),
+    ],
+)
+def test_configuration_has_a_model_by_its_table_or_a_key_before_the_tables(config: str, has_model: bool) -> None:
+    assert bool(HAS_MODEL.search(config)) == has_model
 
 
 SECRET = "whsec_" + base64.b64encode(bytes([7] * 32)).decode()

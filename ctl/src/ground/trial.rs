@@ -13,7 +13,7 @@ use domain_base::raw::SourceValue;
 use domain_base::wording::format_count;
 use domain_ground::axis_effect::AxisEffects;
 use domain_ground::format::TextEncoding;
-use domain_ground::format::payload_kind::{START_BYTES, explain_failure};
+use domain_ground::format::payload_kind::START_BYTES;
 use domain_ground::id::{PipelineId, SourceId};
 use domain_ground::normalize::{
     DefinitionCoverage, MissingColumnError, NormalizerOutput, PipelineDefinitionErrors, RecordNormalizer,
@@ -171,21 +171,20 @@ impl PreparedTrial {
             limits,
             keys: HashMap::new(),
             utf8: (retrieval.encoding == TextEncoding::Latin1).then(Utf8Check::default),
-            kept: HashMap::new(),
-            kept_bytes: 0,
+            kept: KeptTexts::default(),
             report: TrialReport::default(),
         };
         let mut start = Vec::new();
-        let failure =
-            PayloadEncoding::of(retrieval).decode(payload).map_err(TrialError::from).and_then(|plain| {
-                let plain = KeptStart { inner: plain, start: &mut start };
-                let slices = slice_payload(&retrieval.format, plain, SliceLimits::default())?;
-                let mut coverage =
-                    DefinitionCoverage::new(&self.normalizer, slices.columns(), slices.unnamed_columns())?;
-                trial.read_all(slices, &mut coverage)?;
-                coverage.store_in(&mut trial.report.counts);
-                Ok(())
-            });
+        let encoding = PayloadEncoding::of(retrieval);
+        let failure = encoding.decode(payload).map_err(TrialError::from).and_then(|plain| {
+            let plain = KeptStart { inner: plain, start: &mut start };
+            let slices = slice_payload(&retrieval.format, plain, SliceLimits::default())?;
+            let mut coverage =
+                DefinitionCoverage::new(&self.normalizer, slices.columns(), slices.unnamed_columns())?;
+            trial.read_all(slices, &mut coverage)?;
+            coverage.store_in(&mut trial.report.counts);
+            Ok(())
+        });
         trial.name_duplicates();
         let mut report = trial.report;
         let counts = &mut report.counts;
@@ -198,7 +197,7 @@ impl PreparedTrial {
             Ok(()) if counts.records == 0 => Some("no record was accepted".to_owned()),
             Ok(()) => None,
         };
-        report.failure = report.failure.map(|cause| explain_failure(cause, &start));
+        report.failure = report.failure.map(|cause| encoding.explain_failure(cause, &start));
         if report.failure.is_none() {
             let breaches = self.definition.pipeline.gates.breaches(counts, &AxisEffects::default(), None);
             report.breaches = breaches.iter().map(ToString::to_string).collect();
@@ -230,14 +229,31 @@ struct PayloadTrial<'n> {
     keys: HashMap<[u8; 32], KeyedRecord>,
     /// The check of a payload in `latin-1`.
     utf8: Option<Utf8Check>,
-    /// The texts of the first records, by their positions. A later record with the same key can reject them.
-    kept: HashMap<u64, String>,
-    kept_bytes: usize,
+    kept: KeptTexts,
     report: TrialReport,
 }
 
-/// About the most bytes of the texts of records that are kept.
+/// About the most bytes of memory for the texts of records that are kept.
 const KEPT_BYTES_MAX: usize = 64 << 20;
+/// The memory for a kept text beside its own bytes: its place in the map, of which up to half are empty, and its allocation.
+const KEPT_ENTRY_BYTES: usize = 96;
+
+/// The texts of the first records, by their positions. A later record with the same key can reject them.
+#[derive(Debug, Default)]
+struct KeptTexts {
+    texts: HashMap<u64, String>,
+    bytes: usize,
+}
+
+impl KeptTexts {
+    fn keep(&mut self, position: u64, text: impl Fn() -> String) {
+        if self.bytes < KEPT_BYTES_MAX {
+            let text = text();
+            self.bytes += KEPT_ENTRY_BYTES + text.len();
+            self.texts.insert(position, text);
+        }
+    }
+}
 
 /// The records with one key.
 struct KeyedRecord {
@@ -320,21 +336,15 @@ impl PayloadTrial<'_> {
             }
         };
         if rejected.is_empty() {
-            self.keep(position, text);
+            if self.limits.shown > 0 {
+                self.kept.keep(position, text);
+            }
             return;
         }
         for member in rejected {
-            let raw = if member == position { Some(text()) } else { self.kept.remove(&member) };
+            let raw = if member == position { Some(text()) } else { self.kept.texts.remove(&member) };
             let rejection = RecordRejection::same_key(1, std::iter::once(member));
             self.reject(TrialReject { position: member, rejection, raw, key: Some(key) });
-        }
-    }
-
-    fn keep(&mut self, position: u64, text: impl Fn() -> String) {
-        if self.limits.shown > 0 && self.kept_bytes < KEPT_BYTES_MAX {
-            let text = text();
-            self.kept_bytes += text.len();
-            self.kept.insert(position, text);
         }
     }
 
@@ -516,4 +526,16 @@ fn print(trial: &PreparedTrial, report: &TrialReport, out: &mut dyn Write) -> Re
         writeln!(out, "\n{}", format_table(["record", "rule", "place", "reason", "text"], rows.collect()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_texts_have_a_limit_if_they_are_empty() {
+        let mut kept = KeptTexts { bytes: KEPT_BYTES_MAX - 2 * KEPT_ENTRY_BYTES, ..KeptTexts::default() };
+        (0..5).for_each(|position| kept.keep(position, String::new));
+        assert_eq!(kept.texts.len(), 2);
+    }
 }

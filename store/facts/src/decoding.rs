@@ -1,9 +1,11 @@
 //! Decodes a payload from the source's compression and text encoding to plain UTF-8.
 
+use domain_ground::format::payload_kind::explain_failure;
 use domain_ground::format::{PayloadCompression, TextEncoding};
 use domain_ground::pipeline::PipelineRetrieval;
 use encoding_rs::{Decoder, DecoderResult, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use flate2::read::MultiGzDecoder;
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, Read};
 
@@ -71,6 +73,31 @@ impl PayloadEncoding {
         };
         let text = decoder.map(|encoding| TextDecoder::new(encoding.new_decoder_with_bom_removal()));
         Ok(DecodedPayload { plain, encoding: self, text, at: 0 })
+    }
+
+    /// The cause of a failure to read a payload, with the kind of the payload if that probably explains it. `decoded` is the beginning
+    /// of the decoded payload.
+    #[must_use]
+    pub fn explain_failure(self, cause: String, decoded: &[u8]) -> String {
+        let explained = explain_failure(cause.clone(), &self.unconverted(decoded), self.text);
+        if explained != cause {
+            return explained;
+        }
+        // such as a page in the UTF-16 of its pipeline
+        explain_failure(cause, decoded, self.text)
+    }
+
+    /// The bytes of a text before it was converted. The conversion back is exact, but a byte order mark of UTF-16 is missing.
+    fn unconverted(self, decoded: &[u8]) -> Cow<'_, [u8]> {
+        // the end can be within a character
+        let text = decoded.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let utf_16 = |bytes: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(bytes).collect::<Vec<u8>>();
+        match self.text {
+            TextEncoding::Utf8 => Cow::Borrowed(decoded),
+            TextEncoding::Latin1 => WINDOWS_1252.encode(text).0,
+            TextEncoding::Utf16Le => Cow::Owned(utf_16(u16::to_le_bytes)),
+            TextEncoding::Utf16Be => Cow::Owned(utf_16(u16::to_be_bytes)),
+        }
     }
 }
 
@@ -336,6 +363,34 @@ mod tests {
         ] {
             assert!(std::str::from_utf8(latin).is_ok(), "{latin:?}");
             assert_eq!(utf8_records(&[latin, b"Bern"]), 0, "{latin:?}");
+        }
+    }
+
+    #[test]
+    fn failure_names_the_kind_of_a_payload_whose_text_is_converted() {
+        use TextEncoding::{Latin1, Utf16Be, Utf16Le};
+        let utf_16 = |text: &str, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            text.encode_utf16().flat_map(bytes).collect()
+        };
+        for (encoding, payload, named) in [
+            (Latin1, gzip("id,name\n1,a\n"), Some("`compression: gzip`")),
+            (Latin1, utf_16("\u{feff}id,name\n", u16::to_le_bytes), Some("`encoding: utf-16le`")),
+            (Latin1, b"PK\x03\x04\xe9rest".to_vec(), Some("spreadsheets")),
+            (Latin1, b"<!DOCTYPE html>".to_vec(), Some("HTML")),
+            (Latin1, b"id,name\n1,Z\xfcrich\n".to_vec(), None),
+            (Utf16Le, b"<html><body>ab".to_vec(), Some("HTML")),
+            (Utf16Le, utf_16("<html>", u16::to_le_bytes), Some("HTML")),
+            (Utf16Le, utf_16("id,name\n", u16::to_be_bytes), Some("`encoding: utf-16be`")),
+            (Utf16Le, utf_16("id,name\n", u16::to_le_bytes), None),
+            (Utf16Be, utf_16("id,name\n", u16::to_le_bytes), Some("`encoding: utf-16le`")),
+        ] {
+            let decoded = decode(None, encoding, &payload).expect("the text is converted");
+            let cause =
+                PayloadEncoding::new(None, encoding).explain_failure("cause".into(), decoded.as_bytes());
+            match named {
+                Some(named) => assert!(cause.starts_with("cause; ") && cause.contains(named), "{cause}"),
+                None => assert_eq!(cause, "cause", "{encoding:?}"),
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 use domain_base::digest::{Sha256Hex, Sha256Stream};
 use domain_base::text_form::is_blank;
 use domain_ground::format::TextEncoding;
-use domain_ground::format::payload_kind::{START_BYTES, explain_failure};
+use domain_ground::format::payload_kind::START_BYTES;
 use domain_ground::id::SourceId;
 use domain_ground::normalize::{COLUMNS_MAX, DefinitionCoverage, MissingColumnError, NormalizerOutput};
 use domain_ground::rejection::{RecordRejection, RecordRule, RejectedRecord};
@@ -121,7 +121,7 @@ impl PayloadReader {
             // the bytes before an error are enough
             drop(archive.reader().take(START_BYTES as u64).read_to_end(&mut start));
         }
-        explain_failure(cause, &start)
+        PayloadEncoding::of(&self.ready.definition.pipeline.retrieval).explain_failure(cause, &start)
     }
 
     /// Reads every record. Returns whether it reached the end of the payload.

@@ -24,7 +24,10 @@ NOW = "2026-01-01T00:00:00Z"
 GOOD = {"verdict": "GREEN", "summary": "A made-up verdict for a unit test."}
 THRESHOLD = 0.9740425724725061
 CANNED = '\n[model]\nprovider = "canned"\ncalls_per_minute = 1000000\n'
-HAS_MODEL = re.compile(r"^\s*(\[\s*models?\s*[.\]]|models?\s*[.=])", re.MULTILINE)
+# the header of a table, or a key before the first table
+HAS_MODEL = re.compile(
+    r"(?:^|\n)[ \t]*\[\[?[ \t]*models?[ \t]*[.\]]|^(?:(?![ \t]*\[)[^\n]*\n)*[ \t]*models?[ \t]*[.=]"
+)
 
 # `read` returns when this process ends, also by SIGKILL: the input of the shell is a pipe from it. The output ends with
 # the daemon

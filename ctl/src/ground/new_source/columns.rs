@@ -1,13 +1,15 @@
 //! The fields of a sample: their types, their units, and which of them identify a record.
 
-use super::notation::{EXCEPTION_OF, FieldHints, FieldMark, FoundForm, ValueForm, affix_code, find_form};
+use super::notation::{
+    EXCEPTION_OF, FieldHints, FieldMark, FoundForm, ValueForm, affix_code, find_form, is_missing,
+};
 use super::remark::{MarkOrigin, SourceRemark, shown_list};
 use domain_base::raw::SourceValue;
 use domain_base::text_form::without_marks;
 use domain_base::unit::UcumUnit;
 use domain_ground::axis::is_group_key;
 use domain_ground::ontology::AXES_MAX;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 
 /// The deepest member of a record that becomes an axis.
@@ -104,7 +106,7 @@ fn find_fields(
     hints: TableHints<'_>,
     columns_max: usize,
 ) -> Result<FoundFields, String> {
-    let RecordFields { paths, texts, nested } = RecordFields::of(records)?;
+    let RecordFields { paths, kinds, nested } = RecordFields::of(records)?;
     let records = records.get(..VALUES_MAX / paths.len().max(1)).unwrap_or(records);
     let mut cells: Vec<FieldValues> = vec![vec![None; records.len()]; paths.len()];
     for (index, record) in records.iter().enumerate() {
@@ -140,7 +142,7 @@ fn find_fields(
         ));
     }
     let mut names = AxisNames::of(&sample.fields);
-    let forms = find_forms(&sample.fields, &texts, hints);
+    let forms = find_forms(&sample.fields, &kinds, hints);
     let columns = sample.fields.iter().zip(forms);
     let columns =
         columns.map(|((path, group, values), found)| column(path, *group, values, &mut names, found));
@@ -159,19 +161,15 @@ fn distinct_records(records: &[SourceValue]) -> Vec<usize> {
 }
 
 /// The forms of the fields. Numbers that can be read with either decimal mark have that of the other fields, or else one that is usual
-/// in such a file. `texts` are the paths of the fields with texts.
-fn find_forms(
-    fields: &[SampleField],
-    texts: &BTreeSet<Vec<String>>,
-    hints: TableHints<'_>,
-) -> Vec<FoundForm> {
+/// in such a file.
+fn find_forms(fields: &[SampleField], kinds: &ValueKinds, hints: TableHints<'_>) -> Vec<FoundForm> {
     let form_of = |(path, _, values): &SampleField, mark: Option<&FieldMark>| {
         let name = path.last().map_or("", String::as_str);
         let period = hints.period.filter(|(field, _)| *field == name).map(|(_, format)| format);
-        let from: (Bound<&[String]>, Bound<&[String]>) = (Bound::Included(path), Bound::Unbounded);
-        let is_json_number =
-            !texts.range::<[String], _>(from).next().is_some_and(|text| text.starts_with(path));
-        find_form(&split_unit(name).0, values, FieldHints { period, mark, is_json_number })
+        let (is_json_number, has_json_numbers) =
+            (!has_field(&kinds.texts, path), has_field(&kinds.numbers, path));
+        let hints = FieldHints { period, mark, is_json_number, has_json_numbers };
+        find_form(&split_unit(name).0, values, hints)
     };
     let mut forms: Vec<_> = fields.iter().map(|field| form_of(field, None)).collect();
     let Some(mark) = shown_mark(fields, &forms).or_else(|| usual_mark(&forms, hints)) else { return forms };
@@ -179,6 +177,12 @@ fn find_forms(
         *found = form_of(field, Some(&mark));
     }
     forms
+}
+
+/// Whether one of these paths is `path`, or in the object there.
+fn has_field(paths: &BTreeSet<Vec<String>>, path: &[String]) -> bool {
+    let from: (Bound<&[String]>, Bound<&[String]>) = (Bound::Included(path), Bound::Unbounded);
+    paths.range::<[String], _>(from).next().is_some_and(|found| found.starts_with(path))
 }
 
 /// How many times more values must show a decimal mark than the other one, so that it is that of the file.
@@ -257,25 +261,39 @@ fn column(
     }
 }
 
-/// The paths of the fields in their order, those with texts, and those that are lists or too deep in a record.
+/// The paths of the fields in their order, and those that are lists or too deep in a record.
 struct RecordFields {
     paths: BTreeMap<Vec<String>, usize>,
-    texts: BTreeSet<Vec<String>>,
+    kinds: ValueKinds,
     nested: BTreeSet<Vec<String>>,
+}
+
+/// The paths of the fields with values of these kinds.
+#[derive(Default)]
+struct ValueKinds {
+    /// Texts, without the words for missing values.
+    texts: BTreeSet<Vec<String>>,
+    /// Numbers of JSON.
+    numbers: BTreeSet<Vec<String>>,
 }
 
 impl RecordFields {
     fn of(records: &[SourceValue]) -> Result<Self, String> {
-        let (mut paths, mut texts, mut nested) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut paths, mut kinds, mut nested) = (BTreeMap::new(), ValueKinds::default(), BTreeSet::new());
         for record in records {
             visit(record, &mut Vec::new(), &mut |path, value| {
                 let next = paths.len();
                 match value {
                     FieldValue::Nested if nested.len() <= FIELDS_MAX => drop(nested.insert(path.to_vec())),
-                    FieldValue::Single { is_text, .. } if next <= FIELDS_MAX => {
+                    FieldValue::Single { kind, .. } if next <= FIELDS_MAX => {
                         paths.entry(path.to_vec()).or_insert(next);
-                        if is_text && !texts.contains(path) {
-                            texts.insert(path.to_vec());
+                        let of_kind = match kind {
+                            ValueKind::Text => &mut kinds.texts,
+                            ValueKind::Number => &mut kinds.numbers,
+                            ValueKind::Other => return,
+                        };
+                        if !of_kind.contains(path) {
+                            of_kind.insert(path.to_vec());
                         }
                     }
                     _ => {}
@@ -283,7 +301,7 @@ impl RecordFields {
             });
         }
         match paths.len() + nested.len() {
-            0..=FIELDS_MAX => Ok(Self { paths, texts, nested }),
+            0..=FIELDS_MAX => Ok(Self { paths, kinds, nested }),
             _ => Err(format!(
                 "the records have more than {FIELDS_MAX} fields; if their names are values, the list of records is another"
             )),
@@ -345,11 +363,20 @@ enum FieldValue {
     Single {
         /// `None` if it is null or blank.
         text: Option<String>,
-        /// Whether it is a text, not a number of JSON or another value.
-        is_text: bool,
+        kind: ValueKind,
     },
     /// A list, or an object that is too deep.
     Nested,
+}
+
+/// The kind of a single value.
+#[derive(Clone, Copy)]
+enum ValueKind {
+    Text,
+    /// A number of JSON.
+    Number,
+    /// True or false, or no value.
+    Other,
 }
 
 /// Passes each member that is no object to `take`.
@@ -370,8 +397,12 @@ fn visit(value: &SourceValue, path: &mut Vec<String>, take: &mut impl FnMut(&[St
             Some(text.clone()).filter(|text| !text.trim().is_empty())
         }
     };
-    let is_text = text.is_some() && matches!(value, SourceValue::Text(_));
-    take(path, FieldValue::Single { text, is_text });
+    let kind = match (value, &text) {
+        (SourceValue::Number(_), _) => ValueKind::Number,
+        (SourceValue::Text(_), Some(text)) if !is_missing(text.trim()) => ValueKind::Text,
+        _ => ValueKind::Other,
+    };
+    take(path, FieldValue::Single { text, kind });
 }
 
 /// The name of a field without its unit, and the unit: `Height (m)`, `height [m]`, `height_m`.
@@ -560,7 +591,8 @@ pub(super) fn find_columns(
 }
 
 /// The fewest fields whose values together occur only once, the most probable ones first. Measured numbers and dates are used only
-/// if no other fields identify a record. A few records can be exceptions: an id of its own is taken before several fields that have none.
+/// if no other fields identify a record. A few records can be exceptions: an id of its own is taken before several fields that have none,
+/// unless these are ids and times.
 fn find_identity(sample: &IdentitySample<'_>) -> FoundIdentity {
     if let Some(found) = sample.sdmx() {
         return found;
@@ -569,7 +601,7 @@ fn find_identity(sample: &IdentitySample<'_>) -> FoundIdentity {
     let (names, attributes) =
         (up_to(&candidates, IdentityRank::Name), up_to(&candidates, IdentityRank::Attribute));
     if !names.iter().any(|field| sample.is_unique(&[*field]))
-        && let Some(found) = sample.nearly_unique_id()
+        && let Some(found) = sample.nearly_unique_id(&names)
     {
         return found;
     }
@@ -717,12 +749,46 @@ impl IdentitySample<'_> {
         found.map(|(index, _)| index).take(CANDIDATES_MAX).collect()
     }
 
+    fn cell(&self, field: usize, record: usize) -> Option<&str> {
+        self.cells.get(field)?.get(record)?.as_deref()
+    }
+
+    /// The values of a record, if it has one in each of these fields.
+    fn key(&self, fields: &[usize], record: usize) -> Option<Vec<&str>> {
+        fields.iter().map(|field| self.cell(*field, record)).collect()
+    }
+
     /// The number of different combinations of values, in records with a value in each of these fields.
     fn count_keys(&self, fields: &[usize]) -> usize {
-        let key = |record: &usize| -> Option<Vec<_>> {
-            fields.iter().map(|field| self.cells.get(*field)?.get(*record)?.as_deref()).collect()
-        };
-        self.distinct.iter().filter_map(key).collect::<HashSet<_>>().len()
+        let keys = self.distinct.iter().filter_map(|record| self.key(fields, *record));
+        keys.collect::<HashSet<_>>().len()
+    }
+
+    /// Whether a field is an id, or the time of an observation or a part of it.
+    fn is_id_or_time(&self, index: usize) -> bool {
+        self.columns.get(index).is_some_and(|column| match self.rank(index, column) {
+            IdentityRank::Id => true,
+            IdentityRank::Name => column.form != ValueForm::Text || column.has_dates(),
+            IdentityRank::Attribute | IdentityRank::Measured => false,
+        })
+    }
+
+    /// The ids and times with a value in nearly all records.
+    fn ids_and_times(&self) -> Vec<usize> {
+        let mut fields = self.nearly_filled(IdentityRank::Name);
+        fields.retain(|field| self.is_id_or_time(*field));
+        fields
+    }
+
+    /// Whether records with the same values in `fields` differ in another of these ids and times.
+    fn omits_key(&self, fields: &[usize], ids_and_times: &[usize]) -> bool {
+        let mut firsts = HashMap::new();
+        self.distinct.iter().any(|record| {
+            let Some(key) = self.key(fields, *record) else { return false };
+            let first: usize = *firsts.entry(key).or_insert(*record);
+            let differs = |field: &usize| self.cell(*field, first) != self.cell(*field, *record);
+            first != *record && ids_and_times.iter().any(differs)
+        })
     }
 
     fn is_unique(&self, fields: &[usize]) -> bool {
@@ -740,24 +806,40 @@ impl IdentitySample<'_> {
         up_to(&self.candidates(|_| true), rank)
     }
 
-    /// The identity of a single id that identifies nearly all records.
-    fn nearly_unique_id(&self) -> Option<FoundIdentity> {
+    /// The identity of a single id that identifies nearly all records, or of ids and times among `names` that identify all of them.
+    /// `None` if further ids or times are needed for the others.
+    fn nearly_unique_id(&self, names: &[usize]) -> Option<FoundIdentity> {
         let ids = self.nearly_filled(IdentityRank::Id);
-        let (id, exceptions) = ids.into_iter().find_map(|id| Some((id, self.exceptions(&[id])?)))?;
+        let nearly: Vec<_> = ids.into_iter().filter_map(|id| Some((id, self.exceptions(&[id])?))).collect();
+        if nearly.is_empty() {
+            return None;
+        }
+        let exact: Vec<_> = names.iter().copied().filter(|field| self.is_id_or_time(*field)).collect();
+        if let Some(fields) = self.smallest(&exact) {
+            return Some(self.with_exceptions(fields, 0));
+        }
+        let ids_and_times = self.ids_and_times();
+        let (id, exceptions) = nearly.into_iter().find(|(id, _)| !self.omits_key(&[*id], &ids_and_times))?;
         Some(self.with_exceptions(vec![id], exceptions))
     }
 
-    /// The fewest fields without measured ones that identify nearly all records.
+    /// The fewest fields without measured ones that identify nearly all records, with the ids and times by which others differ.
     fn nearly_unique(&self) -> Option<FoundIdentity> {
+        let ids_and_times = self.ids_and_times();
         [IdentityRank::Name, IdentityRank::Attribute].into_iter().find_map(|rank| {
             let fields = self.nearly_filled(rank);
             let sizes = 1..=TRIED_FIELDS_MAX;
             let selections = sizes.flat_map(|size| combinations(&fields, size));
-            let mut selections = selections.chain(self.reduced(&fields, self.count_keys(&fields)));
-            selections.find_map(|chosen| {
+            let selections = selections.chain(self.reduced(&fields, self.count_keys(&fields)));
+            let found = selections.filter_map(|chosen| {
                 let exceptions = self.exceptions(&chosen)?;
-                Some(self.with_exceptions(chosen, exceptions))
-            })
+                Some((chosen, exceptions))
+            });
+            let mut found = found.peekable();
+            let first = found.peek().cloned()?;
+            let complete = found.find(|(chosen, _)| !self.omits_key(chosen, &ids_and_times));
+            let (chosen, exceptions) = complete.unwrap_or(first);
+            Some(self.with_exceptions(chosen, exceptions))
         })
     }
 
@@ -935,6 +1017,64 @@ mod tests {
         ] {
             assert_eq!(notation(fields, has_semicolons), mark, "{fields:?} {has_semicolons}");
         }
+    }
+
+    /// The notation of the field `price`.
+    fn price_notation(records: &[SourceValue], has_semicolons: bool) -> Option<(char, Option<char>)> {
+        let found = found(records, has_semicolons);
+        let column = found.columns.into_iter().find(|column| column.axis == "price").expect("a field");
+        match column.form {
+            ValueForm::Number { notation, .. } => notation,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn shown_decimal_point_is_kept_in_a_file_with_semicolons_or_dotted_dates() {
+        for (shown, has_semicolons, day) in
+            [("0.987", true, "d1"), ("1.4", true, "d1"), ("1.4", false, "31.12.2024")]
+        {
+            let row = |row: u32| {
+                let (id, price) = (format!("k{row}"), if row < 3 { shown } else { "1.459" });
+                record(&[("id", id.as_str()), ("price", price), ("day", day)])
+            };
+            let rows: Vec<_> = (0..603).map(row).collect();
+            assert_eq!(price_notation(&rows, has_semicolons), Some(('.', None)), "{shown} {day}");
+        }
+    }
+
+    #[test]
+    fn number_of_json_has_a_point_if_other_records_have_a_text() {
+        let number = |text: &str| SourceValue::Number(text.to_owned());
+        let text = |text: &str| SourceValue::Text(text.to_owned());
+        for other in ["n/a", "1.5", "2.345"] {
+            let values = [vec![number("1.234"); 25], vec![number("5"); 25], vec![text(other)]].concat();
+            let record = |value| SourceValue::Object(vec![("price".to_owned(), value)]);
+            let records: Vec<_> = values.into_iter().map(record).collect();
+            let mark = price_notation(&records, false);
+            assert!(mark.is_none_or(|marks| marks == ('.', None)), "{other}: {mark:?}");
+            let found = found(&records, false);
+            let mut codes = found.columns.iter().flat_map(|column| &column.remarks).map(SourceRemark::code);
+            assert!(codes.all(|code| code != "decimal_mark"), "{other}");
+        }
+    }
+
+    #[test]
+    fn identity_has_the_second_id_if_a_few_records_need_it() {
+        let row = |order: u32, line: &str, amount: &str| {
+            let order = (10_000 + order).to_string();
+            record(&[("order_id", order.as_str()), ("line_number", line), ("amount", amount)])
+        };
+        let firsts = (0..1000).map(|order| row(order, "1", "1.5"));
+        let mut rows: Vec<_> = firsts.chain((0..8).map(|order| row(order, "2", "2.5"))).collect();
+        let exact = found(&rows, false);
+        assert_eq!((identity(&exact), codes(&exact)), (vec!["order_id", "line_number"], vec![]));
+        rows.push(row(0, "1", "9.5"));
+        let nearly = found(&rows, false);
+        assert_eq!(
+            (identity(&nearly), codes(&nearly)),
+            (vec!["order_id", "line_number"], vec!["identity_exceptions"])
+        );
     }
 
     #[test]

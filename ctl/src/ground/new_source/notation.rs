@@ -171,6 +171,8 @@ pub(super) struct FieldHints<'h> {
     pub(super) mark: Option<&'h FieldMark>,
     /// Whether the values are numbers of JSON, which have one notation.
     pub(super) is_json_number: bool,
+    /// Whether some of the values are such numbers.
+    pub(super) has_json_numbers: bool,
 }
 
 /// The form of `values`.

@@ -7,8 +7,8 @@ pub const START_BYTES: usize = 1024;
 
 const HTML: &str = "it is an HTML page, not the data: probably the address leads to a page for readers or to an error; download the file \
                     that the page links to";
-/// Files that hold no records, by their first bytes, and the remedy. A text is compared without case.
-const FOREIGN: [(&[u8], &str); 17] = [
+/// Files that hold no records, by their first text in any case, and the remedy.
+const FOREIGN_TEXTS: [(&[u8], &str); 9] = [
     (
         b"version https://git-lfs.github.com/spec/",
         "it is a Git LFS pointer, not the data; fetch the file, such as by `git lfs pull`",
@@ -21,22 +21,29 @@ const FOREIGN: [(&[u8], &str); 17] = [
     (b"<body", HTML),
     (b"<?xml", "it is XML, which is not read; export the data as CSV, JSON or NDJSON"),
     (b"<!--", "it is HTML or XML, which is not read; export the data as CSV, JSON or NDJSON"),
-    (b"%pdf-", "it is a PDF, which is not read; export the data as CSV, JSON or NDJSON"),
-    (b"pk\x03\x04", "ZIP archives and spreadsheets are not read; extract the file, or save it as CSV"),
+];
+/// Those of binary files, which begin exactly so.
+const FOREIGN_MAGICS: [(&[u8], &str); 7] = [
+    (b"%PDF-", "it is a PDF, which is not read; export the data as CSV, JSON or NDJSON"),
+    (b"PK\x03\x04", "ZIP archives and spreadsheets are not read; extract the file, or save it as CSV"),
     (b"\xd0\xcf\x11\xe0", "a spreadsheet of Excel is not read; save it as CSV"),
-    (b"bzh", "bzip2 is not read; decompress the file"),
-    (b"\xfd7zxz", "xz is not read; decompress the file"),
+    (b"\xfd7zXZ", "xz is not read; decompress the file"),
     (b"7z\xbc\xaf\x27\x1c", "7z archives are not read; extract the file"),
-    (b"sqlite format 3", "an SQLite database is not read; export a table as CSV"),
-    (b"arrow1", "an Arrow file is not read; convert it to Parquet"),
+    (b"SQLite format 3", "an SQLite database is not read; export a table as CSV"),
+    (b"ARROW1", "an Arrow file is not read; convert it to Parquet"),
 ];
 
 /// Why a file that begins with `start` holds no records, and the remedy; `None` if it is no such file.
 #[must_use]
 pub fn foreign_kind(start: &[u8]) -> Option<&'static str> {
     let start = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
-    let is_kind = |kind: &[u8]| start.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
-    FOREIGN.iter().find(|(kind, _)| is_kind(kind)).map(|(_, reason)| *reason)
+    if let [b'B', b'Z', b'h', b'1'..=b'9', ..] = start {
+        return Some("bzip2 is not read; decompress the file");
+    }
+    let is_text = |kind: &[u8]| start.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind));
+    let text = FOREIGN_TEXTS.iter().find(|(kind, _)| is_text(kind));
+    text.or_else(|| FOREIGN_MAGICS.iter().find(|(kind, _)| start.starts_with(kind)))
+        .map(|(_, reason)| *reason)
 }
 
 /// The compression of a file that begins with `start`.
@@ -66,12 +73,13 @@ pub fn utf_16_of(start: &[u8]) -> Option<(TextEncoding, bool)> {
 }
 
 /// The cause of a failure to read a payload, with the kind of the payload if that probably explains it. `start` is the beginning of
-/// the payload as its pipeline decodes it.
+/// the payload before its text is converted from `encoding`.
 #[must_use]
-pub fn explain_failure(cause: String, start: &[u8]) -> String {
+pub fn explain_failure(cause: String, start: &[u8], encoding: TextEncoding) -> String {
     let option =
         |option: &str| format!("the payload is probably of another kind; write `{option}` in its pipeline");
-    let hint = match (compression_of(start), utf_16_of(start)) {
+    let utf_16 = utf_16_of(start).filter(|(found, _)| *found != encoding);
+    let hint = match (compression_of(start), utf_16) {
         (Some(PayloadCompression::Gzip), _) => Some(option("compression: gzip")),
         (Some(PayloadCompression::Zstd), _) => Some(option("compression: zstd")),
         (None, Some((TextEncoding::Utf16Le, _))) => Some(option("encoding: utf-16le")),
@@ -98,14 +106,21 @@ mod tests {
             (b"\xef\xbb\xbf\n<!DOCTYPE html>", Some("HTML")),
             (b"\xff\xfei\0d\0", Some("`encoding: utf-16le`")),
             (&utf_16("id;name\n1;a\n"), Some("`encoding: utf-16be`")),
+            (b"BZh91AY&SY", Some("bzip2")),
+            (b"ARROW1\x00\x00", Some("Arrow")),
             (b"id,name\n1,a\n", None),
+            (b"bzh_code,name\n", None),
+            (b"BZh,name\n", None),
+            (b"Arrow1,Arrow2\n", None),
             (b"", None),
         ] {
-            let cause = explain_failure("cause".to_owned(), start);
+            let cause = explain_failure("cause".to_owned(), start, TextEncoding::Utf8);
             match named {
                 Some(named) => assert!(cause.starts_with("cause; ") && cause.contains(named), "{cause}"),
                 None => assert_eq!(cause, "cause"),
             }
         }
+        let named = explain_failure("cause".to_owned(), &utf_16("id;name\n1;a\n"), TextEncoding::Utf16Be);
+        assert_eq!(named, "cause", "the pipeline has this encoding");
     }
 }

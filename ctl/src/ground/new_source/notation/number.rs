@@ -24,7 +24,7 @@ const NOTATIONS: [NumberMarks; 7] = [
 const CODE_DIGITS: usize = 16;
 /// How many times larger than all other numbers a number of nines is, if it probably means that a value is missing.
 const SENTINEL_RATIO: f64 = 10.0;
-/// The fewest numbers such as 1.234 by which those without a mark show whether it separates thousands.
+/// The fewest numbers such as 1.234, and the fewest without a mark, that together show whether it separates thousands.
 const MARKED_MIN: usize = 20;
 
 /// Numbers in a notation.
@@ -51,20 +51,22 @@ pub(super) fn affix_form(texts: &[&str], hints: FieldHints<'_>) -> Option<FoundF
 }
 
 /// The form of numbers. If they can be read in several ways, those with the decimal mark of other fields are taken, else those with
-/// the mark that they show together, else those with a usual mark, else the first.
+/// the mark that they show together, else those with a usual mark unless some values show another one, else the first.
 fn numbers_found(texts: &[&str], affix: Option<CellAffix>, hints: FieldHints<'_>) -> Option<FoundForm> {
     let shown = ShownMarks::of(texts);
     let mut readings = find_readings(texts, affix.as_ref());
-    if hints.is_json_number {
+    let is_json = hints.is_json_number || hints.has_json_numbers;
+    if is_json {
         readings.retain(|reading| reading.marks == ('.', None));
     }
-    let against = readings.first().and_then(|first| shown.against(first.marks.0));
+    // a usual mark does not overrule those that values show
+    let has_default = differ(&readings);
+    let against = readings.first().and_then(|first| shown.against(first.marks.0)).filter(|_| !is_json);
     readings.extend(against.and_then(|mark| read_most(texts, mark, affix.as_ref())));
-    let (first, others) = readings.split_first()?;
-    let is_ambiguous = others.iter().any(|other| other.numbers != first.numbers);
+    let is_ambiguous = differ(&readings);
     let (of_field, by_default) = match hints.mark {
         Some(mark) if matches!(mark.origin, MarkOrigin::Field(_)) => (Some(mark.clone()), None),
-        mark => (None, mark.cloned()),
+        mark => (None, mark.filter(|_| has_default).cloned()),
     };
     let mut marks = of_field.into_iter().chain(shown.usual()).chain(by_default).filter(|_| is_ambiguous);
     let chosen = marks.find_map(|FieldMark { mark, origin }| {
@@ -72,7 +74,7 @@ fn numbers_found(texts: &[&str], affix: Option<CellAffix>, hints: FieldHints<'_>
         Some((index, Some(origin)))
     });
     let (index, as_in) = chosen.unwrap_or((0, None));
-    let NumberReading { marks, texts, numbers } = readings.swap_remove(index);
+    let NumberReading { marks, texts, numbers } = readings.into_iter().nth(index)?;
     let mut remarks = Vec::new();
     if is_ambiguous {
         remarks.push(SourceRemark::DecimalMark { as_in });
@@ -90,10 +92,17 @@ fn numbers_found(texts: &[&str], affix: Option<CellAffix>, hints: FieldHints<'_>
     remarks.extend(code_remarks(&texts, hints.is_json_number));
     remarks.extend(compact_dates(&texts));
     let is_integer = numbers.iter().all(Decimal::is_integer);
-    let is_known = !is_ambiguous && !hints.is_json_number;
+    let is_known = !is_ambiguous && !is_json;
     let known_mark = shown.count(marks.0).filter(|_| is_known).map(|count| (marks.0, count));
     let form = ValueForm::Number { is_integer, notation: Some(marks), affix };
     Some(FoundForm { known_mark, ..FoundForm::new(form, remarks) })
+}
+
+/// Whether the numbers depend on the notation.
+fn differ(readings: &[NumberReading<'_>]) -> bool {
+    readings
+        .split_first()
+        .is_some_and(|(first, others)| others.iter().any(|other| other.numbers != first.numbers))
 }
 
 /// The notations in which all texts are numbers, with the numbers.
@@ -144,7 +153,7 @@ pub(crate) fn is_number(text: &str) -> bool {
 struct ShownMarks {
     points: MarkCount,
     commas: MarkCount,
-    /// Numbers without a mark, except zero.
+    /// Numbers without a mark, except zero and numbers of nines.
     whole: usize,
     /// Those of them with more than three digits.
     long: usize,
@@ -169,8 +178,10 @@ impl ShownMarks {
         let is_of_number = |character: char| character.is_ascii_digit() || ".,".contains(character);
         let number = text.trim_matches(|character: char| !is_of_number(character));
         let Some((before, rest)) = number.rfind(['.', ',']).and_then(|at| number.split_at_checked(at)) else {
-            self.whole += usize::from(number.bytes().any(|byte| (b'1'..=b'9').contains(&byte)));
-            self.long += usize::from(number.len() > 3 && is_of_digits(number));
+            if !is_of_nines(text) {
+                self.whole += usize::from(number.bytes().any(|byte| (b'1'..=b'9').contains(&byte)));
+                self.long += usize::from(number.len() > 3 && is_of_digits(number));
+            }
             return;
         };
         let mark = if rest.starts_with('.') { '.' } else { ',' };
@@ -209,10 +220,12 @@ impl ShownMarks {
         Some(other_mark(mark))
     }
 
-    /// The decimal mark by the numbers without a mark: with at most three digits, the thousands are separated.
+    /// The decimal mark by the numbers without a mark: with at most three digits, the thousands are separated. A few such numbers
+    /// show nothing.
     fn usual(&self) -> Option<FieldMark> {
         let mark = if self.points.either < self.commas.either { ',' } else { '.' };
-        if self.of_mark(mark).either < MARKED_MIN || self.whole == 0 {
+        let either = self.of_mark(mark).either;
+        if either < MARKED_MIN || self.whole < MARKED_MIN || self.whole * EXCEPTION_OF < either {
             return None;
         }
         let is_grouped = self.long * EXCEPTION_OF <= self.whole;
@@ -225,14 +238,16 @@ const fn other_mark(mark: char) -> char {
     if mark == '.' { ',' } else { '.' }
 }
 
-/// Numbers of nines, such as -9.99, -999 or 9999.9, that are negative among others that are not, or far from all others.
+/// Whether a text is a number of nines, such as -9.99, -999 or 9999.9, which often means that a value is missing.
+fn is_of_nines(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let nines = if digits.len() < text.len() { 2 } else { 3 };
+    digits.matches('9').count() >= nines
+        && digits.bytes().all(|byte| matches!(byte, b'9' | b'0' | b'.' | b','))
+}
+
+/// The numbers of nines that are negative among others that are not, or far from all others.
 fn sentinel(texts: &[&str], numbers: &[Decimal]) -> Option<SourceRemark> {
-    let is_of_nines = |text: &str| {
-        let digits = text.strip_prefix('-').unwrap_or(text);
-        let nines = if digits.len() < text.len() { 2 } else { 3 };
-        digits.matches('9').count() >= nines
-            && digits.bytes().all(|byte| matches!(byte, b'9' | b'0' | b'.' | b','))
-    };
     let size = |number: &Decimal| number.to_string().parse::<f64>().unwrap_or_default();
     let pairs = texts.iter().zip(numbers.iter().map(size));
     let (marks, others): (Vec<_>, Vec<_>) = pairs.partition(|(text, _)| is_of_nines(text));

@@ -100,7 +100,7 @@ fn first_group_of_zero_shows_the_decimal_mark() {
 fn decimal_mark_is_that_of_most_values() {
     let grouped = number(true, Some((',', Some('.'))));
     for (found, form, remarks) in [
-        (found_among(200, &["123.456", "999", "12.345"], &["12.34"]), grouped.clone(), &["decimal_mark"][..]),
+        (found_among(200, &["123.456", "875", "12.345"], &["12.34"]), grouped.clone(), &["decimal_mark"][..]),
         (found_among(20, &["1.234", "12"], &[]), grouped, &["decimal_mark"]),
         (
             found_among(300, &["1.459", "1.539"], &["1.4"]),
@@ -114,6 +114,18 @@ fn decimal_mark_is_that_of_most_values() {
         (found_among(600, &["12"], &["1.5", "1.234"]), number(false, None), &[]),
     ] {
         assert_eq!((&found.form, codes(&found)), (&form, remarks.to_vec()));
+    }
+}
+
+#[test]
+fn decimal_mark_is_kept_if_a_few_values_have_none() {
+    for others in [&["7"][..], &["-999"], &["-999"; 30]] {
+        let found = found_among(40, &["7.123"], others);
+        let notation = match found.form {
+            ValueForm::Number { notation, .. } => notation,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(notation, Some(('.', None)), "{others:?}");
     }
 }
 
