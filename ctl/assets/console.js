@@ -20,7 +20,7 @@ let quietUntil = 0;
 // the buttons are gray for as long as their keys wait
 const lock = () => {
   quietUntil = performance.now() + QUIET_MS;
-  const buttons = [...document.querySelectorAll("form[method=post] button[data-key]")];
+  const buttons = [...document.querySelectorAll("form[method=post] :is(button[data-key], button[data-enter])")];
   buttons.forEach((button) => button.setAttribute("aria-disabled", "true"));
   setTimeout(() => {
     if (performance.now() >= quietUntil) buttons.forEach((button) => button.removeAttribute("aria-disabled"));
@@ -28,13 +28,18 @@ const lock = () => {
 };
 if (document.querySelector("[data-after-action]")) lock();
 
-// a form is sent once; a page that the browser shows again from its memory can be sent again
+// a form is sent once, and not by a gray button; a page that the browser shows again from its memory can be sent again
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (form.method !== "post") return;
-  if (form.dataset.sent) event.preventDefault();
+  const isEarly = performance.now() < quietUntil && event.submitter?.matches("[data-key], [data-enter]");
+  if (form.dataset.sent || isEarly) {
+    event.preventDefault();
+    return;
+  }
   form.dataset.sent = "true";
-  sessionStorage.setItem("sent", draftName(form));
+  const field = form.querySelector("[data-draft]");
+  if (field) sessionStorage.setItem("sent", draftName(field));
   // the answer has been stopped
   setTimeout(() => form.removeAttribute("data-sent"), 10_000);
 });
@@ -44,23 +49,44 @@ window.addEventListener("pageshow", (event) => {
   lock();
 });
 
-// a reason that is written and not sent is kept for its item, until it is sent or the window is closed
-const draftName = (form) => `draft:${form.getAttribute("action")}`;
+// what is missing, below the reason
+const say = (text) => {
+  const place = document.getElementById("say");
+  if (place && place.textContent !== text) place.textContent = text;
+};
+
+// a reason that is written and not sent is kept for its item, until it is sent, the login ends, or the tab is closed
+const drafts = `draft:${document.body.dataset.login ?? ""}:`;
+const draftName = (field) => drafts + field.dataset.draft;
+// those of another login may be of another daemon; a page without a login has none
+for (const name of Object.keys(sessionStorage)) {
+  const isOwn = document.body.dataset.login && name.startsWith(drafts);
+  if (name.startsWith("draft:") && !isOwn) sessionStorage.removeItem(name);
+}
 const note = document.querySelector("[data-after-action]");
 const sent = sessionStorage.getItem("sent");
 sessionStorage.removeItem("sent");
 if (sent && note?.getAttribute("role") === "status") sessionStorage.removeItem(sent);
-for (const field of document.querySelectorAll("form [name=reason]")) {
-  const name = draftName(field.form);
-  field.value ||= sessionStorage.getItem(name) ?? "";
+for (const field of document.querySelectorAll("[data-draft]")) {
+  const [name, kept] = [draftName(field), sessionStorage.getItem(draftName(field))];
+  if (kept && !field.value) {
+    field.value = kept;
+    say("Restored draft. It is not sent yet.");
+  }
   field.addEventListener("input", () => sessionStorage.setItem(name, field.value));
 }
 
-// after an action, the reader continues at its outcome
-if (note) {
-  note.tabIndex = -1;
-  note.focus({ preventScroll: true });
-}
+// with the cursor after the text, which is to be continued
+const focusEnd = (field) => {
+  field.focus();
+  field.setSelectionRange?.(field.value.length, field.value.length);
+};
+
+// after an action, the reader continues at its outcome, or in the field that it asks for
+const asked = document.querySelector("[autofocus]");
+if (note) note.tabIndex = -1;
+if (asked) focusEnd(asked);
+else note?.focus({ preventScroll: true });
 
 const nameOf = (row) => row.dataset.row || row.getAttribute("href");
 const mark = (row) => {
@@ -81,18 +107,6 @@ const move = (step) => {
   const all = rows();
   const at = all.indexOf(current());
   select(all[Math.min(Math.max(at + step, 0), all.length - 1)]);
-};
-
-// with the cursor after the text, which is to be continued
-const focusEnd = (field) => {
-  field.focus();
-  field.setSelectionRange?.(field.value.length, field.value.length);
-};
-
-// what is missing, below the reason
-const say = (text) => {
-  const place = document.getElementById("say");
-  if (place && place.textContent !== text) place.textContent = text;
 };
 
 // the server counts bytes, and the field characters
@@ -192,13 +206,32 @@ document.getElementById("keys")?.addEventListener("beforetoggle", () => {
   list.parentElement.hidden = shown.length === 0;
 });
 
+// ---------- decisions about several ----------
+
+const all = document.querySelector("[data-check-all]");
+const boxes = [...document.querySelectorAll("input[type=checkbox][form=decide]")];
+if (all && boxes.length > 1) {
+  const box = all.querySelector("input");
+  const showAll = () => {
+    const checked = boxes.filter((one) => one.checked).length;
+    box.checked = checked === boxes.length;
+    box.indeterminate = checked > 0 && checked < boxes.length;
+  };
+  all.hidden = false;
+  showAll();
+  box.addEventListener("change", () => boxes.forEach((one) => { one.checked = box.checked; }));
+  boxes.forEach((one) => one.addEventListener("change", showAll));
+}
+
 // ---------- copies ----------
 
 for (const button of document.querySelectorAll("[data-copy]")) {
   const text = document.getElementById(button.dataset.copy);
   button.hidden = false;
   button.addEventListener("click", async () => {
-    const outcome = await navigator.clipboard.writeText(text.textContent).then(() => "copied", () => "selected: press Ctrl C");
+    // a browser may have no clipboard, or refuse it
+    const outcome = await (navigator.clipboard?.writeText(text.textContent) ?? Promise.reject())
+      .then(() => "copied", () => "selected: copy it now");
     if (outcome !== "copied") document.getSelection().selectAllChildren(text);
     button.nextElementSibling.textContent = outcome;
     setTimeout(() => { button.nextElementSibling.textContent = ""; }, 3_000);

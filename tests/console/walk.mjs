@@ -144,6 +144,15 @@ const keys = async (...pressed) => {
 };
 await visit("/inbox/rule", "rule");
 await visit("/orders/several?state=held", "several-orders");
+// one box checks all
+const boxes = page.locator("input[type=checkbox][form=decide]");
+const checked = () => boxes.evaluateAll((all) => all.filter((one) => one.checked).length);
+await page.getByLabel("Check all").uncheck();
+assert.equal(await checked(), 0, "no order is checked");
+await boxes.first().check();
+assert.ok(await page.getByLabel("Check all").evaluate((box) => box.indeterminate), "some are checked");
+await page.getByLabel("Check all").check();
+assert.equal(await checked(), await boxes.count(), "all orders are checked");
 await visit("/inbox", "inbox");
 await keys("3");
 await page.waitForURL(/kind=dead_letter/);
@@ -247,6 +256,10 @@ await check("review");
 await page.getByLabel("Reason").fill("drafted");
 await page.reload();
 assert.equal(await page.getByLabel("Reason").inputValue(), "drafted");
+await expectText("Restored draft.");
+await open(`/reviews/${byOwn}`);
+assert.equal(await page.getByLabel("Reason").inputValue(), "", "another item has no draft");
+await open(`/reviews/${bySource}`);
 await act(/^Use 54,611/);
 await open(`/reviews/${bySource}`);
 await expectText("54611");
@@ -259,6 +272,15 @@ await page.getByText("Use another value").click();
 await page.getByLabel("Value of population, person").fill("74");
 await act("Use this value");
 await expectText("you have entered 74 persons");
+// a gray button does nothing: the second press of a double click is none
+assert.ok(await page.evaluate(() => {
+  // as a page that the browser shows again
+  window.dispatchEvent(new PageTransitionEvent("pageshow", { persisted: true }));
+  const button = document.querySelector("#decide button[data-enter]");
+  const before = button.getAttribute("aria-disabled");
+  button.click();
+  return before === "true" && !button.form.dataset.sent;
+}), "a gray button sends nothing");
 // the field has the focus again; its key leads to it, and does not send the value; Enter does
 await page.waitForFunction(() => document.activeElement.id === "own-population");
 await page.keyboard.press("Escape");
@@ -477,6 +499,8 @@ const following = await context.newPage();
 await following.goto(`${origin}/log`);
 await page.getByRole("button", { name: "Log out" }).click();
 await expectText("You are logged out.");
+const drafts = await page.evaluate(() => Object.keys(sessionStorage).filter((name) => name.startsWith("draft:")));
+assert.deepEqual(drafts, [], "no draft is left after the login");
 await following.getByText("Updates have ended.").waitFor();
 await open("/");
 await expectText("This browser is not logged in.");

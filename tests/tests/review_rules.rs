@@ -338,7 +338,9 @@ async fn console_resolves_the_disputes_of_the_preview_once() {
     let choice = console.get("/inbox/rule").await;
     assert!(choice.text.contains("small-difference@1: The later release"), "{}", choice.text);
     let preview = console.get("/inbox/rule?rule=small-difference@1&since=1h").await;
-    for part in ["54,208 (office-a), 54,210 (office-b)", "take 54,210", "0.737946 %", "Resolve 1 dispute"] {
+    for part in
+        ["54,208 (office-a), 54,210 (office-b)", "take 54,210", "0.737946 %", "Resolve the checked disputes"]
+    {
         assert!(preview.text.contains(part), "{part} is not in {}", preview.text);
     }
     assert!(!preview.text.contains(&format!("resolution:{large}")), "{}", preview.text);

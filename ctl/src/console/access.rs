@@ -105,6 +105,13 @@ impl Access {
         is_logged_in.then(|| LoginEnd(self.ended.subscribe()))
     }
 
+    /// A name of the current login, for what the browser keeps. It does not lead to the cookie.
+    pub(super) fn login_name(&self) -> String {
+        let login = self.login.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Login::Link(digest) | Login::Cookie(digest)) = &*login;
+        Sha256Hex::of(format!("drafts {digest}").as_bytes()).to_string()
+    }
+
     /// The name has the port, since a browser sends cookies to all ports.
     fn cookie_name(&self) -> String {
         format!("oracled_console_{}", self.port)
@@ -276,6 +283,8 @@ mod tests {
         let first = secret(&access.new_link());
         assert_eq!(access.use_link(""), None);
         let cookie = access.use_link(&first).expect("the link is valid");
+        let login = access.login_name();
+        assert!(login == access.login_name() && login != Sha256Hex::of(cookie.as_bytes()).to_string());
         assert_eq!(access.use_link(&first), None);
         let with = |name: &str| headers(&[("cookie", &format!("a=b; {name}={cookie}"))]);
         let is_logged_in = |name: &str| access.find_login(&with(name)).is_some();
@@ -283,6 +292,7 @@ mod tests {
         assert!(access.find_login(&headers(&[("cookie", "oracled_console_7627=guess")])).is_none());
         let second = secret(&access.new_link());
         assert!(!is_logged_in("oracled_console_7627"));
+        assert_ne!(access.login_name(), login, "nothing that the browser keeps is for another login");
         assert_eq!(access.use_link(&first), None);
         assert!(access.use_link(&second).is_some());
     }

@@ -1,6 +1,8 @@
 //! Open disputes that a review rule resolves: the result of the rule for each of them, and their resolution by one press.
 
-use super::forms::{Draft, Fields, action_button, reason_field};
+use super::forms::{
+    Draft, Fields, action_button, changed_items, check_all, digest_items, item_box, reason_field,
+};
 use super::items::{ItemKind, format_percent, read_items, value_text};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{Tone, badge, card, group_in_text, message, table, words};
@@ -42,7 +44,7 @@ pub(super) async fn resolve(State(console): State<ConsoleState>, fields: Fields)
             let question = html! {
                 "Press the button once more to resolve " (format_count(resolutions.len(), "dispute", "disputes")) ". Nothing is changed yet."
             };
-            let draft = Draft::to_confirm(&question, &resolutions.len().to_string(), fields.clone());
+            let draft = Draft::to_confirm(&question, &confirmation(&fields), fields.clone());
             show(&console, &fields, &draft).await
         }
         Ok(resolutions) => {
@@ -117,9 +119,14 @@ impl Preview {
     }
 }
 
-/// Whether several disputes are to be resolved by a first press. The second one repeats their number.
+/// The text that the second press repeats.
+fn confirmation(fields: &Fields) -> String {
+    digest_items("resolve", fields.with_prefix(RESOLUTION))
+}
+
+/// Whether several disputes are to be resolved by a first press.
 fn needs_confirmation(fields: &Fields, number: usize) -> bool {
-    number > 1 && fields.text("confirmed") != number.to_string()
+    number > 1 && fields.text("confirmed") != confirmation(fields)
 }
 
 fn preview_path(fields: &Fields) -> String {
@@ -160,9 +167,11 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
         applicable.iter().flat_map(|preview| rows_with_choice(preview, titles, fields)).collect();
     let chosen_heading: Vec<_> = ["resolve"].into_iter().chain(heading).collect();
     let count = |previews: &[RulePreview]| html! { span.count.neutral { (previews.len()) } };
+    let beside = html! { (check_all()) (count(applicable)) };
     html! {
-        (card("Disputes that the rule resolves", &count(applicable), &html! {
+        (card("Disputes that the rule resolves", &beside, &html! {
             div.body { p { (describe_rule(rule)) } }
+            (changed_items(fields, RESOLUTION, &shown_resolutions(applicable)))
             @if *unread > 0 {
                 (message(Tone::Waiting, &html! {
                     (format_count(unread, "older dispute was", "older disputes were")) " not read: a preview has at most " (SHOWN_MAX) " disputes that the rule resolves, and "
@@ -195,17 +204,17 @@ fn describe_rule(rule: &ReviewRule) -> String {
 }
 
 fn resolve_form(rule: &ReviewRule, applicable: &[RulePreview], fields: &Fields, draft: &Draft) -> Markup {
-    let text = format!("Resolve {}", format_count(applicable.len(), "dispute", "disputes"));
+    let item = digest_items(&preview_path(fields), shown_resolutions(applicable));
     html! {
         form.card.decide #decide method="post" action=(PATH) aria-label="Resolve" {
             header { h2 { "Resolve" } }
             div.body {
-                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                (reason_field("Why?", REASON_MAX_BYTES, draft, &item))
                 input type="hidden" name="rule" value=(rule.reference());
                 @for name in ["workflow", "since"] { input type="hidden" name=(name) value=(fields.text(name)); }
                 (draft.confirmation())
                 div.acts {
-                    (action_button("plain", &html! { (text) }, "r", ("action", "resolve"), PATH))
+                    (action_button("plain", &html! { "Resolve the checked disputes" }, "r", ("action", "resolve"), PATH))
                     p.note { "Only checked disputes are resolved, and more than one after a second press. Each is a decision of its own, which can be revoked. One that has changed meanwhile stays open." }
                 }
             }
@@ -218,20 +227,25 @@ fn resolution_json(preview: &RulePreview) -> String {
     visible_json(&serde_json::to_string(&preview.resolution).unwrap_or_default()).into_owned()
 }
 
+/// The resolutions of the page as its fields have them, by the ids of their reviews.
+fn shown_resolutions(applicable: &[RulePreview]) -> BTreeMap<String, String> {
+    let shown = applicable.iter().map(|preview| (preview.review.review_id.clone(), resolution_json(preview)));
+    shown.collect()
+}
+
 fn review_path(review_id: &str) -> String {
     format!("/reviews/{}", encode_segment(review_id))
 }
 
-/// The rows of a dispute with the choice whether it is resolved, in the first one. A form that was sent keeps its choice.
+/// The rows of a dispute with the choice whether it is resolved, in the first one.
 fn rows_with_choice(
     preview: &RulePreview,
     titles: &BTreeMap<String, String>,
     fields: &Fields,
 ) -> Vec<Vec<Markup>> {
     let name = format!("{RESOLUTION}{}", preview.review.review_id);
-    let is_chosen = fields.filled("action").is_none() || fields.filled(&name).is_some();
     let label = format!("Resolve {}", title(&preview.review, titles));
-    let choice = html! { input type="checkbox" form="decide" name=(name) value=(resolution_json(preview)) checked[is_chosen] aria-label=(label); };
+    let choice = item_box(fields, (&name, &resolution_json(preview)), &label);
     let rows = preview_rows(preview, titles).into_iter().enumerate();
     rows.map(|(number, row)| {
         let first = if number == 0 {
@@ -405,7 +419,7 @@ mod tests {
             page.contains("name=\"resolution:v-1\"") && !page.contains("name=\"resolution:v-2\""),
             "{page}"
         );
-        assert!(page.contains("Resolve 1 dispute") && !page.contains("not read"), "{page}");
+        assert!(page.contains("Resolve the checked disputes") && !page.contains("not read"), "{page}");
         assert!(page.contains("type=\"checkbox\" form=\"decide\" name=\"resolution:v-1\""), "{page}");
         (shown.applicable, shown.unread) = (Vec::new(), 1);
         let page = render(&shown);
@@ -425,11 +439,46 @@ mod tests {
         assert_eq!(read, [("v-1".to_owned(), expected)]);
         assert!(read_resolutions(&fields("")).is_err(), "no reason");
         assert!(read_resolutions(&Fields::of([("reason", "x".to_owned())])).is_err(), "no dispute");
-        let confirmed = |number: &str| Fields::of([("confirmed", number.to_owned())]);
-        assert!(needs_confirmation(&confirmed(""), 2) && needs_confirmation(&confirmed("3"), 2));
-        assert!(!needs_confirmation(&confirmed("2"), 2) && !needs_confirmation(&confirmed(""), 1));
         let many = (0..=SHOWN_MAX).map(|number| (format!("{RESOLUTION}v-{number}"), resolution_json(&shown)));
         let many = Fields::of(many.chain([("reason".to_owned(), "x".to_owned())]));
         assert!(read_resolutions(&many).is_err(), "too many");
+    }
+
+    /// The fields of a press that resolves these reviews.
+    fn press(reviews: &[(&str, &str)], confirmed: &str) -> Fields {
+        let resolutions = reviews.iter().map(|&(review_id, value)| {
+            let name = format!("{RESOLUTION}{review_id}");
+            (name, resolution_json(&preview(review_id, Some(value))))
+        });
+        let others = [("action", "resolve"), ("confirmed", confirmed)];
+        Fields::of(resolutions.chain(others.map(|(name, text)| (name.to_owned(), text.to_owned()))))
+    }
+
+    #[test]
+    fn second_press_is_about_the_same_disputes_and_values() {
+        let first = press(&[("v-1", "54210"), ("v-2", "54210")], "");
+        assert!(needs_confirmation(&first, 2) && !needs_confirmation(&first, 1));
+        let confirmed = confirmation(&first);
+        let asks = |reviews: &[(&str, &str)]| needs_confirmation(&press(reviews, &confirmed), reviews.len());
+        assert!(!asks(&[("v-1", "54210"), ("v-2", "54210")]));
+        assert!(asks(&[("v-1", "54210"), ("v-3", "54210")]), "another dispute");
+        assert!(asks(&[("v-1", "54210"), ("v-2", "54208")]), "another value");
+        assert!(needs_confirmation(&press(&[("v-1", "54210"), ("v-2", "54210")], "2"), 2), "only a number");
+    }
+
+    #[test]
+    fn dispute_with_another_value_than_the_sent_one_is_marked_and_not_checked() {
+        let shown = Preview {
+            rule: rule(),
+            applicable: vec![preview("v-1", Some("54210")), preview("v-2", Some("54300"))],
+            others: Vec::new(),
+            unread: 0,
+            titles: BTreeMap::new(),
+        };
+        let fields = press(&[("v-1", "54210"), ("v-2", "54210")], "");
+        let page = render_preview(&shown, &fields, &Draft::default()).into_string();
+        assert_eq!(page.matches(" checked aria-label").count(), 1, "{page}");
+        assert_eq!(page.matches("</svg>changed</span>").count(), 1, "{page}");
+        assert!(page.contains("1 checked row has changed"), "{page}");
     }
 }

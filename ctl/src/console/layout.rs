@@ -236,7 +236,7 @@ fn keys(console: &Console) -> Markup {
                 @for (keys, effect) in KEYS { dt { @for key in keys { kbd { (key) } " " } } dd { (effect) } }
                 @for entry in shown_entries(console) { dt { kbd { "g" } " " kbd { (entry.key) } } dd { (entry.name) } }
             }
-            p.small { "After an action, its keys wait for 1 s, so that a second press does not act on the next item." }
+            p.small { "After an action, keys and buttons wait for 1 s, so that a second press does not act on the next item." }
             p.small.keyoff { label.check { input #single-keys type="checkbox" checked; "Single keys" } }
             noscript { p.small { "Keys need the console's script." } }
         }
@@ -271,11 +271,14 @@ pub(super) fn entry_page() -> Response {
 struct Frame {
     navigation: Markup,
     keys: Markup,
+    /// The name of the login. What the browser keeps is for this login only.
+    login: String,
 }
 
 impl Frame {
     fn of(console: &Console, current: Option<Section>, counts: NavCounts) -> Self {
-        Self { navigation: navigation(console, current, counts), keys: keys(console) }
+        let login = console.access.login_name();
+        Self { navigation: navigation(console, current, counts), keys: keys(console), login }
     }
 }
 
@@ -299,11 +302,11 @@ fn document(
                 link rel="stylesheet" href=(STYLE_PATH);
                 script src=(SCRIPT_PATH) defer {}
             }
-            body {
+            body data-login=[frame.map(|frame| &frame.login)] {
                 (PreEscaped(include_str!("../../assets/icons.svg")))
                 a.skip href="#main" { "Skip to the content" }
                 @match frame {
-                    Some(Frame { navigation, keys }) => { div.app { (navigation) (main) (foot()) } (keys) },
+                    Some(Frame { navigation, keys, .. }) => { div.app { (navigation) (main) (foot()) } (keys) },
                     None => (main),
                 }
             }

@@ -132,7 +132,7 @@ fn decision_form(notice: &RecallNotice, can_be_sent: bool, neighbors: &Neighbors
         form.card.decide #decide method="post" action=(path) aria-label="Decide" {
             header { h2 { "Decide" } span.right.chips { (badge(Tone::Held, "drafted")) span.muted.small { (age(notice.drafted_at)) } } }
             div.body {
-                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft))
+                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft, &format!("{path} {}", notice.drafted_at)))
                 // the daemon refuses the action if the notice has changed since this page
                 input type="hidden" name="drafted_at" value=(notice.drafted_at);
                 div.acts {

@@ -25,9 +25,19 @@ enum AxisChoice {
     /// The value of a candidate or a claim.
     Offered { value: String, definition: Option<String> },
     /// The present value of a source, which has changed since the review was opened.
-    Present { value: String, definition: Option<String> },
+    Present { value: String },
     /// The value in the field beside it.
     Own,
+}
+
+impl AxisChoice {
+    /// The value of the choice; `None` for that in the field beside it.
+    fn value(&self) -> Option<&str> {
+        match self {
+            Self::Offered { value, .. } | Self::Present { value } => Some(value.as_str()),
+            Self::Own => None,
+        }
+    }
 }
 
 /// The candidates' values on an axis in the order of their cards, then the claimed one, each with the sources that have it.
@@ -57,17 +67,24 @@ fn offered(review: &ReviewCase, path: &str) -> Vec<(AxisChoice, Vec<String>)> {
 }
 
 /// The choices of the page on an axis: first the values of the review, then the present ones of sources that have changed since.
+/// Where a definition was stated, there are no present ones: a present answer has none, and it may have changed, too.
 fn choices(review: &ReviewCase, evidence: &ReviewEvidence, path: &str) -> Vec<(AxisChoice, Vec<String>)> {
     let mut choices = offered(review, path);
+    let is_defined = review.definitions_of(path).iter().any(|name| !name.is_empty());
+    if is_defined || review.is_definition_required(path) {
+        return choices;
+    }
     let stated = |oracle_id: &SourceId| review.candidates.get(oracle_id)?.values.get(path);
     for (oracle_id, answer) in &evidence.changed {
         let Some(value) = answer.values.get(path).map(ToString::to_string) else { continue };
         if stated(oracle_id).is_some_and(|stated| stated.value.to_string() == value) {
             continue;
         }
-        let definition = stated(oracle_id).and_then(|stated| stated.definition.clone());
-        let definition = review.is_definition_required(path).then(|| definition.unwrap_or_default());
-        choices.push((AxisChoice::Present { value, definition }, vec![format!("{oracle_id} now")]));
+        let source = format!("{oracle_id} now");
+        match choices.iter_mut().find(|(choice, _)| choice.value() == Some(value.as_str())) {
+            Some((_, sources)) => sources.push(source),
+            None => choices.push((AxisChoice::Present { value }, vec![source])),
+        }
     }
     choices
 }
@@ -118,10 +135,8 @@ fn choice_json(choice: &AxisChoice) -> String {
 
 fn choice_text(choice: &AxisChoice, unit: Option<&String>) -> Markup {
     html! {
-        @if let AxisChoice::Offered { value, definition } | AxisChoice::Present { value, definition } = choice {
-            b { (value_with_unit(value, unit)) }
-            @if let Some(definition) = definition { " (definition: " (own_definition(definition)) ")" }
-        }
+        @if let Some(value) = choice.value() { b { (value_with_unit(value, unit)) } }
+        @if let AxisChoice::Offered { definition: Some(definition), .. } = choice { " (definition: " (own_definition(definition)) ")" }
     }
 }
 
@@ -213,9 +228,9 @@ pub(super) fn read_resolution(review: &ReviewCase, fields: &Fields) -> Result<Re
             match choice.map_err(|_| PageError::input(format!("choose a value of {path}")))? {
                 AxisChoice::Offered { value, definition } => (value, definition),
                 // it is none of the review's candidates
-                AxisChoice::Present { value, definition } => {
+                AxisChoice::Present { value } => {
                     resolution.own_value = true;
-                    (value, definition)
+                    (value, None)
                 }
                 AxisChoice::Own => {
                     resolution.own_value = true;
@@ -409,7 +424,7 @@ mod tests {
         }))
         .expect("valid evidence");
         let choices = choices(&review, &evidence, "height");
-        let present = AxisChoice::Present { value: "7900".to_owned(), definition: None };
+        let present = AxisChoice::Present { value: "7900".to_owned() };
         assert_eq!(choices.last(), Some(&(present.clone(), vec!["office-0 now".to_owned()])));
         assert_eq!(choices.len(), 4);
         let office = "office-1".parse().expect("an id");
@@ -424,6 +439,35 @@ mod tests {
         assert!(outside_candidates(&review, &evidence, &resolution).is_none());
         let page = resolve_fields(&review, &evidence, "/a", &Draft::default()).into_string();
         assert!(page.contains("office-0 now"), "{page}");
+    }
+
+    #[test]
+    fn present_values_are_merged_and_never_have_a_definition_that_nobody_stated() {
+        let evidence = |values: &[(&str, &str)]| -> ReviewEvidence {
+            let changed: serde_json::Map<_, _> = values
+                .iter()
+                .map(|(office, value)| {
+                    ((*office).to_owned(), json!({"version": "2", "values": {"height": value}}))
+                })
+                .collect();
+            let evidence = json!({"title": "Height, a", "units": {}, "raw_texts": {}, "changed": changed});
+            serde_json::from_value(evidence).expect("valid evidence")
+        };
+        let shown = |stated: &[(&str, Option<&str>)], present: &[(&str, &str)]| {
+            let choices = choices(&review(stated, "7750"), &evidence(present), "height");
+            let shown = choices.into_iter().map(|(_, sources)| sources.join(", "));
+            shown.collect::<Vec<_>>()
+        };
+        let plain = [("7700", None), ("7800", None)];
+        let same = shown(&plain, &[("office-0", "7800")]);
+        assert_eq!(same, ["office-0", "office-1, office-0 now", "claimed by ann"]);
+        let both = shown(&plain, &[("office-0", "7900"), ("office-1", "7900")]);
+        assert_eq!(both, ["office-0", "office-1", "claimed by ann", "office-0 now, office-1 now"]);
+        let roof = Some("to the roof");
+        for stated in [[("7700", roof), ("7800", None)], [("7700", roof), ("7800", roof)]] {
+            let defined = shown(&stated, &[("office-0", "7900")]);
+            assert_eq!(defined, ["office-0", "office-1", "claimed by ann"], "{stated:?}");
+        }
     }
 
     #[test]

@@ -438,7 +438,7 @@ fn render_decision(
             header { h2 { "Decide" } span.right { (beside) } }
             div.body {
                 @if !state.is_open() { p { (capitalized_sentence(&times_in_text(&format_state(&summary)))) } (pairs(decided)) }
-                (reason_field("Why?", REASON_MAX_BYTES, draft))
+                (reason_field("Why?", REASON_MAX_BYTES, draft, &format!("{path} {}", decisions(state))))
                 (draft.confirmation())
                 @if state.is_open() {
                     (resolve_fields(&state.review, evidence, &format!("{path}/resolve"), draft))

@@ -370,7 +370,7 @@ fn render_decision(
     html! {
         form.card.decide #decide method="post" action=(path("discard")) aria-label="Decide" {
             header { h2 { "Decide" } span.right { (badge(run_tone(run.state), html! { (run.state.into_str()) ", " (age(run.ended_at.unwrap_or(run.started_at))) })) } }
-            div.body { (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft)) div.acts { (buttons) } (neighbors.next_field()) }
+            div.body { (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft, &format!("{} {}", run.run_id, run.state.into_str()))) div.acts { (buttons) } (neighbors.next_field()) }
             @if run.state == RunState::Held { (neighbors.footer()) }
         }
     }

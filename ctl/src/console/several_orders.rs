@@ -1,6 +1,8 @@
 //! Several held or failed orders, changed by one press: their list, and the outcome of each.
 
-use super::forms::{Draft, Fields, action_button, reason_field};
+use super::forms::{
+    Draft, Fields, action_button, changed_items, check_all, digest_items, item_box, reason_field,
+};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{
     Tone, badge, card, free_text, message, order_badge, order_reason, session_link, short_moment, table,
@@ -21,6 +23,7 @@ use domain_verdict::order::{OrderAction, OrderState, OrderStopCause};
 use domain_verdict::wire::OrderReport;
 use jiff::Timestamp;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 use strum::VariantArray;
 
 /// The path of the page.
@@ -147,15 +150,13 @@ fn selection_form(console: &Console, fields: &Fields) -> Markup {
 }
 
 fn render_orders(orders: &[OrderReport], has_more: bool, fields: &Fields) -> Markup {
-    // a form that was sent keeps its choice
-    let is_sent = fields.filled("action").is_some();
     let row = |report: &OrderReport| {
         let order = &report.order;
         // the daemon refuses the action if an order has changed since this page
         let name = format!("{CHANGED_AT}{}", report.session_id);
-        let is_chosen = !is_sent || fields.filled(&name).is_some();
+        let (value, label) = (order.changed_at.to_string(), format!("Change {}", report.session_id));
         vec![
-            html! { input type="checkbox" form="decide" name=(name) value=(order.changed_at) checked[is_chosen] aria-label=(format!("Change {}", report.session_id)); },
+            item_box(fields, (&name, &value), &label),
             session_link(report.session_id.as_str()),
             order_badge(order.state),
             html! { (report.tier) },
@@ -168,14 +169,20 @@ fn render_orders(orders: &[OrderReport], has_more: bool, fields: &Fields) -> Mar
     let heading = ["change", "session", "state", "tier", "placed", "#attempts", "reason"];
     card(
         "Matching orders",
-        &html! { span.count.neutral { @if has_more { "more than " } (orders.len()) } },
+        &html! { (check_all()) span.count.neutral { @if has_more { "more than " } (orders.len()) } },
         &html! {
             @if has_more {
                 (message(Tone::Waiting, &html! { "There are more. One press changes at most " (SHOWN_MAX) " orders. These are the latest; repeat the action for the others." }))
             }
+            (changed_items(fields, CHANGED_AT, &shown_changes(orders)))
             (table("Matching orders", &heading, &rows))
         },
     )
+}
+
+/// The times of the last changes as the fields of the page have them, by the sessions.
+fn shown_changes(orders: &[OrderReport]) -> BTreeMap<String, String> {
+    orders.iter().map(|report| (report.session_id.to_string(), report.order.changed_at.to_string())).collect()
 }
 
 /// The form with the actions that the state of at least one order allows.
@@ -185,16 +192,17 @@ fn change_form(orders: &[OrderReport], fields: &Fields, draft: &Draft) -> Markup
     let action = |class: &str, text: &str, key: &str, value: &str| {
         action_button(class, &html! { (text) }, key, ("action", value), PATH)
     };
-    let all = format_count(orders.len(), "order", "orders");
+    let query = PARAMS.map(|name| fields.text(name)).join(" ");
+    let item = digest_items(&query, shown_changes(orders));
     html! {
         form.card.decide #decide method="post" action=(PATH) aria-label="Decide" {
-            header { h2 { "Decide " (all) } }
+            header { h2 { "Decide the checked orders" } }
             div.body {
-                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft))
+                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft, &item))
                 @for name in PARAMS { input type="hidden" name=(name) value=(fields.text(name)); }
                 @if let Some(before) = fields.filled(CHANGED_BEFORE) { input type="hidden" name=(CHANGED_BEFORE) value=(before); }
                 (draft.confirmation())
-                @if held > 0 { p.small { "The policy holds the verdicts of " (format_count(held, "order", "orders")) ". Every action except the release discards these verdicts." } }
+                @if held > 0 { p.small { "The policy holds the verdicts of " (format_count(held, "order", "orders")) " on this page. Every action except the release discards those of the checked orders." } }
                 div.acts {
                     @if held > 0 { (action("plain", "Release them to the customers", "r", "release")) }
                     @if count(OrderAction::Retry) > 0 {
@@ -247,7 +255,8 @@ impl OrderChanges {
 
     /// The text that the second press repeats.
     fn confirmation(&self) -> String {
-        format!("{} {}", self.action.into_str(), self.orders.len())
+        let orders = self.orders.iter().map(|(session_id, changed_at)| (session_id, changed_at.to_string()));
+        digest_items(self.action.into_str(), orders)
     }
 
     /// Whether several orders are to be changed by a first press.
@@ -343,15 +352,6 @@ mod tests {
         let read = changes(&sent).expect("valid fields");
         let sessions: Vec<_> = read.orders.iter().map(|(session_id, _)| session_id.as_str()).collect();
         assert_eq!((read.action, sessions), (OrderAction::Retry, vec!["cs_2", "shop/cs_1"]));
-        let needs_confirmation = |confirmed: &str| {
-            let fields = sent.into_iter().chain([("confirmed", confirmed)]);
-            read.needs_confirmation(&Fields::of(fields.map(|(name, text)| (name, text.to_owned()))))
-        };
-        assert_eq!(
-            ["", "retry 1", "fail 2", "retry 2"].map(needs_confirmation),
-            [true, true, true, false],
-            "the second press repeats the action and the number"
-        );
         for fields in [
             &[action, reason][..],
             &[action, ("changed_at:cs_1", at)],
@@ -360,5 +360,25 @@ mod tests {
         ] {
             assert!(changes(fields).is_err(), "{fields:?}");
         }
+    }
+
+    #[test]
+    fn second_press_is_about_the_same_action_and_orders() {
+        let (at, later) = ("2026-11-20T10:00:00Z", "2026-11-20T10:00:01Z");
+        let press = |action: &str, orders: [(&str, &str); 2]| {
+            let [first, second] = orders;
+            changes(&[("action", action), ("reason", "x"), first, second]).expect("valid fields")
+        };
+        let (first, second) = (("changed_at:cs_1", at), ("changed_at:cs_2", at));
+        let confirmed = press("release", [first, second]).confirmation();
+        let asks = |action: &str, orders: [(&str, &str); 2]| {
+            let fields = Fields::of([("confirmed", confirmed.clone())]);
+            press(action, orders).needs_confirmation(&fields)
+        };
+        assert!(press("release", [first, second]).needs_confirmation(&Fields::default()));
+        assert!(!asks("release", [first, second]));
+        assert!(asks("fail", [first, second]), "another action");
+        assert!(asks("release", [first, ("changed_at:cs_3", at)]), "another order");
+        assert!(asks("release", [first, ("changed_at:cs_2", later)]), "it has changed since");
     }
 }

@@ -236,7 +236,7 @@ pub(super) fn decision_form(
         form.card.decide #decide method="post" action=(path) aria-label=(name) {
             header { h2 { (name) } span.right.chips { (order_badge(order.state)) span.muted.small { (age(order.changed_at)) } } }
             div.body {
-                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft))
+                (reason_field("Why?", OPERATOR_REASON_MAX_BYTES, draft, &format!("{path} {}", order.changed_at)))
                 // the daemon refuses the action if the order has changed since this page
                 input type="hidden" name="changed_at" value=(order.changed_at);
                 div.acts {
