@@ -177,7 +177,7 @@ async fn silent_server() -> SocketAddr {
 #[tokio::test]
 async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() {
     let world = DaemonWorld::with_config(
-        "[limits]\nrequest_s = 3\n[model]\ndeadline_ms = 2000\n[ingestion]\nrefresh_s = 1\nallow_local = [\"127.0.0.0/8\"]\n",
+        "[limits]\nrequest_s = 6\n[model]\ndeadline_ms = 2000\n[ingestion]\nrefresh_s = 1\nallow_local = [\"127.0.0.0/8\"]\n",
     );
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
