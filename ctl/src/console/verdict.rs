@@ -501,7 +501,8 @@ mod tests {
             "breakdown": {"Stability": dimension("Two years."), "Curvature": dimension("")},
             "strategy": {"next_step": "Ask.", "alternative": "Wait.", "tests": ["one", {"by": "two"}]},
         });
-        let flags = ["empty_analysis:Curvature", "few_tests"].map(|flag| flag.parse().expect("a flag"));
+        let flags: [Flag; 2] =
+            ["empty_analysis:Curvature", "few_tests"].map(|flag| flag.parse().expect("a flag"));
         let page = render_verdict(ProductTier::Strategy, (&verdict, &flags), "It is delivered").into_string();
         let flagged = page.split("<li class=\"flag\">").nth(1).expect("a flagged dimension");
         assert!(
