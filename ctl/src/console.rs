@@ -40,11 +40,11 @@ mod webhooks;
 mod what_if;
 
 use crate::base::error::CtlError;
-use crate::base::options::GlobalOptions;
+use crate::base::options::{GlobalOptions, limit_each_request};
 use crate::base::output::print_json;
 use crate::base::program::examples;
 use crate::console::access::LoginEnd;
-use crate::console::counts::{FrameState, NavCounts, read_counts};
+use crate::console::counts::{FrameState, NavCounts, try_read_counts};
 use crate::console::layout::{PageError, PageResult};
 use access::Access;
 use axum::Router;
@@ -75,7 +75,7 @@ use std::time::Duration;
 use std::{env, io, thread};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 /// Serve a console for browsers on this machine
 ///
@@ -384,8 +384,8 @@ fn find_socket(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<InetResponseH
 
 /// Time between two renderings.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// The longest time for a rendering. A page must not look live while the daemon hangs.
-const RENDERING_MAX: Duration = Duration::from_secs(5);
+/// The longest time for a request of a rendering. A page must not look live while the daemon hangs.
+const REQUEST_MAX: Duration = Duration::from_secs(5);
 /// Number of renderings without a change after which a comment keeps the connection open.
 const SILENT_MAX: u32 = 5;
 
@@ -427,9 +427,9 @@ where
     // a page has an empty part until there is something to show
     let (mut last, mut counts, mut silent) = (format_event("message", ""), NavCounts::default(), 0);
     loop {
-        let rendered = timeout(RENDERING_MAX, render()).await.unwrap_or_else(|_| Err(no_answer()));
+        let rendered = limit_each_request(REQUEST_MAX, render_with_counts(console, render())).await;
         let mut event = match &rendered {
-            Ok(markup) => format_event("message", &markup.0),
+            Ok((markup, _)) => format_event("message", &markup.0),
             Err(error) => format_event("fault", &error.render().0),
         };
         silent += 1;
@@ -438,9 +438,7 @@ where
         } else {
             last.clone_from(&event);
         }
-        // the counts of a daemon that hangs since then are those of the next rendering
-        if rendered.is_ok()
-            && let Ok(now) = timeout(RENDERING_MAX, read_counts(console)).await
+        if let Ok((_, now)) = rendered
             && now != counts
         {
             event.push_str(&format_event("counts", &serde_json::to_string(&now).unwrap_or_default()));
@@ -462,9 +460,18 @@ where
     }
 }
 
-fn no_answer() -> PageError {
-    let message = format!("the daemon has not answered for {} s", RENDERING_MAX.as_secs());
-    CtlError::Verb { message, exit_code: 4, was_printed: false }.into()
+/// A rendering with the counts of the navigation. A daemon that does not answer their request hangs, even if the rendering needed no
+/// answer.
+async fn render_with_counts(
+    console: &Console,
+    rendering: impl Future<Output = Result<Markup, PageError>>,
+) -> Result<(Markup, NavCounts), PageError> {
+    let markup = rendering.await?;
+    match try_read_counts(console).await {
+        Ok(counts) => Ok((markup, counts)),
+        Err(error @ CtlError::Client(_)) => Err(error.into()),
+        Err(_) => Ok((markup, NavCounts::default())),
+    }
 }
 
 /// An event with `text` as its data.

@@ -17,6 +17,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// The heading of the global options in each help, after the verb's own options.
 const HEADING: &str = "Global options";
@@ -127,13 +128,34 @@ fn socket_path(given: Option<&PathBuf>, socket: &DaemonSocket) -> Result<PathBuf
     Ok(path)
 }
 
+tokio::task_local! {
+    /// The longest time for each request of this task.
+    static REQUEST_MAX: Duration;
+}
+
+/// Limits each request of `requests` to this time. All of them together may take longer.
+pub(crate) async fn limit_each_request<T>(longest: Duration, requests: impl Future<Output = T>) -> T {
+    REQUEST_MAX.scope(longest, requests).await
+}
+
+/// The answer to a request, if it comes within the limit of [`limit_each_request`].
+pub(crate) async fn within_limit<T>(
+    request: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    match REQUEST_MAX.try_with(|longest| *longest) {
+        Ok(longest) => timeout(longest, request).await.unwrap_or(Err(ClientError::Silent(longest))),
+        Err(_) => request.await,
+    }
+}
+
 pub async fn call(
     socket: &Path,
     method: Method,
     path: &str,
     body: Option<Bytes>,
 ) -> Result<DaemonResponse, CtlError> {
-    let answer = DaemonClient::connect(socket).await?.call(method, path, body).await?;
+    let request = async { DaemonClient::connect(socket).await?.call(method, path, body).await };
+    let answer = within_limit(request).await?;
     if answer.status.is_success() { Ok(answer) } else { Err(problem_error(&answer)) }
 }
 
@@ -217,6 +239,28 @@ pub fn collect_by_axis(given: &[AxisValueArg]) -> Result<BTreeMap<String, Json>,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::time::sleep;
+
+    #[tokio::test(start_paused = true)]
+    async fn limit_is_that_of_each_request_and_not_of_all() {
+        let longest = Duration::from_secs(5);
+        let answer = |after_ms| {
+            within_limit(async move {
+                sleep(Duration::from_millis(after_ms)).await;
+                Ok(())
+            })
+        };
+        let seven = async {
+            for _ in 0..7 {
+                answer(800).await?;
+            }
+            Ok::<_, ClientError>(())
+        };
+        limit_each_request(longest, seven).await.expect("each answer comes within the limit");
+        let late = limit_each_request(longest, answer(5_001)).await;
+        assert!(matches!(late, Err(ClientError::Silent(after)) if after == longest));
+        answer(5_001).await.expect("a request without a limit");
+    }
 
     #[test]
     fn review_socket_is_used_only_if_the_control_socket_is_denied() {

@@ -3,7 +3,7 @@
 use super::Console;
 use super::parts::cut;
 use crate::base::error::CtlError;
-use crate::base::options::encode_segment;
+use crate::base::options::{GlobalOptions, encode_segment};
 use crate::verification::review::read_review_report;
 use domain_base::inbox::InboxResponse;
 use domain_ground::wire::{FreshnessReport, SourceSummary};
@@ -12,14 +12,18 @@ use hyper::Method;
 use oracled_domain::status::StatusReport;
 use serde::Serialize;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 /// The header of each answer of a daemon in test mode.
 const TEST_MODE: &str = "x-oracled-test-mode";
 /// Time between two counts of stale sources: it takes a request for each source, and ages change slowly.
 const STALE_PAUSE: Duration = Duration::from_secs(15);
+/// How long a page waits for a new count of stale sources. Then it has the last one.
+const STALE_WAIT: Duration = Duration::from_secs(2);
 
 /// Numbers beside the entries of the navigation; `None` if they cannot be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -39,12 +43,36 @@ pub(super) struct NavCounts {
 #[derive(Debug, Default)]
 pub(super) struct FrameState {
     is_test: AtomicBool,
-    /// The number of stale sources, and when they were counted.
-    stale: Mutex<Option<(Instant, u64)>>,
+    stale: Arc<StaleSources>,
     /// The beginnings of the queries of sessions.
     queries: KnownTexts,
     /// The titles of reviews.
     titles: KnownTexts,
+}
+
+/// The number of stale sources.
+#[derive(Debug, Default)]
+struct StaleSources {
+    /// When they were counted last, and their number; `None` if they could not be read.
+    last: Mutex<Option<(Instant, u64)>>,
+    /// Held while they are counted.
+    counting: Mutex<()>,
+}
+
+impl StaleSources {
+    /// Counts them, unless that was done a moment ago.
+    async fn renew(&self, count: impl Future<Output = Result<u64, CtlError>>) {
+        let _counting = self.counting.lock().await;
+        let is_new = self.last.lock().await.is_some_and(|(at, _)| at.elapsed() < STALE_PAUSE);
+        if !is_new {
+            let stale = count.await.ok();
+            *self.last.lock().await = stale.map(|stale| (Instant::now(), stale));
+        }
+    }
+
+    async fn last(&self) -> Option<u64> {
+        self.last.lock().await.map(|(_, stale)| stale)
+    }
 }
 
 /// Texts by the ids of their items. Each is read once, since the log has an entry of each read.
@@ -103,41 +131,62 @@ const TEXTS_MAX: usize = 1_000;
 
 /// The numbers of the navigation. A page without them is better than none.
 pub(super) async fn read_counts(console: &Console) -> NavCounts {
-    let inbox = console.options.call_for_reviewer(Method::GET, "/v1/inbox?limit=1", None).await;
-    let Ok(inbox) = inbox else { return NavCounts::default() };
+    try_read_counts(console).await.unwrap_or_default()
+}
+
+/// The numbers of the navigation.
+///
+/// # Errors
+/// The inbox cannot be read.
+pub(super) async fn try_read_counts(console: &Console) -> Result<NavCounts, CtlError> {
+    let inbox = console.options.call_for_reviewer(Method::GET, "/v1/inbox?limit=1", None).await?;
     console.frame.is_test.store(inbox.headers.contains_key(TEST_MODE), Ordering::Relaxed);
     let inbox = inbox.json::<InboxResponse>().ok();
     let inbox = inbox.map(|inbox| inbox.counts.values().map(|count| *count as u64).sum());
     if console.has_only_reviews {
-        return NavCounts { inbox, ..NavCounts::default() };
+        return Ok(NavCounts { inbox, ..NavCounts::default() });
     }
     let status = console.options.call_control(Method::GET, "/v1/status", None).await;
     let status = status.ok().and_then(|status| status.json::<StatusReport>().ok());
     let orders = status.and_then(|status| status.orders).map(|orders| orders.queued + orders.generating);
-    NavCounts { inbox, orders, sources: read_stale(console).await.ok() }
+    Ok(NavCounts { inbox, orders, sources: read_stale(console).await })
 }
 
-async fn read_stale(console: &Console) -> Result<u64, CtlError> {
-    let mut known = console.frame.stale.lock().await;
-    if let Some((read_at, stale)) = *known
-        && read_at.elapsed() < STALE_PAUSE
-    {
-        return Ok(stale);
+/// The number of stale sources. A task of its own counts them, so that it completes if the page is closed or does not wait.
+async fn read_stale(console: &Console) -> Option<u64> {
+    let (stale, options) = (Arc::clone(&console.frame.stale), console.options.clone());
+    let counted = tokio::spawn(async move { stale.renew(count_stale(&options)).await });
+    if timeout(STALE_WAIT, counted).await.is_ok_and(|counted| counted.is_err()) {
+        return None;
     }
-    let sources = console.options.call_routes(Method::GET, "/v1/sources", None).await?;
+    console.frame.stale.last().await
+}
+
+async fn count_stale(options: &GlobalOptions) -> Result<u64, CtlError> {
+    let sources = options.call_routes(Method::GET, "/v1/sources", None).await?;
     let mut stale = 0;
     for source in sources.json::<Vec<SourceSummary>>()? {
         let path = format!("/v1/sources/{}/freshness", encode_segment(source.entry.oracle_id().as_str()));
-        let report: FreshnessReport = console.options.call_control(Method::GET, &path, None).await?.json()?;
+        let report: FreshnessReport = options.call_control(Method::GET, &path, None).await?.json()?;
         stale += u64::from(report.now.axes.iter().any(|axis| axis.stale));
     }
-    *known = Some((Instant::now(), stale));
     Ok(stale)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn stale_sources_are_counted_once_in_a_while() {
+        let stale = StaleSources::default();
+        stale.renew(async { Err(CtlError::Usage("no daemon".to_owned())) }).await;
+        assert_eq!(stale.last().await, None);
+        for number in [3, 4] {
+            stale.renew(async { Ok(number) }).await;
+            assert_eq!(stale.last().await, Some(3));
+        }
+    }
 
     #[tokio::test]
     async fn text_of_an_item_is_read_once() {

@@ -1,7 +1,7 @@
 //! The document around each page, with the navigation; and errors as pages.
 
 use super::counts::{NavCounts, read_counts};
-use super::parts::{Tone, badge, icon, kept_reason, message, sentence, with_code};
+use super::parts::{Tone, badge, entered_reason, icon, kept_reason, message, sentence, with_code};
 use super::{Console, ConsoleState};
 use crate::base::error::CtlError;
 use crate::base::output::format_user;
@@ -439,7 +439,10 @@ pub(super) async fn render_errors(
         (test_banner(&console))
         (head.render())
         (message(tone, &fault))
-        @if let Some(KeptReason(reason)) = reason { (kept_reason(&reason)) }
+        @if let Some(KeptReason(reason)) = reason {
+            // the daemon may have done the action before it failed
+            @if status.is_server_error() { (entered_reason("The reason that you entered", &reason)) } @else { (kept_reason(&reason)) }
+        }
         @if let Some(before) = before { div.actions { a.btn href=(before) { "Back" } } }
     };
     let shown = login.map(|_| Frame::of(&console, None, counts));

@@ -3,11 +3,11 @@
 use super::access::LoginEnd;
 use super::forms::Fields;
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
-use super::parts::{Tone, badge, card, icon, live, pairs, session_link, times_in_text};
+use super::parts::{Tone, badge, card, group_digits, icon, live, pairs, session_link, times_in_text};
 use super::timeline::format_duration;
 use super::{Console, ConsoleState};
 use crate::audit::log::{SinceTime, prove_entry, summarize_entry};
-use crate::base::options::{encode_segment, response_lines};
+use crate::base::options::{encode_segment, response_lines, within_limit};
 use crate::console;
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -169,9 +169,14 @@ impl FollowedLog {
 }
 
 async fn follow_entries(console: &Console, query: &str) -> Result<(DaemonClient, ResponseLines), PageError> {
-    let mut daemon = DaemonClient::connect(&console.options.control_path()?).await?;
+    let control = console.options.control_path()?;
     let path = format!("/v1/log/follow?limit={LIMIT}&{}", daemon_query(query));
-    let answer = daemon.open(Method::GET, path.trim_end_matches('&'), None).await?;
+    let request = async {
+        let mut daemon = DaemonClient::connect(&control).await?;
+        let answer = daemon.open(Method::GET, path.trim_end_matches('&'), None).await?;
+        Ok::<_, ClientError>((daemon, answer))
+    };
+    let (daemon, answer) = within_limit(request).await?;
     Ok((daemon, response_lines(answer).await?))
 }
 
@@ -297,17 +302,39 @@ fn render_entries(query: &str, entries: &[Value]) -> Markup {
     let shown: Vec<_> = entries.iter().filter(is_shown).collect();
     html! {
         section.card aria-label="Log entries" {
+            @if shown.is_empty() { (no_entry(query, entries.len())) }
             (entry_list(&shown))
             (render_pager(query, entries, shown.len()))
         }
     }
 }
 
+/// Why no entry is shown: none matches, or all are routine. The daemon leaves out routine among the newest entries, so its number is
+/// not known then.
+fn no_entry(query: &str, hidden: usize) -> Markup {
+    let separator = if query.is_empty() { "" } else { "&" };
+    let with_routine = format!("/log?{query}{separator}{ROUTINE_SHOWN}");
+    html! {
+        div.empty {
+            @if hidden > 0 { h3 { (hidden_text(hidden as u64)) } p { a href=(with_routine) { "Show them" } } }
+            @else {
+                h3 { "No entry matches" }
+                @if hides_routine(query) && !has_start(query) { p { "Routine entries are hidden. " a href=(with_routine) { "Show them" } } }
+                @else { p { a href="/log" { "Show the newest entries" } } }
+            }
+        }
+    }
+}
+
+fn hidden_text(hidden: u64) -> String {
+    let number = group_digits(&hidden.to_string());
+    format!("{} hidden", format_count(number, "routine entry is", "routine entries are"))
+}
+
 /// The entries, one line each. A line opens in place.
 fn entry_list(entries: &[&Value]) -> Markup {
     let mut last_day = String::new();
     html! {
-        @if entries.is_empty() { div.empty { h3 { "No entry matches" } p { a href="/log" { "Show the newest entries" } } } }
         ul.log {
             @for entry in entries.iter().copied().map(EntryMembers) {
                 @let at = time_of(entry);
@@ -373,7 +400,7 @@ fn render_pager(query: &str, newest_first: &[Value], shown: usize) -> Markup {
             span {
                 (format_count(shown, "entry", "entries"))
                 @if let Some((newest, oldest)) = newest.zip(oldest) { ", numbers " (oldest) " to " (newest) }
-                @if hidden > 0 { "; " (hidden) " of routine hidden" }
+                @if hidden > 0 { "; " (hidden_text(hidden)) }
             }
             span.right {
                 @if let Some(newest) = newer { a.btn.slim rel="prev" data-key="ArrowLeft" href=(path(newest)) { "Newer" } }
@@ -461,10 +488,25 @@ mod tests {
     }
 
     #[test]
+    fn page_with_only_hidden_entries_says_so_and_leads_to_them() {
+        let hidden: Vec<_> = (1..=100).map(|seq| entry(seq, "operator_read")).collect();
+        let page = render_entries("after=0", &hidden).into_string();
+        assert!(
+            page.contains("100 routine entries are hidden") && !page.contains("No entry matches"),
+            "{page}"
+        );
+        assert!(page.contains("href=\"/log?after=0&amp;routine=shown\""), "{page}");
+        let none = |query: &str| render_entries(query, &[]).into_string();
+        assert!(none("after=0").contains("No entry matches") && !none("after=0").contains("hidden"));
+        assert!(none("session=cs_1").contains("href=\"/log?session=cs_1&amp;routine=shown\""));
+        assert_eq!(hidden_text(1234), "1,234 routine entries are hidden");
+    }
+
+    #[test]
     fn pager_has_the_number_of_hidden_entries_and_leads_on_without_gaps() {
         let entries = [entry(9, "order_placed"), entry(8, "operator_read"), entry(7, "order_placed")];
         let page = render_entries("after=6", &entries).into_string();
-        assert!(page.contains("2 entries, numbers 7 to 9; 1 of routine hidden"), "{page}");
+        assert!(page.contains("2 entries, numbers 7 to 9; 1 routine entry is hidden"), "{page}");
         assert!(!page.contains("data-row=\"8\"") && page.contains("href=\"/log?after=0\""), "{page}");
         let all = render_entries("after=6&routine=shown", &entries).into_string();
         assert!(all.contains("data-row=\"8\"") && !all.contains("hidden"), "{all}");

@@ -111,7 +111,7 @@ impl Need {
     }
 }
 
-/// The needs, worst first: the daemon, upstreams that take no calls, orders that wait, the inbox, and warnings.
+/// The needs, faults first. Otherwise: the daemon, upstreams that take no calls, orders that wait, the inbox, and warnings.
 fn find_needs(
     status: &StatusReport,
     oracles: &[OracleHealthStatus],
@@ -136,9 +136,9 @@ fn find_needs(
     needs.extend(failed_need(failed));
     needs.extend(status.outbox.iter().flat_map(outbox_needs));
     needs.extend(status.paused_endpoints.iter().filter_map(endpoint_need));
+    needs.extend(kinds_of(items).into_iter().filter_map(|kind| inbox_need(kind, items)));
     // a fault comes before what waits, and what waits in the order of the inbox
     needs.sort_by_key(|need| need.tone != Tone::Refused);
-    needs.extend(kinds_of(items).into_iter().filter_map(|kind| inbox_need(kind, items)));
     needs.extend(backup_need(status, Timestamp::now()));
     if let Some(lag) = &status.mirror_lag {
         needs.push(Need::new(
@@ -539,9 +539,8 @@ mod tests {
     use super::*;
     use domain_base::inbox::InboxImportance;
 
-    #[test]
-    fn kinds_have_the_order_of_their_first_items() {
-        let item = |kind| InboxItem {
+    fn item(kind: ItemKind) -> InboxItem {
+        InboxItem {
             kind,
             id: String::new(),
             title: String::new(),
@@ -549,8 +548,26 @@ mod tests {
             since: Timestamp::UNIX_EPOCH,
             importance: InboxImportance::Answer,
             sources: Vec::new(),
-            path: String::new(),
-        };
+            path: format!("/{}", kind.into_str()),
+        }
+    }
+
+    #[test]
+    fn dead_letters_come_before_what_waits_and_the_rest_has_the_order_of_the_inbox() {
+        let examples: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/openapi-examples.json")).expect("valid JSON");
+        let status: StatusReport =
+            serde_json::from_value(examples["read_status"]["200"].clone()).expect("a valid status");
+        let kinds = [ItemKind::HeldRun, ItemKind::Dispute, ItemKind::DeadLetter];
+        let items = kinds.map(item);
+        let needs = find_needs(&status, &[], (&items, &[]), &Metrics::parse(""));
+        let paths: Vec<_> = needs.iter().map(|need| need.path.as_str()).take(3).collect();
+        let expected = [ItemKind::DeadLetter, ItemKind::HeldRun, ItemKind::Dispute];
+        assert_eq!(paths, expected.map(|kind| format!("/{}", kind.into_str())));
+    }
+
+    #[test]
+    fn kinds_have_the_order_of_their_first_items() {
         let items = [ItemKind::Dispute, ItemKind::HeldRun, ItemKind::Dispute, ItemKind::DeadLetter].map(item);
         assert_eq!(kinds_of(&items), [ItemKind::Dispute, ItemKind::HeldRun, ItemKind::DeadLetter]);
     }

@@ -162,7 +162,13 @@ pub(crate) fn table(caption: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Ma
 
 /// A table as a card with its heading.
 pub(crate) fn table_card(title: &str, heading: &[&str], rows: &[Vec<Markup>]) -> Markup {
-    let count = html! { span.count.neutral { (rows.len()) } };
+    cut_table_card(title, heading, rows, false)
+}
+
+/// The same for a list that may have more than these rows.
+pub(crate) fn cut_table_card(title: &str, heading: &[&str], rows: &[Vec<Markup>], has_more: bool) -> Markup {
+    let number = group_digits(&rows.len().to_string());
+    let count = html! { span.count.neutral { @if has_more { "more than " } (number) } };
     card(title, &count, &table(title, heading, rows))
 }
 
@@ -267,9 +273,14 @@ pub(crate) fn sentence(text: &str) -> String {
 
 /// The entered reason of an action that was not done, on a page that has no form for it.
 pub(crate) fn kept_reason(reason: &str) -> Markup {
+    entered_reason("Your reason, which is not stored", reason)
+}
+
+/// The entered reason of an action, under a label that says what is known about it.
+pub(crate) fn entered_reason(label: &str, reason: &str) -> Markup {
     html! {
         @if !reason.is_empty() {
-            label.f { "Your reason, which is not stored" textarea readonly rows="3" { (reason) } }
+            label.f { (label) textarea readonly rows="3" { (reason) } }
         }
     }
 }
@@ -377,6 +388,11 @@ pub(crate) fn session_link(session_id: &str) -> Markup {
     html! { a href=(format!("/sessions/{}", encode_segment(session_id))) title=(session_id) { (short_id(session_id)) } }
 }
 
+/// The same with the whole id, where ids that differ in the middle only must not look the same.
+pub(crate) fn whole_session_link(session_id: &str) -> Markup {
+    html! { span.free { a href=(format!("/sessions/{}", encode_segment(session_id))) { (session_id) } } }
+}
+
 /// The reason of an order with the code before its colon in words: `generations_used_up: the model …`. The causes of the policy are
 /// codes, too.
 pub(crate) fn reason_in_words(reason: &str) -> String {
@@ -439,6 +455,7 @@ mod tests {
         let shown = short_id(&id);
         assert_eq!(shown.chars().count(), ID_CHARS);
         assert!(shown.starts_with("cs_live_a1Kd93é") && shown.ends_with("Kd93éQe"), "{shown}");
+        assert!(whole_session_link(&id).into_string().contains(&format!(">{id}</a>")));
         let link = session_link(&id).into_string();
         assert!(
             link.contains(&format!("title=\"{id}\"")) && link.contains(&format!(">{shown}</a>")),

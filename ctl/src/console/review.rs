@@ -31,7 +31,7 @@ use domain_verification::CandidateAnswer;
 use domain_verification::review::{
     CommentRequest, DismissalRequest, REASON_MAX_BYTES, ReviewCase, ReviewState, RevocationRequest,
 };
-use domain_verification::wire::{ReviewEvidence, ReviewSummary};
+use domain_verification::wire::{ReviewEvidence, ReviewSummary, ReviewedSourceAnswer};
 use hyper::Method;
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -266,7 +266,7 @@ fn render_candidate(
                 },
                 None => p.val { "no value" },
             }
-            @if evidence.changed.contains_key(oracle_id) { p.chips { (badge(Tone::Stale, "replaced by a later release")) } }
+            @if let Some(answer) = evidence.changed.get(oracle_id) { p.chips { (badge(Tone::Stale, changed_word(answer))) } }
             @else { p.chips { @for axis in candidate.freshness.iter().filter(|axis| review.axes.contains_key(&axis.axis) || path.starts_with(&axis.axis)) { (freshness_badge(axis.stale, axis.age_seconds, axis.max_age_seconds)) } } }
             (render_raw(oracle_id, evidence, stated.map(|stated| stated.value.to_string())))
             (pairs([
@@ -278,6 +278,11 @@ fn render_candidate(
             (render_provenance(candidate))
         }
     }
+}
+
+/// What has changed since the review was opened, beside the value of then.
+fn changed_word(answer: &ReviewedSourceAnswer) -> &'static str {
+    if answer.version.is_some() { "replaced by a later release" } else { "has no answer now" }
 }
 
 /// Number of characters of a raw record that are shown before the value, and after it.
@@ -623,4 +628,19 @@ fn row(review: &ReviewSummary) -> Vec<Markup> {
         html! { (format_values(review)) },
         html! { (times_in_text(&format_state(review))) },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_without_an_answer_has_no_later_release() {
+        let word = |version: Option<&str>| {
+            let answer = ReviewedSourceAnswer { version: version.map(str::to_owned), values: [].into() };
+            changed_word(&answer)
+        };
+        assert_eq!(word(Some("2026-05-01")), "replaced by a later release");
+        assert_eq!(word(None), "has no answer now");
+    }
 }

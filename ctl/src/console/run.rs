@@ -397,7 +397,12 @@ pub(super) async fn act(
     fields: Fields,
 ) -> PageResult {
     let outdated_by = fields.text("outdated_by").to_owned();
-    if action == "approve" && fields.filled("reason").is_some() && fields.text("confirmed") != outdated_by {
+    let is_first_press = fields.filled("reason").is_some() && fields.text("confirmed") != outdated_by;
+    // a run that was decided or outdated meanwhile is refused by the daemon, and needs no question
+    if action == "approve"
+        && is_first_press
+        && is_as_seen(&read_run(&console.options, &run_id).await?, &outdated_by)
+    {
         let question = html! {
             "The changes on this page are those to earlier data. Press “Approve the run” once more to approve it all the same."
         };
@@ -412,6 +417,11 @@ pub(super) async fn act(
             draft.with_status(show(&console, &run_id, &Fields::default(), &draft).await)
         }
     }
+}
+
+/// Whether a run is held, and outdated by the run of which its page warned.
+fn is_as_seen(RunReport { run, outdated_by, .. }: &RunReport, seen: &str) -> bool {
+    run.state == RunState::Held && outdated_by.as_ref().is_some_and(|by| by.as_str() == seen)
 }
 
 async fn try_act(
@@ -438,6 +448,22 @@ async fn try_act(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn question_about_an_outdated_run_needs_one_that_is_held_and_outdated_as_its_page_says() {
+        let examples: serde_json::Value =
+            serde_json::from_str(include_str!("../../../docs/openapi-examples.json")).expect("valid JSON");
+        let by = "0".repeat(64);
+        let report = |state: &str| {
+            let mut report = examples["read_run"]["200"].clone();
+            report["run"]["state"] = state.into();
+            report["outdated_by"] = by.as_str().into();
+            serde_json::from_value::<RunReport>(report).expect("a valid run")
+        };
+        assert!(is_as_seen(&report("held"), &by));
+        assert!(!is_as_seen(&report("held"), &"1".repeat(64)), "another run was completed since");
+        assert!(!is_as_seen(&report("completed"), &by), "a colleague has approved it");
+    }
 
     #[test]
     fn broken_gate_names_its_share_and_the_allowed_one_in_percent() {

@@ -94,16 +94,12 @@ async fn read_axes(console: &Console, run: &IngestionRun) -> Result<BTreeMap<Str
     Ok(named.collect())
 }
 
-/// The fields of a row, by the names of the columns if it has as many fields, else by their numbers.
-fn row_fields(text: &str, columns: &[String]) -> Vec<(String, String)> {
+/// The fields of a row by the names of the columns; `None` if it does not have as many fields. Without a name, a field can be
+/// another one in a later release.
+fn row_fields(text: &str, columns: &[String]) -> Option<Vec<(String, String)>> {
     let is_named = |fields: &Vec<String>| fields.len() > 1 && fields.len() == columns.len();
-    let named = [b';', b'\t', b',', b'|'].into_iter().map(|mark| split_row(text, mark)).find(is_named);
-    if let Some(fields) = named {
-        return columns.iter().cloned().zip(fields).collect();
-    }
-    let mark = [';', '\t'].into_iter().find(|mark| text.contains(*mark)).unwrap_or(',');
-    let fields = text.split(mark).enumerate();
-    fields.map(|(number, field)| (format!("field {}", number + 1), field.trim().to_owned())).collect()
+    let fields = [b';', b'\t', b',', b'|'].into_iter().map(|mark| split_row(text, mark)).find(is_named)?;
+    Some(columns.iter().cloned().zip(fields).collect())
 }
 
 fn split_row(text: &str, mark: u8) -> Vec<String> {
@@ -119,19 +115,16 @@ fn changed_parts(
     after: &str,
     headers: [&[String]; 2],
 ) -> Option<Vec<(String, String, String)>> {
-    // fields without a name are compared by their numbers, which both records then have
-    let headers =
-        if headers.iter().any(|header| header.is_empty()) { [&[] as &[String]; 2] } else { headers };
     let parsed = |text: &str| serde_json::from_str::<serde_json::Map<String, Json>>(text).ok();
-    let parts = |text: &str, header: &[String]| -> Vec<(String, String)> {
+    let parts = |text: &str, header: &[String]| -> Option<Vec<(String, String)>> {
         if let Some(members) = parsed(text) {
             let text = |value: Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            return members.into_iter().map(|(name, value)| (name, text(value))).collect();
+            return Some(members.into_iter().map(|(name, value)| (name, text(value))).collect());
         }
         row_fields(text, header)
     };
     let [before_header, after_header] = headers;
-    let (before, after) = (parts(before, before_header), parts(after, after_header));
+    let (before, after) = (parts(before, before_header)?, parts(after, after_header)?);
     if before.len() != after.len() || before.len() < 2 {
         return None;
     }
@@ -295,9 +288,7 @@ mod tests {
         let changed = |before: &str, after: &str| changed_parts(before, after, [&[], &[]]);
         let members = changed(r#"{"a_b":"x","n":5}"#, r#"{"a_b":"x","n":6}"#);
         assert_eq!(members, Some(vec![part("n", "5", "6")]));
-        let fields = changed("Aruba,ABW,2000,90588", "Aruba,ABW,2000,90866");
-        assert_eq!(fields, Some(vec![part("field 4", "90588", "90866")]));
-        assert_eq!(changed("Aruba,ABW", "Aruba,ABW,2000"), None);
+        assert_eq!(changed("Aruba,ABW,2000,90588", "Aruba,ABW,2000,90866"), None, "no field has a name");
         assert_eq!(changed("a", "b"), None);
     }
 
@@ -314,12 +305,12 @@ mod tests {
             let changed = changed_parts(before, after, [&four, &four]);
             assert_eq!(changed, Some(vec![part("Population", "5", "6")]));
         }
-        // another order of the columns, columns that are not known, and another column
+        // another order of the columns, columns that are not known, another number of fields, and another column
         let other = header(["height_m", "mountain"]);
         let changed = changed_parts("8848,Everest", "Everest,8849", [&other, &two]);
         assert_eq!(changed, Some(vec![part("height_m", "8848", "8849")]));
-        let changed = changed_parts("Everest,8848", "Everest,8849", [&[], &two]);
-        assert_eq!(changed, Some(vec![part("field 2", "8848", "8849")]));
+        assert_eq!(changed_parts("8848,Everest", "Everest,8849", [&[], &two]), None);
+        assert_eq!(changed_parts("Everest,8848", "Everest,Nepal,8849", [&two, &two]), None);
         let renamed = header(["mountain", "metres"]);
         assert_eq!(changed_parts("Everest,8848", "Everest,8849", [&renamed, &two]), None);
     }
@@ -338,6 +329,15 @@ mod tests {
         let before = [("0".repeat(16), columns.to_vec())].into();
         let axes = [("population".to_owned(), "population, persons".to_owned())].into();
         PartNames { header: columns.to_vec(), before, axes }
+    }
+
+    #[test]
+    fn largest_changes_need_the_columns_of_the_earlier_run() {
+        let change = change(1, "replaced", Some("8848,4"), Some("4,8849"));
+        let names = PartNames { before: BTreeMap::new(), ..names(&header(["count", "height_m"])) };
+        assert!(largest_changes(&[&change], &names).is_empty());
+        let rows = change_rows(&change, &names);
+        assert!(rows.len() == 1 && rows[0][3].0.contains("8848,4"), "the whole record");
     }
 
     #[test]

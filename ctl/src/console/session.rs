@@ -25,6 +25,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
 use domain_base::wording::format_count;
+use domain_ground::wire::SourceSummary;
 use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::mail::MailState;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt, OrderState, OrderWait};
@@ -37,44 +38,62 @@ use strum::VariantArray;
 /// Opens what a search names: the entry with a number, a source, a review, or a session.
 pub(super) async fn find(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     let wanted = fields.required("q", "Find")?;
-    match find_path(&console, &wanted).await? {
-        Some(path) => Ok(Redirect::to(&path).into_response()),
-        None => show_nothing(&console, &wanted).await,
+    match find_item(&console, &wanted).await? {
+        Found::At(path) => Ok(Redirect::to(&path).into_response()),
+        // the log has an entry of each read, so the page is shown with what was read
+        Found::Session(page) => {
+            show_session(&console, &wanted, &page, &Fields::default(), &Draft::default()).await
+        }
+        Found::Nothing(sources) => show_nothing(&console, &wanted, &sources).await,
     }
 }
 
-async fn find_path(console: &Console, wanted: &str) -> Result<Option<String>, PageError> {
+/// What a search has found.
+enum Found {
+    /// The item with a page at this path.
+    At(String),
+    Session(Box<SessionPage>),
+    /// Nothing. These are the sources.
+    Nothing(Vec<SourceSummary>),
+}
+
+async fn find_item(console: &Console, wanted: &str) -> Result<Found, PageError> {
     let encoded = encode_segment(wanted);
     if read_review(&console.options, wanted).await.is_ok() {
-        return Ok(Some(format!("/reviews/{encoded}")));
+        return Ok(Found::At(format!("/reviews/{encoded}")));
     }
     if console.has_only_reviews {
-        return Ok(Some(page_path(wanted)));
+        return Ok(Found::At(page_path(wanted)));
     }
     if wanted.parse::<u64>().is_ok() {
-        return Ok(Some(format!("/log/{encoded}")));
+        return Ok(Found::At(format!("/log/{encoded}")));
     }
-    let sources = read_sources(console).await.unwrap_or_default();
-    if sources.iter().any(|source| source.entry.oracle_id().as_str() == wanted) {
-        return Ok(Some(format!("/sources/{encoded}")));
+    let sources = read_sources(console).await;
+    let is_wanted = |source: &SourceSummary| source.entry.oracle_id().as_str() == wanted;
+    if sources.as_ref().is_ok_and(|sources| sources.iter().any(is_wanted)) {
+        return Ok(Found::At(format!("/sources/{encoded}")));
     }
     match read_session(console, wanted).await {
-        Ok(_) => Ok(Some(page_path(wanted))),
-        Err(error) if error.status().is_client_error() => Ok(None),
+        Ok(page) => Ok(Found::Session(Box::new(page))),
+        Err(error) if is_of_nothing(error.status()) => Ok(Found::Nothing(sources?)),
         Err(error) => Err(error),
     }
 }
 
+/// Whether the status of a session says that there is none: unknown, or not the id of one. A busy daemon has not looked.
+fn is_of_nothing(status: StatusCode) -> bool {
+    [StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST].contains(&status)
+}
+
 /// The page after a search for something that has no page: what can be found, and where facts are.
-async fn show_nothing(console: &Console, wanted: &str) -> PageResult {
-    let sources = read_sources(console).await?;
+async fn show_nothing(console: &Console, wanted: &str, sources: &[SourceSummary]) -> PageResult {
     let body = html! {
         div.body {
             p { "No session, source or review has the id " b { (wanted) } ", and it is not the number of a log entry." }
             @if !sources.is_empty() {
                 p { "For facts, choose a source and filter its records:" }
                 ul.chips {
-                    @for source in &sources {
+                    @for source in sources {
                         @let id = source.entry.oracle_id().as_str();
                         li { a.chip href=(format!("/sources/{}/query", encode_segment(id))) { (id) } }
                     }
@@ -101,30 +120,47 @@ pub(super) async fn page(
 }
 
 async fn show(console: &Console, session_id: &str, fields: &Fields, draft: &Draft) -> PageResult {
-    let neighbors = Neighbors::read(console, &page_path(session_id)).await;
-    let (head, body) = if console.has_only_reviews {
-        let report: OrderReport =
-            match console.options.call_for_reviewer(Method::GET, &order_path(session_id), None).await {
-                Ok(answer) => answer.json()?,
-                Err(CtlError::Problem { status: 404, .. }) => {
-                    return decided_page(console, session_id, fields, draft).await;
-                }
-                Err(error) => return Err(error.with_application_hint(session_id).into()),
-            };
-        let body = html! {
-            div.split {
-                div { (render_order(&report.order, report.waiting_for.as_ref())) }
-                div { (render_actions(session_id, (&report.order, None), &neighbors, draft)) }
-            }
-        };
-        let sub = html! { (order_badge(report.order.state)) span { (report.tier) } };
-        (PageHead { sub: Some(sub), ..PageHead::below("/orders", "Orders", session_id) }, body)
-    } else {
+    if !console.has_only_reviews {
         let page = read_session(console, session_id).await?;
-        (session_head(session_id, &page), render_session(session_id, &page, &neighbors, draft))
+        return show_session(console, session_id, &page, fields, draft).await;
+    }
+    let report: OrderReport =
+        match console.options.call_for_reviewer(Method::GET, &order_path(session_id), None).await {
+            Ok(answer) => answer.json()?,
+            Err(CtlError::Problem { status: 404, .. }) => {
+                return decided_page(console, session_id, fields, draft).await;
+            }
+            Err(error) => return Err(error.with_application_hint(session_id).into()),
+        };
+    let neighbors = Neighbors::read(console, &page_path(session_id)).await;
+    let body = html! {
+        (done::note(console, fields).await)
+        (draft.note())
+        div.split {
+            div { (render_order(&report.order, report.waiting_for.as_ref())) }
+            div { (render_actions(session_id, (&report.order, None), &neighbors, draft)) }
+        }
     };
-    let body = html! { (done::note(console, fields).await) (draft.note()) (body) };
+    let sub = html! { (order_badge(report.order.state)) span { (report.tier) } };
+    let head = PageHead { sub: Some(sub), ..PageHead::below("/orders", "Orders", session_id) };
     Ok(render_page(console, Section::Orders, head, &body).await)
+}
+
+/// The page of a session that was read.
+async fn show_session(
+    console: &Console,
+    session_id: &str,
+    page: &SessionPage,
+    fields: &Fields,
+    draft: &Draft,
+) -> PageResult {
+    let neighbors = Neighbors::read(console, &page_path(session_id)).await;
+    let body = html! {
+        (done::note(console, fields).await)
+        (draft.note())
+        (render_session(session_id, page, &neighbors, draft))
+    };
+    Ok(render_page(console, Section::Orders, session_head(session_id, page), &body).await)
 }
 
 fn session_head(session_id: &str, page: &SessionPage) -> PageHead {
@@ -462,6 +498,13 @@ mod tests {
     use super::*;
     use domain_verdict::order::OrderStopCause;
     use serde_json::json;
+
+    #[test]
+    fn search_that_a_busy_daemon_refuses_has_not_found_nothing() {
+        for (status, expected) in [(404, true), (400, true), (408, false), (429, false), (503, false)] {
+            assert_eq!(is_of_nothing(StatusCode::from_u16(status).expect("a status")), expected, "{status}");
+        }
+    }
 
     #[test]
     fn order_shows_its_stop_and_the_outcomes_of_attempts_in_words() {

@@ -5,8 +5,8 @@ use super::forms::{
 };
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{
-    Tone, badge, card, free_text, message, order_badge, order_reason, session_link, short_moment, table,
-    words,
+    Tone, badge, card, free_text, message, order_badge, order_reason, short_moment, table,
+    whole_session_link, words,
 };
 use super::verdict::read_action;
 use super::{Console, ConsoleState};
@@ -157,7 +157,7 @@ fn render_orders(orders: &[OrderReport], has_more: bool, fields: &Fields) -> Mar
         let (value, label) = (order.changed_at.to_string(), format!("Change {}", report.session_id));
         vec![
             item_box(fields, (&name, &value), &label),
-            session_link(report.session_id.as_str()),
+            whole_session_link(report.session_id.as_str()),
             order_badge(order.state),
             html! { (report.tier) },
             short_moment(order.placed_at),
@@ -297,7 +297,7 @@ fn render_outcomes(outcomes: &[Outcome], changes: &OrderChanges, preview_path: &
             Ok(_) => (badge(Tone::Ok, changes.done), html! {}),
             Err(error) => (badge(Tone::Waiting, "not changed"), free_text(&error.to_string())),
         };
-        vec![session_link(session_id), state, details]
+        vec![whole_session_link(session_id), state, details]
     };
     let rows: Vec<_> = outcomes.iter().map(row).collect();
     let (all, changed) =

@@ -21,10 +21,10 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
-use domain_verdict::crosscheck::{CrosscheckDecision, CrosscheckReason};
+use domain_verdict::crosscheck::{CrosscheckDecision, CrosscheckReason, unexpected_members};
 use domain_verdict::flag::Flag;
 use domain_verdict::generation::GenerationOutcome;
-use domain_verdict::label::VerdictDimension;
+use domain_verdict::label::{ProductTier, VerdictDimension};
 use domain_verdict::legal_hold::LegalHold;
 use domain_verdict::order::{OperatorAction, Order, OrderAction, OrderAttempt};
 use domain_verdict::policy::join_causes;
@@ -73,7 +73,7 @@ pub(super) async fn show_held(
             div {
                 section.card.verdict aria-label="As the customer would see it" {
                     header { h2 { "As the customer would see it" } span.right.chips { (beside) } }
-                    div.body { (render_verdict(&verdict, flags)) }
+                    div.body { (render_verdict(report.tier, (&verdict, flags), "It would be delivered")) }
                 }
                 (render_judgment(&held.decision, Some(&join_causes(&held.causes))))
             }
@@ -310,7 +310,7 @@ pub(super) async fn delivered_page(
         @if let Some(notice) = text("notice") { (message(Tone::Info, &html! { (notice) })) }
         section.card.verdict aria-label="As the customer sees it" {
             header { h2 { "As the customer sees it" } span.right.chips { @for flag in &flags { (badge(Tone::Neutral, words(flag.into_str()))) } } }
-            div.body { (render_verdict(&verdict, &flags)) }
+            div.body { (render_verdict(session.session.tier, (&verdict, &flags), "It is delivered")) }
             footer { span { "The log has you as its reader." } }
         }
         @if let Some(decision) = &decision { (render_judgment(decision, None)) }
@@ -371,8 +371,8 @@ fn reason_words(reason: CrosscheckReason) -> String {
     }
 }
 
-/// The parts of a verdict, with each flag where it applies.
-pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
+/// The parts of a verdict, with each flag where it applies. `delivered` says what happens to a part that was not asked for.
+fn render_verdict(tier: ProductTier, (verdict, flags): (&Json, &[Flag]), delivered: &str) -> Markup {
     let text = |value: Option<&Json>| value.and_then(Json::as_str).unwrap_or_default().to_owned();
     let at = |path: &str| verdict.pointer(path);
     let of_dimension = |flag: &Flag| {
@@ -386,7 +386,7 @@ pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
         div.top { (verdict_label(&text(at("/verdict")), "big")) }
         p.sum { (text(at("/summary"))) }
         @for flag in flags.iter().filter(|flag| of_dimension(flag).is_none()) { (flag_note(flag)) }
-        @for flag in flags { @if let Flag::UnexpectedField(path) = flag { (unexpected_part(verdict, path)) } }
+        (unexpected_parts(tier, (verdict, flags), delivered))
         @if has_dimensions {
             h3 { "Dimensions" }
             ul.dims {
@@ -406,15 +406,23 @@ pub(super) fn render_verdict(verdict: &Json, flags: &[Flag]) -> Markup {
     }
 }
 
-/// A part that was not asked for: it is removed before the verdict is stored, unless the gate delivers such parts.
-fn unexpected_part(verdict: &Json, path: &str) -> Markup {
-    let part = path.split('.').try_fold(verdict, |value, name| value.get(name));
+/// The parts that were not asked for. The gate removes all of them or none, so they were removed if the verdict has none. A flag may
+/// have a shortened name, or count the parts after the first ones.
+fn unexpected_parts(tier: ProductTier, (verdict, flags): (&Json, &[Flag]), delivered: &str) -> Markup {
+    let parts = unexpected_members(tier, verdict);
+    let is_removed = parts.is_empty() && verdict.is_object();
     html! {
-        p.small {
-            "The model has added the part " code { (path) } ". "
-            @match part {
-                Some(value) => { strong { "It would be delivered: " } code.breakall { (cut(&value.to_string(), 400)) } },
-                None => { strong { "Not delivered: " } "it was removed, and its content is not stored." },
+        @for (path, value) in &parts {
+            p.small { "The model has added the part " code.breakall { (path) } ". " strong { (delivered) "." } }
+            details { summary { "Show the part" } pre.raw.wrap tabindex="0" { (serde_json::to_string_pretty(value).unwrap_or_default()) } }
+        }
+        @for flag in flags.iter().filter(|_| is_removed) {
+            @if let Flag::UnexpectedField(path) = flag {
+                p.small {
+                    "The model has added "
+                    @match path.strip_prefix('~') { Some(more) => { (more) " parts" }, None => { "the part " code.breakall { (path) } } }
+                    ". " strong { "Not delivered: " } "removed, and not stored."
+                }
             }
         }
     }
@@ -466,12 +474,23 @@ mod tests {
 
     #[test]
     fn part_that_was_not_asked_for_says_whether_it_would_be_delivered() {
-        let flags = ["unexpected_field:mood".parse().expect("a flag")];
-        let page = |verdict: &Json| render_verdict(verdict, &flags).into_string();
+        let flags: [Flag; 2] =
+            ["unexpected_field:mood", "unexpected_field:~3 more"].map(|flag| flag.parse().expect("a flag"));
+        let page = |verdict: &Json| {
+            render_verdict(ProductTier::Quick, (verdict, &flags), "It would be delivered").into_string()
+        };
         let removed = page(&json!({"verdict": "GREEN", "summary": "Open it."}));
-        assert!(removed.contains("Not delivered: ") && removed.contains("<code>mood</code>"), "{removed}");
-        let kept = page(&json!({"verdict": "GREEN", "summary": "Open it.", "mood": "<b>good</b>"}));
-        assert!(kept.contains("It would be delivered: ") && kept.contains("&lt;b&gt;good"), "{kept}");
+        assert_eq!(removed.matches("Not delivered: ").count(), 2, "{removed}");
+        assert!(removed.contains(">mood</code>") && removed.contains("3 more parts"), "{removed}");
+        assert!(!removed.contains("It would be delivered"), "{removed}");
+        let long = "x".repeat(2000);
+        let kept =
+            page(&json!({"verdict": "GREEN", "summary": "Open it.", "mood": "<b>good</b>", "a.b": long}));
+        assert_eq!(kept.matches("It would be delivered.").count(), 2, "{kept}");
+        assert!(kept.contains("&lt;b&gt;good") && kept.contains(">a.b</code>"), "{kept}");
+        assert!(kept.matches(&long).count() == 2 && !kept.contains("Not delivered"), "{kept}");
+        let unread = page(&Json::Null);
+        assert!(!unread.contains("elivered"), "{unread}");
     }
 
     #[test]
@@ -482,8 +501,9 @@ mod tests {
             "breakdown": {"Stability": dimension("Two years."), "Curvature": dimension("")},
             "strategy": {"next_step": "Ask.", "alternative": "Wait.", "tests": ["one", {"by": "two"}]},
         });
-        let flags = ["empty_analysis:Curvature", "few_tests"].map(|flag| flag.parse().expect("a flag"));
-        let page = render_verdict(&verdict, &flags).into_string();
+        let flags: [Flag; 2] =
+            ["empty_analysis:Curvature", "few_tests"].map(|flag| flag.parse().expect("a flag"));
+        let page = render_verdict(ProductTier::Strategy, (&verdict, &flags), "It is delivered").into_string();
         let flagged = page.split("<li class=\"flag\">").nth(1).expect("a flagged dimension");
         assert!(
             flagged.starts_with("<span class=\"nm\">Curvature")

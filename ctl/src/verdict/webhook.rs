@@ -314,7 +314,7 @@ impl LoggedAttempt {
 }
 
 /// The attempts to send webhooks in the order of the log, each with its line.
-pub(crate) async fn read_attempts(
+async fn read_attempts(
     options: &GlobalOptions,
     only_failed: bool,
     since: Option<SinceTime>,

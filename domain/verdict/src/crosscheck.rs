@@ -15,7 +15,7 @@ use crate::tmm::{OMEGA, coherence};
 use domain_base::digest::Sha256Hex;
 use domain_base::payload::VerdictPayload;
 pub use fault::describe_fault;
-pub use mapping::{CrosscheckInspection, inspect};
+pub use mapping::{CrosscheckInspection, inspect, unexpected_members};
 pub(crate) use mapping::{V_T_FLOOR, strip};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -7,6 +7,7 @@ use domain_base::payload::{JsonNode, MemberName, VerdictPayload};
 use domain_base::text_form::{is_blank, without_invisible};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
+use serde_json::Value as Json;
 use serde_json::value::RawValue;
 use std::fmt;
 
@@ -237,6 +238,31 @@ fn collect_unexpected(level: VerdictLevel, object: &JsonNode<'_>, prefix: &str, 
     }
 }
 
+/// The members of `verdict` that its tier does not have, each by its whole path.
+#[must_use]
+pub fn unexpected_members(tier: ProductTier, verdict: &Json) -> Vec<(String, &Json)> {
+    let mut found = Vec::new();
+    find_unexpected(VerdictLevel::Root(tier), verdict, "", &mut found);
+    found
+}
+
+fn find_unexpected<'v>(
+    level: VerdictLevel,
+    object: &'v Json,
+    prefix: &str,
+    found: &mut Vec<(String, &'v Json)>,
+) {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        match level.member(name) {
+            Some(VerdictMember::Value) => {}
+            Some(VerdictMember::Object(level)) => {
+                find_unexpected(level, value, &format!("{prefix}{name}."), found);
+            }
+            None => found.push((format!("{prefix}{name}"), value)),
+        }
+    }
+}
+
 fn shortened(name: &str) -> String {
     name.chars().take(UNEXPECTED_NAME_CHARS).collect()
 }
@@ -378,6 +404,23 @@ impl<'de> Deserialize<'de> for RawMembers<'de> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unexpected_members_have_their_whole_names() {
+        let long = "n".repeat(UNEXPECTED_NAME_CHARS + 1);
+        let verdict = serde_json::json!({
+            "verdict": "GREEN", "a.b": 1, (long.as_str()): 2,
+            "breakdown": {"Curvature": {"verdict": "RED", "note": 3}},
+        });
+        let paths = |tier| -> Vec<_> {
+            unexpected_members(tier, &verdict).into_iter().map(|(path, _)| path).collect()
+        };
+        let mut full = paths(ProductTier::Full);
+        full.sort_unstable();
+        assert_eq!(full, ["a.b", "breakdown.Curvature.note", long.as_str()]);
+        assert!(paths(ProductTier::Quick).contains(&"breakdown".to_owned()));
+        assert!(unexpected_members(ProductTier::Full, &Json::Null).is_empty());
+    }
 
     #[test]
     fn strip_keeps_every_other_byte() {
