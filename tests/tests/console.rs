@@ -296,7 +296,7 @@ async fn review_socket_in_place_of_the_control_socket_serves_reviewers() {
     assert_shows(&console.get(released.location()).await, &["Done: released."]);
 }
 
-/// What the second press repeats.
+/// The text that the second press repeats.
 fn confirmed(page: &str) -> &str {
     let (_, rest) = page.split_once("name=\"confirmed\" value=\"").expect("a question");
     rest.split_once('"').expect("a value").0

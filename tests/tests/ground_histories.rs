@@ -173,7 +173,7 @@ async fn rejected_record_stays_removed_after_a_version_is_read_again() {
         let run = read_version(control, source, "v1", 1, rejected).await;
         assert_eq!((&run["counts"]["rejected"], &run["counts"]["unidentified"]), (&json!(1), &json!(0)));
         assert_eq!(values(routes, source).await, only_first);
-        // of the first record, in place of the same one of the replaced run
+        // the first record is valid in place of the same one of the replaced run
         assert_eq!(run["counts"]["changes"]["became_valid"], 1, "{run}");
         // a replaced run cannot be undone
         let run_id = gone["run_id"].as_str().expect("an id");

@@ -64,7 +64,7 @@ pub(super) async fn events(
 async fn render(console: &Console, range: SeriesRange) -> Result<Markup, PageError> {
     let options = &console.options;
     let get = async |path: &str| options.call_control(Method::GET, path, None).await;
-    // before the status, so that it has no more entries than the status says
+    // before the status, so that it cannot have more entries
     let note = get("/v1/log/checkpoint").await?.body;
     let status: StatusReport = get("/v1/status").await?.json()?;
     let actors: Vec<ActorReport> = get("/v1/actors").await?.json()?;

@@ -276,7 +276,7 @@ pub(crate) fn kept_reason(reason: &str) -> Markup {
     entered_reason("Your reason, which is not stored", reason)
 }
 
-/// The entered reason of an action, under a label that says what is known about it.
+/// The entered reason of an action, under a label with what is known about it.
 pub(crate) fn entered_reason(label: &str, reason: &str) -> Markup {
     html! {
         @if !reason.is_empty() {

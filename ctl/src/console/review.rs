@@ -280,7 +280,7 @@ fn render_candidate(
     }
 }
 
-/// What has changed since the review was opened, beside the value of then.
+/// The change since the review was opened, beside the value of then.
 fn changed_word(answer: &ReviewedSourceAnswer) -> &'static str {
     if answer.version.is_some() { "replaced by a later release" } else { "has no answer now" }
 }

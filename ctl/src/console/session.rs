@@ -48,12 +48,12 @@ pub(super) async fn find(State(console): State<ConsoleState>, fields: Fields) ->
     }
 }
 
-/// What a search has found.
+/// The result of a search.
 enum Found {
     /// The item with a page at this path.
     At(String),
     Session(Box<SessionPage>),
-    /// Nothing. These are the sources.
+    /// No session. These are the sources.
     Nothing(Vec<SourceSummary>),
 }
 
@@ -80,7 +80,7 @@ async fn find_item(console: &Console, wanted: &str) -> Result<Found, PageError> 
     }
 }
 
-/// Whether the status of a session says that there is none: unknown, or not the id of one. A busy daemon has not looked.
+/// Whether the status of a session means that there is none: unknown, or not the id of one. A busy daemon has not looked.
 fn is_of_nothing(status: StatusCode) -> bool {
     [StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST].contains(&status)
 }

@@ -371,7 +371,7 @@ fn reason_words(reason: CrosscheckReason) -> String {
     }
 }
 
-/// The parts of a verdict, with each flag where it applies. `delivered` says what happens to a part that was not asked for.
+/// The parts of a verdict, with each flag where it applies. `delivered` is the fate of a part that was not asked for.
 fn render_verdict(tier: ProductTier, (verdict, flags): (&Json, &[Flag]), delivered: &str) -> Markup {
     let text = |value: Option<&Json>| value.and_then(Json::as_str).unwrap_or_default().to_owned();
     let at = |path: &str| verdict.pointer(path);
