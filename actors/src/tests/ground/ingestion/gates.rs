@@ -40,15 +40,12 @@ fn state(system: &ActorSystem) -> domain_ground::source_state::SourceState {
     system.store.source(&oracle_id).expect("the source is readable").expect("the source exists").0
 }
 
-fn approval(run: &IngestionRun) -> ApproveRun {
+pub(super) fn approval(run: &IngestionRun) -> ApproveRun {
     let reason = "checked against the publisher's notes".to_owned();
     ApproveRun { run_id: run.run_id.clone(), reason, outdated_by: None, peer: PEER }
 }
 
-pub(super) async fn approve(
-    system: &ActorSystem,
-    run: &IngestionRun,
-) -> Result<IngestionRun, IngestionError> {
+async fn approve(system: &ActorSystem, run: &IngestionRun) -> Result<IngestionRun, IngestionError> {
     let run = system.ingestion.ask(approval(run)).await.expect("the actor answers")?;
     Ok(wait_for_run(system, StartRunOutcome::Started(Box::new(run))).await)
 }
@@ -124,7 +121,7 @@ fn held_run_whose_comparison_is_outdated_is_approved_only_by_who_knows_that() {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         assert_eq!(state(&system).run_since(&held), None);
-        let later = ingest_version(&system, &pipeline_id, &rows(0..100, "3"), "2023-05-05").await;
+        let later = ingest_version(&system, &pipeline_id, &rows(0..100, "1"), "2023-05-05").await;
         assert_eq!(later.state, RunState::Completed, "{later:?}");
         assert_eq!(state(&system).run_since(&later), None, "it is not held");
         let refused = approve(&system, &held).await;

@@ -1,4 +1,4 @@
-use super::gates::approve;
+use super::gates::approval;
 use super::*;
 use crate::testing::ground::{PEER, approve_source, gallery_pipeline, open_pipeline};
 use actors_ground::queries::QueryError;
@@ -169,8 +169,10 @@ fn pulled_payload_does_not_get_the_version_of_a_held_run() {
         assert_eq!(good.state, RunState::Completed, "{good:?}");
         assert_ne!(good.input.version, held.input.version);
         assert!(good.input.released_at > held.input.released_at);
-        let approved = approve(&system, &held).await.expect("its version is its own");
-        assert_eq!(approved.state, RunState::Completed, "{approved:?}");
+        let seen = ApproveRun { outdated_by: Some(good.run_id), ..approval(&held) };
+        let approved = system.ingestion.ask(seen).await.expect("the actor answers");
+        let approved = StartRunOutcome::Started(Box::new(approved.expect("its version is its own")));
+        assert_eq!(wait_for_run(&system, approved).await.state, RunState::Completed);
     });
 }
 
