@@ -121,7 +121,7 @@ fn held_run_whose_comparison_is_outdated_is_approved_only_by_who_knows_that() {
         let pipeline_id = pipeline_with_hundred_records(&system).await;
         let held = ingest_version(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         assert_eq!(state(&system).run_since(&held), None);
-        let later = ingest_version(&system, &pipeline_id, &rows(0..100, "1"), "2023-05-05").await;
+        let later = ingest_version(&system, &pipeline_id, &rows(0..101, "1"), "2023-05-05").await;
         assert_eq!(later.state, RunState::Completed, "{later:?}");
         assert_eq!(state(&system).run_since(&later), None, "it is not held");
         let refused = approve(&system, &held).await;
