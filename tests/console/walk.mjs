@@ -218,7 +218,7 @@ await visit("/orders?state=held", "orders");
 await page.keyboard.press("/");
 await page.keyboard.type("bakery-1041");
 await page.keyboard.press("Enter");
-await page.waitForURL(`${origin}/sessions/bakery-1041`);
+await page.waitForURL(`${origin}/find?q=bakery-1041`);
 await check("held session");
 await page.getByRole("link", { name: "Read the held verdict" }).click();
 await expectText("As the customer would see it");
