@@ -5,7 +5,6 @@
 
 import { AxeBuilder } from "@axe-core/playwright";
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import { chromium } from "playwright-core";
 
@@ -22,8 +21,6 @@ const context = await browser.newContext({ viewport: { width: 1280, height: 900 
 // nothing is measured here, and the machine may be busy
 context.setDefaultTimeout(120_000);
 const page = await context.newPage();
-// playwright takes no pictures in WebP, which need a tenth of the space
-const camera = await context.newCDPSession(page);
 const faults = [];
 page.on("pageerror", (error) => faults.push(`error of a script: ${error.message}`));
 page.on("console", (message) => {
@@ -45,11 +42,7 @@ async function shoot(name) {
     await page.emulateMedia({ colorScheme });
     for (const width of [1280, 390]) {
       await page.setViewportSize({ width, height: 900 });
-      const { cssContentSize } = await camera.send("Page.getLayoutMetrics");
-      const clip = { x: 0, y: 0, width, height: cssContentSize.height, scale: 1 };
-      const shot = { format: "webp", quality: 60, captureBeyondViewport: true, clip };
-      const { data } = await camera.send("Page.captureScreenshot", shot);
-      await writeFile(`${shots}/${name}-${width}-${colorScheme}.webp`, Buffer.from(data, "base64"));
+      await page.screenshot({ path: `${shots}/${name}-${width}-${colorScheme}.png`, fullPage: true });
     }
   }
   await page.emulateMedia({ colorScheme: "light" });
