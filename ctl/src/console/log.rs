@@ -99,7 +99,7 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
     };
     let sub = html! {
         @if !is_following { (badge(Tone::Neutral, "part of the log, not updated")) }
-        @else if fault.is_none() { (badge(Tone::Ok, "newest entries, updated")) }
+        @else if fault.is_none() { (badge(Tone::Ok, "newest entries")) }
         span { "Newest first, UTC" }
     };
     let actions =

@@ -588,8 +588,11 @@ fn print_run(
     }
     if run.state == RunState::Held {
         shown.push(("next", format!("oraclectl ingest changes {run_id}")));
-        let command = |verb: &str| ("next", format!("oraclectl ingest {verb} {run_id} --reason …"));
-        shown.extend(["approve", "discard"].map(command));
+        let known = outdated_by.as_ref().map(|by| format!(" --outdated-by {by}")).unwrap_or_default();
+        let command = |(verb, known): (&str, &str)| {
+            ("next", format!("oraclectl ingest {verb} {run_id}{known} --reason …"))
+        };
+        shown.extend([("approve", known.as_str()), ("discard", "")].map(command));
     }
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }

@@ -184,13 +184,14 @@ impl Utf8Check {
 
 /// Whether the bytes of this UTF-8 hardly occur in a text in Windows-1252. There, many capitals before a sign are a character of
 /// UTF-8, such as `É®`, and so are some small letters before two signs. Words do not end in `Â`, `Ã`, `â` or `ð`, which begin the
-/// letters up to `ÿ`, the punctuation, and the characters beyond U+FFFF. Nor do two such series follow each other.
+/// signs and letters up to `ÿ`, the punctuation, and the characters beyond U+FFFF. Nor do two such series follow each other.
 fn is_hardly_windows_1252(text: &str) -> bool {
     let mut follows_other = false;
     text.chars().any(|character| {
         let is_other = !character.is_ascii();
         let is_evidence = match character {
-            '\u{80}'..='\u{ff}' => character.is_alphabetic(),
+            '\u{80}'..='\u{bf}' => true,
+            '\u{c0}'..='\u{ff}' => character.is_alphabetic(),
             '\u{2000}'..='\u{2fff}' | '\u{10000}'.. => true,
             _ => false,
         };
@@ -348,7 +349,7 @@ mod tests {
 
     #[test]
     fn utf8_check_needs_more_than_a_letter_before_signs() {
-        for text in ["München", "NESCAFÉ®", "Łódź", "Москва", "don’t", "5 €", "Nº 5", "日本", "😀"]
+        for text in ["München", "NESCAFÉ®", "Łódź", "Москва", "don’t", "5 €", "Nº 5", "20 °C", "日本", "😀"]
         {
             assert_eq!(utf8_records(&[text.as_bytes(), b"Bern"]), 1, "{text}");
         }

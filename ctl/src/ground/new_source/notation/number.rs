@@ -26,6 +26,8 @@ const CODE_DIGITS: usize = 16;
 const SENTINEL_RATIO: f64 = 10.0;
 /// The fewest numbers such as 1.234, and the fewest without a mark, that together show whether it separates thousands.
 const MARKED_MIN: usize = 20;
+/// The fewest numbers without a mark that show it.
+const WHOLE_MIN: usize = 5;
 
 /// Numbers in a notation.
 struct NumberReading<'t> {
@@ -153,7 +155,7 @@ pub(crate) fn is_number(text: &str) -> bool {
 struct ShownMarks {
     points: MarkCount,
     commas: MarkCount,
-    /// Numbers without a mark, except zero and numbers of nines.
+    /// Numbers without a mark from 100 on, except numbers of nines. Smaller ones are usual beside decimals and beside thousands.
     whole: usize,
     /// Those of them with more than three digits.
     long: usize,
@@ -179,8 +181,9 @@ impl ShownMarks {
         let number = text.trim_matches(|character: char| !is_of_number(character));
         let Some((before, rest)) = number.rfind(['.', ',']).and_then(|at| number.split_at_checked(at)) else {
             if !is_of_nines(text) {
-                self.whole += usize::from(number.bytes().any(|byte| (b'1'..=b'9').contains(&byte)));
-                self.long += usize::from(number.len() > 3 && is_of_digits(number));
+                let digits = if is_of_digits(number) { number.trim_start_matches('0').len() } else { 0 };
+                self.whole += usize::from(digits >= 3);
+                self.long += usize::from(digits > 3);
             }
             return;
         };
@@ -225,7 +228,7 @@ impl ShownMarks {
     fn usual(&self) -> Option<FieldMark> {
         let mark = if self.points.either < self.commas.either { ',' } else { '.' };
         let either = self.of_mark(mark).either;
-        if either < MARKED_MIN || self.whole < MARKED_MIN || self.whole * EXCEPTION_OF < either {
+        if either < MARKED_MIN || self.whole < WHOLE_MIN || self.whole * EXCEPTION_OF < either {
             return None;
         }
         let is_grouped = self.long * EXCEPTION_OF <= self.whole;

@@ -101,7 +101,13 @@ fn decimal_mark_is_that_of_most_values() {
     let grouped = number(true, Some((',', Some('.'))));
     for (found, form, remarks) in [
         (found_among(200, &["123.456", "875", "12.345"], &["12.34"]), grouped.clone(), &["decimal_mark"][..]),
-        (found_among(20, &["1.234", "12"], &[]), grouped, &["decimal_mark"]),
+        (
+            found_among(285, &["1.234"], &["800", "912", "850", "871", "999", "930", "12.34"]),
+            grouped,
+            &["decimal_mark"],
+        ),
+        // a number below 100 shows nothing
+        (found_among(20, &["1.234", "12"], &[]), number(false, Some(('.', None))), &["decimal_mark"]),
         (
             found_among(300, &["1.459", "1.539"], &["1.4"]),
             number(false, Some(('.', None))),
