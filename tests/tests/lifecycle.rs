@@ -546,15 +546,19 @@ async fn dev_shows_each_chapter_and_the_responses_with_v() {
     has_in_order(&verbose, CHAPTERS.iter().flat_map(|(title, line, response)| [*title, *line, *response]));
 }
 
+/// Starts `oracled dev`, and returns what it has printed when its walk-through is complete.
+async fn spawn_dev(world: &DaemonWorld, mut dev: Command) -> (DaemonProcess<'_>, String) {
+    dev.stdout(fs::File::create(world.path("output")).expect("a file"));
+    let daemon = world.spawn_as(dev);
+    let printed = || fs::read_to_string(world.path("output")).expect("it is there");
+    eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
+    (daemon, printed())
+}
+
 #[tokio::test]
 async fn dev_fits_two_screens_and_its_commands_work() {
     let (world, _) = world_with_tmp();
-    let mut dev = world.oracled(&["dev"]);
-    dev.stdout(fs::File::create(world.path("output")).unwrap());
-    let daemon = world.spawn_as(dev);
-    let printed = || fs::read_to_string(world.path("output")).unwrap();
-    eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
-    let printed = printed();
+    let (daemon, printed) = spawn_dev(&world, world.oracled(&["dev"])).await;
     let usual = printed.replace(&*std::env::temp_dir().to_string_lossy(), "/tmp");
     assert!(
         usual.lines().count() <= 48 && usual.lines().all(|line| line.chars().count() <= 100),
@@ -585,11 +589,8 @@ async fn dev_prints_the_urls_of_webhooks_and_names_its_file_by_an_absolute_path(
     fs::write(world.path("oracled.toml"), config).unwrap();
     let mut dev = world.oracled(&["dev", "--config", "oracled.toml"]);
     dev.arg("--control-socket").arg(world.control_socket()).current_dir(world.path(""));
-    dev.stdout(fs::File::create(world.path("output")).unwrap());
-    let daemon = world.spawn_as(dev);
-    let printed = || fs::read_to_string(world.path("output")).unwrap();
-    eventually("the daemon serves", async || printed().contains("curl --unix-socket ")).await;
-    assert!(printed().contains("\nwebhooks http://127.0.0.1:9\n"), "{}", printed());
+    let (daemon, printed) = spawn_dev(&world, dev).await;
+    assert!(printed.contains("\nwebhooks http://127.0.0.1:9\n"), "{printed}");
     let status = world.ctl(&["--json", "status"]);
     let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
     let file = status["config_file"].as_str().expect("a path");
@@ -600,12 +601,7 @@ async fn dev_prints_the_urls_of_webhooks_and_names_its_file_by_an_absolute_path(
 #[tokio::test]
 async fn console_of_a_killed_dev_ends() {
     let (world, _) = world_with_tmp();
-    let mut dev = world.oracled(&["dev"]);
-    dev.stdout(fs::File::create(world.path("output")).unwrap());
-    let daemon = world.spawn_as(dev);
-    let printed = || fs::read_to_string(world.path("output")).unwrap();
-    eventually("the walk-through is complete", async || printed().contains("curl --unix-socket ")).await;
-    let printed = printed();
+    let (daemon, printed) = spawn_dev(&world, world.oracled(&["dev"])).await;
     let link = printed.lines().find_map(|line| line.strip_prefix("console  http://")).expect("a link");
     let address = link.split('/').next().expect("an address").to_owned();
     let is_served = async || tokio::net::TcpStream::connect(&address).await.is_ok();

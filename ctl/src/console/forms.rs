@@ -194,14 +194,14 @@ pub(crate) fn reason_field(hint: &str, most_bytes: usize, draft: &Draft, item: &
     }
 }
 
-/// What a second press about several items repeats: a digest of the action, and of the items with what the page has shown of them.
+/// The text that a second press about several items repeats: a digest of the action, and of the items with their values on the page.
 pub(crate) fn digest_items<I: Serialize + Ord>(action: &str, items: impl IntoIterator<Item = I>) -> String {
     let items: BTreeSet<I> = items.into_iter().collect();
     Sha256Hex::of_json(&(action, items)).to_string()
 }
 
 /// The box that checks an item of a decision about several. A form that was sent keeps its choice, except of an item that has
-/// changed: nobody has read its new `value`.
+/// changed: the person has not read its new `value`.
 pub(crate) fn item_box(fields: &Fields, (name, value): (&str, &str), label: &str) -> Markup {
     let sent = fields.filled(name);
     let is_first = fields.filled("action").is_none();

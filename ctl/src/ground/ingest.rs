@@ -77,7 +77,7 @@ enum IngestAction {
         #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(<PageLimit>::MAX))]
         limit: Option<usize>,
         /// Print CSV, for programs
-        #[arg(long, conflicts_with = "json")]
+        #[arg(long)]
         csv: bool,
     },
     /// Show a run: its progress, or its result

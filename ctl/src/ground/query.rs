@@ -52,7 +52,7 @@ pub(crate) struct QueryArgs {
     #[arg(long)]
     explain: bool,
     /// Print CSV, for programs
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     csv: bool,
     /// Show all states of one value instead: when each was valid, and when the daemon knew it so. Requires one axis, and a filter with `=`
     /// for each identity axis

@@ -39,7 +39,7 @@ pub(crate) struct RejectsArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = limit_parser(usize::MAX))]
     limit: Option<usize>,
     /// Print CSV, for programs
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     csv: bool,
 }
 
