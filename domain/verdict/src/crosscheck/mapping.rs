@@ -211,8 +211,11 @@ impl CrosscheckFindings {
     /// Flags the members that the tier does not have. The flags are sorted and limited in number and length, because
     /// the model chooses the names.
     fn unexpected(&mut self, tier: ProductTier, root: &JsonNode<'_>) {
-        let mut paths = Vec::new();
-        collect_unexpected(VerdictLevel::Root(tier), root, "", &mut paths);
+        let found = find_unexpected(VerdictLevel::Root(tier), root, "", |object| {
+            object.members().iter().map(|(name, node)| (&**name, node))
+        });
+        let paths = found.into_iter().map(|(prefix, name, _)| prefix + &shortened(name));
+        let mut paths: Vec<_> = paths.collect();
         paths.sort_unstable();
         let rest = paths.len().saturating_sub(UNEXPECTED_NAMED);
         paths.truncate(UNEXPECTED_NAMED);
@@ -224,43 +227,31 @@ impl CrosscheckFindings {
     }
 }
 
-/// Adds the paths of all members below `object` that their level does not have. `prefix` is the path of `object`,
-/// followed by a dot.
-fn collect_unexpected(level: VerdictLevel, object: &JsonNode<'_>, prefix: &str, paths: &mut Vec<String>) {
-    for (name, node) in object.members() {
-        match level.member(name) {
-            Some(VerdictMember::Value) => {}
-            Some(VerdictMember::Object(level)) => {
-                collect_unexpected(level, node, &format!("{prefix}{name}."), paths);
-            }
-            None => paths.push(format!("{prefix}{}", shortened(name))),
+/// The members below `object` that their level does not have: the path of the object around each, followed by a dot, its name and its
+/// value. `prefix` is such a path of `object`, and `members` returns the members of an object.
+fn find_unexpected<'v, N: 'v, M: Iterator<Item = (&'v str, &'v N)>>(
+    level: VerdictLevel,
+    object: &'v N,
+    prefix: &str,
+    members: fn(&'v N) -> M,
+) -> Vec<(String, &'v str, &'v N)> {
+    let find = |(name, node): (&'v str, &'v N)| match level.member(name) {
+        Some(VerdictMember::Value) => Vec::new(),
+        Some(VerdictMember::Object(level)) => {
+            find_unexpected(level, node, &format!("{prefix}{name}."), members)
         }
-    }
+        None => vec![(prefix.to_owned(), name, node)],
+    };
+    members(object).flat_map(find).collect()
 }
 
 /// The members of `verdict` that its tier does not have, each by its whole path.
 #[must_use]
 pub fn unexpected_members(tier: ProductTier, verdict: &Json) -> Vec<(String, &Json)> {
-    let mut found = Vec::new();
-    find_unexpected(VerdictLevel::Root(tier), verdict, "", &mut found);
-    found
-}
-
-fn find_unexpected<'v>(
-    level: VerdictLevel,
-    object: &'v Json,
-    prefix: &str,
-    found: &mut Vec<(String, &'v Json)>,
-) {
-    for (name, value) in object.as_object().into_iter().flatten() {
-        match level.member(name) {
-            Some(VerdictMember::Value) => {}
-            Some(VerdictMember::Object(level)) => {
-                find_unexpected(level, value, &format!("{prefix}{name}."), found);
-            }
-            None => found.push((format!("{prefix}{name}"), value)),
-        }
-    }
+    let found = find_unexpected(VerdictLevel::Root(tier), verdict, "", |object| {
+        object.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
+    });
+    found.into_iter().map(|(prefix, name, value)| (prefix + name, value)).collect()
 }
 
 fn shortened(name: &str) -> String {
