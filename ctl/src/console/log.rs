@@ -13,7 +13,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
 use domain_audit::checkpoint::Checkpoint;
-use domain_base::event::EntryMembers;
+use domain_base::event::{EntryMembers, EventClass, EventType};
 use domain_base::moment::Moment;
 use domain_base::wording::format_count;
 use hyper::Method;
@@ -21,7 +21,7 @@ use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use oracled_api::client::{ClientError, DaemonClient, ResponseLines};
-use oracled_domain::events::event_types;
+use oracled_domain::events::{event_type, event_types};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,9 +37,7 @@ const ARRIVAL: Duration = Duration::from_millis(200);
 const FIRST_ARRIVAL: Duration = Duration::from_secs(2);
 /// A time without an event that the list of a session states, in seconds.
 const QUIET_S: i64 = 600;
-/// Events that callers and the pages of this console cause all the time. They are hidden unless a filter asks for them.
-const ROUTINE: [&str; 3] = ["operator_read", "session_looked_up", "source_queried"];
-/// The parameter of the page that shows them.
+/// The parameter of the page that shows routine events.
 const ROUTINE_SHOWN: &str = "routine=shown";
 
 fn time_of(entry: EntryMembers<'_>) -> Option<Timestamp> {
@@ -207,6 +205,15 @@ fn has_start(query: &str) -> bool {
     params(query).any(|param| param.starts_with("since=") || param.starts_with("after="))
 }
 
+fn is_routine(kind: &EventType) -> bool {
+    kind.class == EventClass::Routine
+}
+
+/// The names of the events that `is_named` selects.
+fn event_names(is_named: fn(&EventType) -> bool) -> Vec<&'static str> {
+    event_types().filter(|kind| is_named(kind)).map(|kind| kind.name).collect()
+}
+
 fn hides_routine(query: &str) -> bool {
     let named = ["event=", "execution=", "request_id=", ROUTINE_SHOWN];
     !params(query).any(|param| named.iter().any(|name| param.starts_with(name)))
@@ -217,8 +224,7 @@ fn hides_routine(query: &str) -> bool {
 fn daemon_query(query: &str) -> String {
     let mut all: Vec<_> = params(query).filter(|param| *param != ROUTINE_SHOWN).map(str::to_owned).collect();
     if hides_routine(query) && !has_start(query) {
-        let names = event_types().map(|kind| kind.name).filter(|name| !ROUTINE.contains(name));
-        all.push(format!("event={}", names.collect::<Vec<_>>().join(",")));
+        all.push(format!("event={}", event_names(|kind| !is_routine(kind)).join(",")));
     }
     all.join("&")
 }
@@ -253,7 +259,7 @@ fn filter_chips(fields: &Fields, has_fault: bool) -> Markup {
                 }
             }
             @if fields.filled("routine").is_none() && ["event", "execution", "request_id"].iter().all(|name| fields.filled(name).is_none()) {
-                a.chip.on href=(format!("{}&{ROUTINE_SHOWN}", without("routine"))) title=(ROUTINE.join(", ")) { "routine hidden " span.x aria-hidden="true" { "×" } span.sr { " show it" } }
+                a.chip.on href=(format!("{}&{ROUTINE_SHOWN}", without("routine"))) title=(event_names(is_routine).join(", ")) { "routine hidden " span.x aria-hidden="true" { "×" } span.sr { " show it" } }
             }
             @for span in ["15m", "2h", "24h"] {
                 @if fields.filled("since").is_none() { a.chip href=(format!("{}&since={span}", without("since"))) { "last " (span) } }
@@ -298,7 +304,8 @@ pub(super) async fn read_entries(
 
 fn render_entries(query: &str, entries: &[Value]) -> Markup {
     let hides = hides_routine(query);
-    let is_shown = |entry: &&Value| !hides || !ROUTINE.contains(&EntryMembers(entry).text("event").as_str());
+    let is_shown =
+        |entry: &&Value| !hides || !event_type(&EntryMembers(entry).text("event")).is_some_and(is_routine);
     let shown: Vec<_> = entries.iter().filter(is_shown).collect();
     html! {
         section.card aria-label="Log entries" {

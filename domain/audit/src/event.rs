@@ -286,7 +286,7 @@ pub struct OperatorRead {
 impl Event for OperatorRead {
     const NAME: &'static str = "operator_read";
     const ERASABLE: &'static [&'static str] = &["parameters"];
-    const CLASS: EventClass = EventClass::Value;
+    const CLASS: EventClass = EventClass::Routine;
     const NEEDS_COMMIT: bool = false;
 
     fn summary(entry: EntryMembers<'_>) -> String {

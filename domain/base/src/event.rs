@@ -83,6 +83,8 @@ pub enum EventSeverity {
 pub enum EventClass {
     /// The retention of values of the log removes its values.
     Value,
+    /// As [`Self::Value`]. Callers and the pages of the console cause it all the time: the console hides it unless a filter asks for it.
+    Routine,
     /// It is of a verification or its review: the retention of verifications removes its values.
     Verification,
     /// It reports a removal of data. It can be the reason why digests in other entries are hidden.

@@ -455,7 +455,7 @@ pub struct SourceQueried(pub QueryEntry);
 impl Event for SourceQueried {
     const NAME: &'static str = "source_queried";
     const ERASABLE: &'static [&'static str] = &["query_id", "request_sha256"];
-    const CLASS: EventClass = EventClass::Value;
+    const CLASS: EventClass = EventClass::Routine;
     const NEEDS_COMMIT: bool = false;
 
     fn summary(entry: EntryMembers<'_>) -> String {

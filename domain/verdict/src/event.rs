@@ -231,7 +231,7 @@ pub struct SessionLookedUp(pub LookupEntry);
 impl Event for SessionLookedUp {
     const NAME: &'static str = "session_looked_up";
     const ERASABLE: &'static [&'static str] = &["response_hash"];
-    const CLASS: EventClass = EventClass::Value;
+    const CLASS: EventClass = EventClass::Routine;
     const NEEDS_COMMIT: bool = false;
 
     fn summary(entry: EntryMembers<'_>) -> String {
