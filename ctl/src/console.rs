@@ -32,6 +32,7 @@ mod run_changes;
 mod series;
 mod session;
 mod session_timeline;
+mod several_items;
 mod several_orders;
 mod source;
 mod timeline;

@@ -1,11 +1,10 @@
 //! Open disputes that a review rule resolves: the result of the rule for each of them, and their resolution by one press.
 
-use super::forms::{
-    Draft, Fields, action_button, changed_items, check_all, digest_items, item_box, reason_field,
-};
+use super::forms::{Draft, Fields, action_button, reason_field};
 use super::items::{ItemKind, format_percent, read_items, value_text};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{Tone, badge, card, group_in_text, message, table, words};
+use super::several_items::{ITEMS_MAX, ItemFields, ItemOutcomes, check_all, digest_items};
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
 use crate::base::error::CtlError;
@@ -26,12 +25,10 @@ use std::collections::BTreeMap;
 
 /// The path of the page.
 pub(super) const PATH: &str = "/inbox/rule";
-/// Maximum number of disputes that one press resolves, and of those that are listed although the rule does not apply.
-const SHOWN_MAX: usize = 300;
 /// Maximum number of disputes to which the rule is applied for a preview. Each takes a request.
-const READ_MAX: usize = 2 * SHOWN_MAX;
-/// The field with the resolution of a dispute begins with this.
-const RESOLUTION: &str = "resolution:";
+const READ_MAX: usize = 2 * ITEMS_MAX;
+/// The value of a dispute is its resolution.
+const DISPUTES: ItemFields = ItemFields { prefix: "resolution:", noun: "disputes" };
 
 pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     show(&console, &fields, &Draft::default()).await
@@ -40,16 +37,15 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
 /// Resolves the disputes that the preview has shown.
 pub(super) async fn resolve(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     match read_resolutions(&fields) {
-        Ok(resolutions) if needs_confirmation(&fields, resolutions.len()) => {
+        Ok(resolutions) => {
             let question = html! {
                 "Press the button once more to resolve " (format_count(resolutions.len(), "dispute", "disputes")) ". Nothing is changed yet."
             };
-            let draft = Draft::to_confirm(&question, &confirmation(&fields), fields.clone());
-            show(&console, &fields, &draft).await
-        }
-        Ok(resolutions) => {
+            if let Some(draft) = DISPUTES.first_press(&fields, "resolve", &question) {
+                return show(&console, &fields, &draft).await;
+            }
             let outcomes = resolve_all(&console, &resolutions).await;
-            let body = render_outcomes(&outcomes, resolutions.len(), &preview_path(&fields));
+            let body = render_outcomes(&outcomes, &preview_path(&fields));
             let head = PageHead::below(PATH, "Resolve by a rule", "Outcomes");
             Ok(render_page(&console, Section::Inbox, head, &body).await)
         }
@@ -106,7 +102,7 @@ impl Preview {
         let titles = items.filter(|item| item.kind == ItemKind::Dispute).map(|item| (item.id, item.title));
         let titles = titles.collect();
         let mut preview = Self { rule, applicable: Vec::new(), others: Vec::new(), unread: 0, titles };
-        while preview.applicable.len() < SHOWN_MAX
+        while preview.applicable.len() < ITEMS_MAX
             && preview.applicable.len() + preview.others.len() < READ_MAX
         {
             let Some(review) = reviews.next() else { break };
@@ -117,16 +113,6 @@ impl Preview {
         preview.unread = reviews.len();
         Ok(preview)
     }
-}
-
-/// The text that the second press repeats.
-fn confirmation(fields: &Fields) -> String {
-    digest_items("resolve", fields.with_prefix(RESOLUTION))
-}
-
-/// Whether several disputes are to be resolved by a first press.
-fn needs_confirmation(fields: &Fields, number: usize) -> bool {
-    number > 1 && fields.text("confirmed") != confirmation(fields)
 }
 
 fn preview_path(fields: &Fields) -> String {
@@ -161,7 +147,7 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
     let Preview { rule, applicable, others, unread, titles } = preview;
     let heading = ["dispute", "axis", "values", "#difference", "result"];
     let rows = |previews: &[RulePreview]| {
-        previews.iter().take(SHOWN_MAX).flat_map(|preview| preview_rows(preview, titles)).collect::<Vec<_>>()
+        previews.iter().take(ITEMS_MAX).flat_map(|preview| preview_rows(preview, titles)).collect::<Vec<_>>()
     };
     let chosen_rows: Vec<_> =
         applicable.iter().flat_map(|preview| rows_with_choice(preview, titles, fields)).collect();
@@ -171,10 +157,10 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
     html! {
         (card("Disputes that the rule resolves", &beside, &html! {
             div.body { p { (describe_rule(rule)) } }
-            (changed_items(fields, RESOLUTION, &shown_resolutions(applicable)))
+            (DISPUTES.changed_note(fields, &shown_resolutions(applicable)))
             @if *unread > 0 {
                 (message(Tone::Waiting, &html! {
-                    (format_count(unread, "older dispute was", "older disputes were")) " not read: a preview has at most " (SHOWN_MAX) " disputes that the rule resolves, and "
+                    (format_count(unread, "older dispute was", "older disputes were")) " not read: a preview has at most " (ITEMS_MAX) " disputes that the rule resolves, and "
                     (READ_MAX) " in total. Resolve these first, or choose a workflow. " code { "oraclectl review resolve --rule" } " reads all."
                 }))
             }
@@ -183,7 +169,7 @@ fn render_preview(preview: &Preview, fields: &Fields, draft: &Draft) -> Markup {
         @if !applicable.is_empty() { (resolve_form(rule, applicable, fields, draft)) }
         @if !others.is_empty() {
             (card("Disputes to which the rule does not apply", &count(others), &html! {
-                @if others.len() > SHOWN_MAX { div.body { p { "The newest " (SHOWN_MAX) " are listed." } } }
+                @if others.len() > ITEMS_MAX { div.body { p { "The newest " (ITEMS_MAX) " are listed." } } }
                 (table("Disputes to which the rule does not apply", &heading, &rows(others)))
             }))
         }
@@ -243,9 +229,9 @@ fn rows_with_choice(
     titles: &BTreeMap<String, String>,
     fields: &Fields,
 ) -> Vec<Vec<Markup>> {
-    let name = format!("{RESOLUTION}{}", preview.review.review_id);
     let label = format!("Resolve {}", title(&preview.review, titles));
-    let choice = item_box(fields, (&name, &resolution_json(preview)), &label);
+    let (review_id, resolution) = (&preview.review.review_id, resolution_json(preview));
+    let choice = DISPUTES.item_box(fields, (review_id, &resolution), &label);
     let rows = preview_rows(preview, titles).into_iter().enumerate();
     rows.map(|(number, row)| {
         let first = if number == 0 {
@@ -285,57 +271,38 @@ fn preview_rows(preview: &RulePreview, titles: &BTreeMap<String, String>) -> Vec
 /// A field is missing or invalid.
 fn read_resolutions(fields: &Fields) -> Result<Vec<(String, ReviewResolution)>, PageError> {
     let reason = fields.required("reason", "Reason")?;
-    let read = |(review_id, json): (&str, &str)| {
+    DISPUTES.read(fields, |review_id, json| {
         let resolution: ReviewResolution = serde_json::from_str(json).map_err(|error| {
             PageError::input(format!(
                 "the resolution of {review_id} cannot be read: {error}; show the preview again"
             ))
         })?;
-        Ok::<_, PageError>((review_id.to_owned(), ReviewResolution { reason: reason.clone(), ..resolution }))
-    };
-    let resolutions: Vec<_> = fields.with_prefix(RESOLUTION).map(read).collect::<Result<_, _>>()?;
-    if (1..=SHOWN_MAX).contains(&resolutions.len()) {
-        return Ok(resolutions);
-    }
-    let given = resolutions.len();
-    Err(PageError::input(format!(
-        "the form has {given} disputes (1 to {SHOWN_MAX} allowed); show the preview again"
-    )))
+        Ok(ReviewResolution { reason: reason.clone(), ..resolution })
+    })
 }
 
-/// The review with this id, or why it is not resolved.
-type Outcome = (String, Result<ReviewState, CtlError>);
-
 /// Resolves the reviews one after the other, until the daemon does not answer.
-async fn resolve_all(console: &Console, resolutions: &[(String, ReviewResolution)]) -> Vec<Outcome> {
-    let mut outcomes = Vec::new();
+async fn resolve_all(
+    console: &Console,
+    resolutions: &[(String, ReviewResolution)],
+) -> ItemOutcomes<ReviewState> {
+    let mut outcomes = ItemOutcomes::of(resolutions.len());
     for (review_id, resolution) in resolutions {
         let outcome = post(&console.options, review_id, "resolve", resolution).await;
-        let is_disconnected = matches!(outcome, Err(CtlError::Client(_)));
-        outcomes.push((review_id.clone(), outcome));
-        if is_disconnected {
+        if !outcomes.add(review_id, outcome) {
             break;
         }
     }
     outcomes
 }
 
-fn render_outcomes(outcomes: &[Outcome], all: usize, preview_path: &str) -> Markup {
-    let rows: Vec<_> = outcomes.iter().map(outcome_row).collect();
-    let resolved = outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).count();
-    html! {
-        div role="status" data-after-action {
-            (message(if resolved == all { Tone::Ok } else { Tone::Waiting }, &html! {
-                strong { "Done: " (resolved) " of " (format_count(all, "dispute is", "disputes are")) " resolved." }
-                @if outcomes.len() < all { " The daemon did not answer, so the others were not tried." }
-                " " a href=(preview_path) { "Show the preview again" }
-            }))
-        }
-        (card("Outcomes", &html! {}, &table("Outcomes", &["dispute", "outcome", "details"], &rows)))
-    }
+fn render_outcomes(outcomes: &ItemOutcomes<ReviewState>, preview_path: &str) -> Markup {
+    let all = format_count(outcomes.all, "dispute is", "disputes are");
+    let summary = format!("Done: {} of {all} resolved.", outcomes.done());
+    outcomes.render(&summary, (preview_path, "Show the preview again"), "dispute", outcome_row)
 }
 
-fn outcome_row((review_id, outcome): &Outcome) -> Vec<Markup> {
+fn outcome_row(review_id: &str, outcome: &Result<ReviewState, CtlError>) -> Vec<Markup> {
     let link = |text: &str| html! { a data-row href=(review_path(review_id)) { (text) } };
     match outcome {
         Ok(state) => {
@@ -439,31 +406,9 @@ mod tests {
         assert_eq!(read, [("v-1".to_owned(), expected)]);
         assert!(read_resolutions(&fields("")).is_err(), "no reason");
         assert!(read_resolutions(&Fields::of([("reason", "x".to_owned())])).is_err(), "no dispute");
-        let many = (0..=SHOWN_MAX).map(|number| (format!("{RESOLUTION}v-{number}"), resolution_json(&shown)));
+        let many = (0..=ITEMS_MAX).map(|number| (format!("resolution:v-{number}"), resolution_json(&shown)));
         let many = Fields::of(many.chain([("reason".to_owned(), "x".to_owned())]));
         assert!(read_resolutions(&many).is_err(), "too many");
-    }
-
-    /// The fields of a press that resolves these reviews.
-    fn press(reviews: &[(&str, &str)], confirmed: &str) -> Fields {
-        let resolutions = reviews.iter().map(|&(review_id, value)| {
-            let name = format!("{RESOLUTION}{review_id}");
-            (name, resolution_json(&preview(review_id, Some(value))))
-        });
-        let others = [("action", "resolve"), ("confirmed", confirmed)];
-        Fields::of(resolutions.chain(others.map(|(name, text)| (name.to_owned(), text.to_owned()))))
-    }
-
-    #[test]
-    fn second_press_is_about_the_same_disputes_and_values() {
-        let first = press(&[("v-1", "54210"), ("v-2", "54210")], "");
-        assert!(needs_confirmation(&first, 2) && !needs_confirmation(&first, 1));
-        let confirmed = confirmation(&first);
-        let asks = |reviews: &[(&str, &str)]| needs_confirmation(&press(reviews, &confirmed), reviews.len());
-        assert!(!asks(&[("v-1", "54210"), ("v-2", "54210")]));
-        assert!(asks(&[("v-1", "54210"), ("v-3", "54210")]), "another dispute");
-        assert!(asks(&[("v-1", "54210"), ("v-2", "54208")]), "another value");
-        assert!(needs_confirmation(&press(&[("v-1", "54210"), ("v-2", "54210")], "2"), 2), "only a number");
     }
 
     #[test]
@@ -475,7 +420,12 @@ mod tests {
             unread: 0,
             titles: BTreeMap::new(),
         };
-        let fields = press(&[("v-1", "54210"), ("v-2", "54210")], "");
+        let sent = ["v-1", "v-2"].map(|review_id| {
+            let name = format!("resolution:{review_id}");
+            (name, resolution_json(&preview(review_id, Some("54210"))))
+        });
+        let action = ("action".to_owned(), "resolve".to_owned());
+        let fields = Fields::of(sent.into_iter().chain([action]));
         let page = render_preview(&shown, &fields, &Draft::default()).into_string();
         assert_eq!(page.matches(" checked aria-label").count(), 1, "{page}");
         assert_eq!(page.matches("</svg>changed</span>").count(), 1, "{page}");

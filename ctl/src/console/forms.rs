@@ -1,7 +1,7 @@
 //! The fields of forms, and what follows an action: the next page, or the same page again with what was entered.
 
 use super::layout::{KeptReason, PageError, PageResult};
-use super::parts::{Tone, badge, kept_reason, message, sentence, with_code};
+use super::parts::{Tone, kept_reason, message, sentence, with_code};
 use crate::base::options::encode_segment;
 use axum::body::{Body, to_bytes};
 use axum::extract::rejection::FormRejection;
@@ -9,12 +9,9 @@ use axum::extract::{Form, FromRequest, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
-use domain_base::digest::Sha256Hex;
-use domain_base::wording::format_count;
 use hyper::StatusCode;
 use maud::{Markup, html};
-use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The fields of a form, posted or in the query. Of a repeated field, the last one counts.
 #[derive(Debug, Clone, Default)]
@@ -194,42 +191,6 @@ pub(crate) fn reason_field(hint: &str, most_bytes: usize, draft: &Draft, item: &
     }
 }
 
-/// The text that a second press about several items repeats: a digest of the action, and of the items with their values on the page.
-pub(crate) fn digest_items<I: Serialize + Ord>(action: &str, items: impl IntoIterator<Item = I>) -> String {
-    let items: BTreeSet<I> = items.into_iter().collect();
-    Sha256Hex::of_json(&(action, items)).to_string()
-}
-
-/// The box that checks an item of a decision about several. A form that was sent keeps its choice, except of an item that has
-/// changed: the person has not read its new `value`.
-pub(crate) fn item_box(fields: &Fields, (name, value): (&str, &str), label: &str) -> Markup {
-    let sent = fields.filled(name);
-    let is_first = fields.filled("action").is_none();
-    html! {
-        input type="checkbox" form="decide" name=(name) value=(value) checked[is_first || sent == Some(value)] aria-label=(label);
-        @if sent.is_some_and(|sent| sent != value) { " " (badge(Tone::Waiting, "changed")) }
-    }
-}
-
-/// The note about checked items that the page does not show any longer as they were sent. `shown` has the value of each item on it.
-pub(crate) fn changed_items(fields: &Fields, prefix: &str, shown: &BTreeMap<String, String>) -> Markup {
-    let is_changed = |(id, value): &(&str, &str)| shown.get(*id).is_none_or(|shown| shown != value);
-    let changed = fields.with_prefix(prefix).filter(is_changed).count();
-    html! {
-        @if changed > 0 {
-            (message(Tone::Waiting, &html! {
-                strong { (format_count(changed, "checked row has", "checked rows have")) " changed or gone since." }
-                " A changed row is not checked any longer: read it before you check it again."
-            }))
-        }
-    }
-}
-
-/// A box that checks all items. It needs the script, which shows it.
-pub(crate) fn check_all() -> Markup {
-    html! { label.check data-check-all hidden { input type="checkbox"; "Check all" } }
-}
-
 /// A button of a form with its key, which is pressed only while no field has the focus.
 pub(crate) fn action_button(
     class: &str,
@@ -310,39 +271,6 @@ mod tests {
         let (label, rest) = field.split_once("</label>").expect("a label");
         assert!(label.contains("for=\"reason\"") && !label.contains("id=\"say\""), "{field}");
         assert!(rest.contains("id=\"say\"") && rest.contains("id=\"reason-hint\""), "{field}");
-    }
-
-    #[test]
-    fn second_press_repeats_the_action_and_the_items_in_any_order() {
-        let digest = digest_items("release", [("cs_1", "1"), ("cs_2", "1")]);
-        assert_eq!(digest, digest_items("release", [("cs_2", "1"), ("cs_1", "1")]));
-        for (action, items) in [
-            ("fail", [("cs_1", "1"), ("cs_2", "1")]),
-            ("release", [("cs_1", "1"), ("cs_3", "1")]),
-            ("release", [("cs_1", "1"), ("cs_2", "2")]),
-        ] {
-            assert_ne!(digest, digest_items(action, items), "{action} {items:?}");
-        }
-    }
-
-    #[test]
-    fn item_that_has_changed_is_marked_and_not_checked() {
-        let sent = [("action", "fail"), ("at:a", "1"), ("at:b", "1"), ("at:gone", "1")];
-        let fields = Fields::of(sent.map(|(name, text)| (name, text.to_owned())));
-        let shown = |fields: &Fields, name: &str, value: &str| {
-            let page = item_box(fields, (name, value), "x").into_string();
-            (page.contains(" checked"), page.contains("</svg>changed</span>"))
-        };
-        assert_eq!(shown(&fields, "at:a", "1"), (true, false));
-        assert_eq!(shown(&fields, "at:b", "2"), (false, true));
-        assert_eq!(shown(&fields, "at:new", "1"), (false, false));
-        assert_eq!(shown(&Fields::default(), "at:new", "1"), (true, false));
-        let note = |shown: &[(&str, &str)]| {
-            let shown = shown.iter().map(|(id, value)| ((*id).to_owned(), (*value).to_owned())).collect();
-            changed_items(&fields, "at:", &shown).into_string()
-        };
-        assert!(note(&[("a", "1"), ("b", "2")]).contains("2 checked rows have changed or gone"));
-        assert_eq!(note(&[("a", "1"), ("b", "1"), ("gone", "1"), ("new", "1")]), "");
     }
 
     #[tokio::test]

@@ -1,13 +1,12 @@
 //! Several held or failed orders, changed by one press: their list, and the outcome of each.
 
-use super::forms::{
-    Draft, Fields, action_button, changed_items, check_all, digest_items, item_box, reason_field,
-};
+use super::forms::{Draft, Fields, action_button, reason_field};
 use super::layout::{PageError, PageHead, PageResult, Section, page as render_page, with_fault};
 use super::parts::{
     Tone, badge, card, free_text, message, order_badge, order_reason, short_moment, table,
     whole_session_link, words,
 };
+use super::several_items::{ITEMS_MAX, ItemFields, ItemOutcomes, check_all, digest_items};
 use super::verdict::read_action;
 use super::{Console, ConsoleState};
 use crate::audit::log::SinceTime;
@@ -28,10 +27,8 @@ use strum::VariantArray;
 
 /// The path of the page.
 pub(super) const PATH: &str = "/orders/several";
-/// Maximum number of orders that one press changes.
-const SHOWN_MAX: usize = 300;
-/// The field with the time of an order's last change begins with this.
-const CHANGED_AT: &str = "changed_at:";
+/// The value of an order is the time of its last change.
+const ORDERS: ItemFields = ItemFields { prefix: "changed_at:", noun: "orders" };
 /// The parameters of the preview.
 const PARAMS: [&str; 4] = ["state", "cause", "application", "since"];
 /// The parameter that leaves out the orders which an earlier press has changed.
@@ -44,14 +41,13 @@ pub(super) async fn page(State(console): State<ConsoleState>, fields: Fields) ->
 /// Changes the orders that the preview has shown.
 pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> PageResult {
     match OrderChanges::read(&fields) {
-        Ok(changes) if changes.needs_confirmation(&fields) => {
-            let draft = Draft::to_confirm(&changes.question(), &changes.confirmation(), fields.clone());
-            show(&console, &fields, &draft).await
-        }
         Ok(changes) => {
+            if let Some(draft) = ORDERS.first_press(&fields, changes.action.into_str(), &changes.question()) {
+                return show(&console, &fields, &draft).await;
+            }
             let before = changes.begin(Timestamp::now());
             let outcomes = changes.make(&console).await;
-            let body = render_outcomes(&outcomes, &changes, &preview_path(&fields, before));
+            let body = render_outcomes(&outcomes, changes.done, &preview_path(&fields, before));
             let head = PageHead::below(PATH, "Several orders", "Outcomes");
             Ok(render_page(&console, Section::Orders, head, &body).await)
         }
@@ -64,8 +60,8 @@ pub(super) async fn act(State(console): State<ConsoleState>, fields: Fields) -> 
 
 async fn show(console: &Console, fields: &Fields, draft: &Draft) -> PageResult {
     let (mut orders, fault) = PageError::beside_form(read_orders(console, fields).await)?;
-    let has_more = orders.len() > SHOWN_MAX;
-    orders.truncate(SHOWN_MAX);
+    let has_more = orders.len() > ITEMS_MAX;
+    orders.truncate(ITEMS_MAX);
     let body = html! {
         (draft.note())
         (card("Orders", &html! {}, &html! { div.body { (selection_form(console, fields)) } }))
@@ -86,7 +82,7 @@ async fn read_orders(console: &Console, fields: &Fields) -> Result<Vec<OrderRepo
         since: fields.parsed::<SinceTime>("since", "Placed since")?,
         changed_before: fields.parsed::<SinceTime>(CHANGED_BEFORE, "Changed before")?,
     };
-    Ok(selection.read(&console.options, SHOWN_MAX + 1).await?)
+    Ok(selection.read(&console.options, ITEMS_MAX + 1).await?)
 }
 
 /// The states of orders that can be changed here. Reviewers have held orders only.
@@ -153,10 +149,9 @@ fn render_orders(orders: &[OrderReport], has_more: bool, fields: &Fields) -> Mar
     let row = |report: &OrderReport| {
         let order = &report.order;
         // the daemon refuses the action if an order has changed since this page
-        let name = format!("{CHANGED_AT}{}", report.session_id);
         let (value, label) = (order.changed_at.to_string(), format!("Change {}", report.session_id));
         vec![
-            item_box(fields, (&name, &value), &label),
+            ORDERS.item_box(fields, (report.session_id.as_str(), &value), &label),
             whole_session_link(report.session_id.as_str()),
             order_badge(order.state),
             html! { (report.tier) },
@@ -172,9 +167,9 @@ fn render_orders(orders: &[OrderReport], has_more: bool, fields: &Fields) -> Mar
         &html! { (check_all()) span.count.neutral { @if has_more { "more than " } (orders.len()) } },
         &html! {
             @if has_more {
-                (message(Tone::Waiting, &html! { "There are more. One press changes at most " (SHOWN_MAX) " orders. These are the latest; repeat the action for the others." }))
+                (message(Tone::Waiting, &html! { "There are more. One press changes at most " (ITEMS_MAX) " orders. These are the latest; repeat the action for the others." }))
             }
-            (changed_items(fields, CHANGED_AT, &shown_changes(orders)))
+            (ORDERS.changed_note(fields, &shown_changes(orders)))
             (table("Matching orders", &heading, &rows))
         },
     )
@@ -228,40 +223,19 @@ struct OrderChanges {
     orders: Vec<(String, Timestamp)>,
 }
 
-/// The session with this id, or why its order is not changed.
-type Outcome = (String, Result<OrderReport, CtlError>);
-
 impl OrderChanges {
     /// # Errors
     /// A field is missing or invalid.
     fn read(fields: &Fields) -> Result<Self, PageError> {
         let (action, done) = read_action(fields)?;
         let reason = fields.required("reason", "Reason")?;
-        let read = |(session_id, changed_at): (&str, &str)| {
+        let orders = ORDERS.read(fields, |session_id, changed_at| {
             let Moment(changed_at) = changed_at.parse().map_err(|_| {
                 PageError::input(format!("the change of {session_id} is not a time; reload the page"))
             })?;
-            Ok::<_, PageError>((session_id.to_owned(), changed_at))
-        };
-        let orders: Vec<_> = fields.with_prefix(CHANGED_AT).map(read).collect::<Result<_, _>>()?;
-        if (1..=SHOWN_MAX).contains(&orders.len()) {
-            return Ok(Self { action, done, reason, orders });
-        }
-        let given = orders.len();
-        Err(PageError::input(format!(
-            "the form has {given} orders (1 to {SHOWN_MAX} allowed); reload the page"
-        )))
-    }
-
-    /// The text that the second press repeats.
-    fn confirmation(&self) -> String {
-        let orders = self.orders.iter().map(|(session_id, changed_at)| (session_id, changed_at.to_string()));
-        digest_items(self.action.into_str(), orders)
-    }
-
-    /// Whether several orders are to be changed by a first press.
-    fn needs_confirmation(&self, fields: &Fields) -> bool {
-        self.orders.len() > 1 && fields.text("confirmed") != self.confirmation()
+            Ok(changed_at)
+        })?;
+        Ok(Self { action, done, reason, orders })
     }
 
     fn question(&self) -> Markup {
@@ -276,14 +250,12 @@ impl OrderChanges {
     }
 
     /// Changes the orders one after the other, until the daemon does not answer.
-    async fn make(&self, console: &Console) -> Vec<Outcome> {
+    async fn make(&self, console: &Console) -> ItemOutcomes<OrderReport> {
         let Self { action, reason, orders, .. } = self;
-        let mut outcomes = Vec::new();
+        let mut outcomes = ItemOutcomes::of(orders.len());
         for (session_id, changed_at) in orders {
             let outcome = change(&console.options, session_id, *action, reason, Some(*changed_at)).await;
-            let is_disconnected = matches!(outcome, Err(CtlError::Client(_)));
-            outcomes.push((session_id.clone(), outcome));
-            if is_disconnected {
+            if !outcomes.add(session_id, outcome) {
                 break;
             }
         }
@@ -291,27 +263,17 @@ impl OrderChanges {
     }
 }
 
-fn render_outcomes(outcomes: &[Outcome], changes: &OrderChanges, preview_path: &str) -> Markup {
-    let row = |(session_id, outcome): &Outcome| {
+fn render_outcomes(outcomes: &ItemOutcomes<OrderReport>, done: &str, preview_path: &str) -> Markup {
+    let row = |session_id: &str, outcome: &Result<OrderReport, CtlError>| {
         let (state, details) = match outcome {
-            Ok(_) => (badge(Tone::Ok, changes.done), html! {}),
+            Ok(_) => (badge(Tone::Ok, done), html! {}),
             Err(error) => (badge(Tone::Waiting, "not changed"), free_text(&error.to_string())),
         };
         vec![whole_session_link(session_id), state, details]
     };
-    let rows: Vec<_> = outcomes.iter().map(row).collect();
-    let (all, changed) =
-        (changes.orders.len(), outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).count());
-    html! {
-        div role="status" data-after-action {
-            (message(if changed == all { Tone::Ok } else { Tone::Waiting }, &html! {
-                strong { "Done: " (changes.done) " " (changed) " of " (format_count(all, "order", "orders")) "." }
-                @if outcomes.len() < all { " The daemon did not answer, so the others were not tried." }
-                " " a href=(preview_path) { "Show the orders again" }
-            }))
-        }
-        (card("Outcomes", &html! {}, &table("Outcomes", &["session", "outcome", "details"], &rows)))
-    }
+    let all = format_count(outcomes.all, "order", "orders");
+    let summary = format!("Done: {done} {} of {all}.", outcomes.done());
+    outcomes.render(&summary, (preview_path, "Show the orders again"), "session", row)
 }
 
 #[cfg(test)]
@@ -360,25 +322,5 @@ mod tests {
         ] {
             assert!(changes(fields).is_err(), "{fields:?}");
         }
-    }
-
-    #[test]
-    fn second_press_is_about_the_same_action_and_orders() {
-        let (at, later) = ("2026-11-20T10:00:00Z", "2026-11-20T10:00:01Z");
-        let press = |action: &str, orders: [(&str, &str); 2]| {
-            let [first, second] = orders;
-            changes(&[("action", action), ("reason", "x"), first, second]).expect("valid fields")
-        };
-        let (first, second) = (("changed_at:cs_1", at), ("changed_at:cs_2", at));
-        let confirmed = press("release", [first, second]).confirmation();
-        let asks = |action: &str, orders: [(&str, &str); 2]| {
-            let fields = Fields::of([("confirmed", confirmed.clone())]);
-            press(action, orders).needs_confirmation(&fields)
-        };
-        assert!(press("release", [first, second]).needs_confirmation(&Fields::default()));
-        assert!(!asks("release", [first, second]));
-        assert!(asks("fail", [first, second]), "another action");
-        assert!(asks("release", [first, ("changed_at:cs_3", at)]), "another order");
-        assert!(asks("release", [first, ("changed_at:cs_2", later)]), "it has changed since");
     }
 }
