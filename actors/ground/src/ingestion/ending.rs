@@ -413,13 +413,14 @@ pub(super) async fn approve(
     request: RunDecisionRequest,
     outdated_by: Option<Sha256Hex>,
 ) -> Result<IngestionRun, IngestionError> {
-    if let Some(approved) = context.find_approved_run(&request)? {
-        return Ok(approved);
+    let known = read_run(&context, &request.run_id)?;
+    if context.is_approved(&known, &request)? {
+        return Ok(known);
     }
     context.check_sharing()?;
     context.store.files().check_free_space()?;
     let decision = context.run_decision(&request);
-    let held = context.read_held_run(&request.run_id)?;
+    let held = context.require_held(known)?;
     let ready = context.prepare_pipeline_of_run(&held)?;
     let mut run = IngestionRun {
         state: RunState::Running,
@@ -441,6 +442,7 @@ pub(super) async fn approve(
     let commit_context = context.commit_context();
     let begun = context.log.decide_and_commit(|| {
         decide_run_change(&commit_context, &run.oracle_id.clone(), |source| {
+            // it may have been discarded during the wait
             let held = context.read_held_run(&run.run_id)?;
             if counting(&run, &source)?.is_some() {
                 return Err(IngestionError::Amended(run.oracle_id.clone()));
@@ -597,18 +599,14 @@ impl IngestContext {
         }
     }
 
-    /// The run, if the operator has approved it, and it is in progress or its records count.
-    fn find_approved_run(
-        &self,
-        request: &RunDecisionRequest,
-    ) -> Result<Option<IngestionRun>, IngestionError> {
+    /// Whether the operator has approved the run, and it is in progress or its records count.
+    fn is_approved(&self, run: &IngestionRun, request: &RunDecisionRequest) -> Result<bool, IngestionError> {
         let by = request.peer.uid.to_string();
-        let is_by_operator = |run: &IngestionRun| {
-            run.undoes.is_none() && run.decision.as_ref().is_some_and(|decision| decision.decided_by == by)
-        };
-        let run = self.store.run(&request.run_id)?.map(|(run, _)| run);
-        let Some(run) = run.filter(is_by_operator) else { return Ok(None) };
-        let counts = match run.state {
+        let is_by_operator = run.decision.as_ref().is_some_and(|decision| decision.decided_by == by);
+        if run.undoes.is_some() || !is_by_operator {
+            return Ok(false);
+        }
+        Ok(match run.state {
             RunState::Running => true,
             RunState::Completed => {
                 let (source, _) = self.commit_context().source(&run.oracle_id)?;
@@ -616,20 +614,22 @@ impl IngestContext {
                 counting.is_some_and(|counting| counting.run_id == run.run_id)
             }
             RunState::Held | RunState::Failed | RunState::Cancelled | RunState::Discarded => false,
-        };
-        Ok(counts.then_some(run))
+        })
     }
 
     /// Reads a run, which must be held.
     fn read_held_run(&self, run_id: &Sha256Hex) -> Result<IngestionRun, IngestionError> {
-        let unknown = || IngestionError::RunUnknown(run_id.clone());
-        let (run, _) = self.store.run(run_id)?.ok_or_else(unknown)?;
-        if run.state != RunState::Held {
-            let source = self.store.source(&run.oracle_id)?;
-            let undone_by = source.and_then(|(source, _)| Some(source.run_undone_by(run_id)?.run_id.clone()));
-            return Err(IngestionError::NotHeld { run_id: run.run_id, state: run.state, undone_by });
+        self.require_held(read_run(self, run_id)?)
+    }
+
+    fn require_held(&self, run: IngestionRun) -> Result<IngestionRun, IngestionError> {
+        if run.state == RunState::Held {
+            return Ok(run);
         }
-        Ok(run)
+        let source = self.store.source(&run.oracle_id)?;
+        let undone_by =
+            source.and_then(|(source, _)| Some(source.run_undone_by(&run.run_id)?.run_id.clone()));
+        Err(IngestionError::NotHeld { run_id: run.run_id, state: run.state, undone_by })
     }
 
     /// Writes the files of an undo.
