@@ -57,7 +57,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use std::{fs, process};
+use std::{env, fs, process};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use utoipa::OpenApi;
@@ -361,6 +361,7 @@ pub async fn read_status(
         degraded,
         test_mode: start.flags.test_mode,
         config_file: start.flags.config.as_ref().map(|file| file.display().to_string()),
+        working_dir: env::current_dir().ok().map(|dir| dir.display().to_string()),
         needs_restart: stored.needs_restart,
         state_dir: start.config.state_dir.display().to_string(),
         entries: journal.counts.entries,

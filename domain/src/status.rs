@@ -53,6 +53,8 @@ pub struct StatusReport {
     pub test_mode: bool,
     /// The configuration file that it was started with; null if it has none.
     pub config_file: Option<String>,
+    /// The working directory, from which relative paths of the configuration start; null if it cannot be read.
+    pub working_dir: Option<String>,
     /// The keys that have changed in the configuration file since the start, and that need a restart; absent if there is none.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub needs_restart: Vec<String>,

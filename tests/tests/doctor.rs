@@ -132,6 +132,22 @@ async fn doctor_finds_each_fault_of_files() {
     assert!(daemon.stop().success());
 }
 
+#[tokio::test]
+async fn doctor_resolves_relative_paths_from_the_directory_of_the_daemon() {
+    let world = world_with("[model]\nprovider = \"none\"\n[gate]\nheld_key_file = \"held-key\"");
+    let held = world.path("held-key");
+    fs::write(&held, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n").expect("the file is written");
+    set_mode(&held, 0o600);
+    let mut command = world.command();
+    command.current_dir(world.path(""));
+    let daemon = world.ready(world.spawn_as(command)).await;
+    let (code, report) = doctor(&world).await;
+    assert_eq!((code, &report["faults"]), (Some(0), &json!(0)), "{report}");
+    let is_checked = |(check, value): &(&str, &str)| *check == "secret" && value.contains("/held-key");
+    assert!(checks_of(&report, "pass").iter().any(is_checked), "{report}");
+    assert!(daemon.stop().success());
+}
+
 /// The report without `--config`, with the same home as the daemon.
 async fn doctor_without_file(world: &DaemonWorld) -> (Option<i32>, Value) {
     let mut command = world.ctl_command(&["doctor", "--json"]);

@@ -27,7 +27,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs, io};
 
@@ -99,12 +99,10 @@ struct DoctorReport {
 impl DoctorArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let daemon = read_daemon(options).await?;
-        let source = match (&self.config, daemon.config_file) {
-            (Some(named), _) => ConfigSource::Named(named.clone()),
-            (None, Some(file)) => ConfigSource::OfDaemon(file),
-            (None, None) => ConfigSource::Default,
-        };
-        let (config, mut checks) = check_config(&source, daemon.is_test_mode);
+        let source = ConfigSource::select(self.config.as_deref(), daemon.config_file);
+        let folder = daemon.working_dir.filter(|folder| source.is_of_daemon() && can_enter(folder));
+        let folder = folder.unwrap_or_default();
+        let (config, mut checks) = check_config(&source, &folder, daemon.is_test_mode);
         checks.extend(daemon.checks);
         checks.extend(check_sockets(options, config.as_ref())?);
         // flags of the daemon override its configuration
@@ -113,7 +111,8 @@ impl DoctorArgs {
             checks.extend(check_state_dir(dir));
             checks.extend(check_disk(dir, config.as_ref().and_then(CheckedConfig::min_free_bytes)));
         }
-        checks.extend(config.as_ref().map(check_secret_files).unwrap_or_default());
+        let secrets = config.as_ref().map(|config| check_secret_files(config, &folder));
+        checks.extend(secrets.unwrap_or_default());
         checks.push(check_clock(state_dir.as_deref(), daemon.last_entry_at, daemon.latest_entry_at));
         let count = |level| checks.iter().filter(|result| result.level == level).count();
         let (faults, warnings) = (count(CheckLevel::Fault), count(CheckLevel::Warning));
@@ -306,24 +305,25 @@ impl CheckedConfig {
         Some((of("")?, of("_mode")?, of("_group")))
     }
 
-    /// The paths of files with secrets, by their keys.
-    fn secret_files(&self) -> Vec<(String, PathBuf)> {
+    /// The paths of files with secrets, by their keys. Relative paths start from `folder`.
+    fn secret_files(&self, folder: &Path) -> Vec<(String, PathBuf)> {
         let mut files = Vec::new();
-        add_secret_files("", &self.0, &mut files);
+        add_secret_files("", &self.0, folder, &mut files);
         files
     }
 }
 
-fn add_secret_files(prefix: &str, value: &Value, files: &mut Vec<(String, PathBuf)>) {
+fn add_secret_files(prefix: &str, value: &Value, folder: &Path, files: &mut Vec<(String, PathBuf)>) {
     for (name, value) in value.as_object().into_iter().flatten() {
         let key = format!("{prefix}{name}");
         match value {
-            // `check-config` hides a path that does not exist, and reads a relative one as here. A certificate is not secret
+            // `check-config` hides a path that does not exist. A certificate is not secret
             Value::String(path) if name.ends_with("_file") && name != "certificate_file" => {
-                let is_path = Path::new(path).is_absolute() || Path::new(path).exists();
-                files.extend(is_path.then(|| (key, path.into())));
+                let file = folder.join(path);
+                let is_path = Path::new(path).is_absolute() || file.exists();
+                files.extend(is_path.then_some((key, file)));
             }
-            below => add_secret_files(&format!("{key}."), below, files),
+            below => add_secret_files(&format!("{key}."), below, folder, files),
         }
     }
 }
@@ -339,11 +339,37 @@ enum ConfigSource {
     Default,
 }
 
-/// Checks the configuration. Returns it if it is valid.
+impl ConfigSource {
+    /// The file that the caller names, or that of the daemon. `of_daemon` is as in [`DaemonFindings`].
+    fn select(named: Option<&Path>, of_daemon: Option<Option<PathBuf>>) -> Self {
+        let Some(named) = named else { return of_daemon.map_or(Self::Default, Self::OfDaemon) };
+        match of_daemon.flatten() {
+            Some(file) if path::absolute(named).is_ok_and(|named| named == file) => {
+                Self::OfDaemon(Some(file))
+            }
+            _ => Self::Named(named.to_owned()),
+        }
+    }
+
+    const fn is_of_daemon(&self) -> bool {
+        matches!(self, Self::OfDaemon(_))
+    }
+}
+
+/// Whether a program of this user can have this working directory.
+fn can_enter(folder: &Path) -> bool {
+    fs::metadata(folder.join(".")).is_ok()
+}
+
+/// Checks the configuration. Returns it if it is valid. Its relative paths start from `folder`; if it is empty, from here.
 ///
 /// `oracled check-config` runs as a program: its checks are those of a start, they work without a daemon, and they read the file as
 /// it is now, which a running daemon has not read yet. `is_test_mode` is whether the running daemon is in test mode.
-fn check_config(source: &ConfigSource, is_test_mode: bool) -> (Option<CheckedConfig>, Vec<CheckResult>) {
+fn check_config(
+    source: &ConfigSource,
+    folder: &Path,
+    is_test_mode: bool,
+) -> (Option<CheckedConfig>, Vec<CheckResult>) {
     let installed = Path::new(INSTALLED_CONFIG);
     let (file, is_installed) = match source {
         ConfigSource::Named(file) => (Some(file.as_path()), false),
@@ -356,6 +382,9 @@ fn check_config(source: &ConfigSource, is_test_mode: bool) -> (Option<CheckedCon
     command.arg0("oracled").args(["check-config", "--json", "--allow-cleartext"]).stdin(Stdio::null());
     if is_test_mode {
         command.arg("--test-mode");
+    }
+    if !folder.as_os_str().is_empty() {
+        command.current_dir(folder);
     }
     if let Some(file) = file {
         command.arg("--config").arg(file);
@@ -410,6 +439,8 @@ struct DaemonFindings {
     state_dir: Option<PathBuf>,
     /// The configuration file with which the daemon was started, if any; `None` if the daemon does not answer.
     config_file: Option<Option<PathBuf>>,
+    /// The working directory of the daemon; `None` if it is not known.
+    working_dir: Option<PathBuf>,
     /// The time of the newest entry in the log.
     last_entry_at: Option<Timestamp>,
     /// The latest time of an entry.
@@ -439,6 +470,7 @@ async fn read_daemon(options: &GlobalOptions) -> Result<DaemonFindings, CtlError
         checks,
         state_dir: Some(status.state_dir.into()),
         config_file: Some(status.config_file.map(PathBuf::from)),
+        working_dir: status.working_dir.map(PathBuf::from),
         last_entry_at: status.last_entry_at,
         latest_entry_at: status.latest_entry_at,
         is_test_mode: status.test_mode,
@@ -770,13 +802,13 @@ fn check_secret_mode(check: &'static str, name: &str, found: &Metadata) -> Check
     CheckResult::fault(check, value, format!("chmod go= {name}, and replace the secret"))
 }
 
-/// Checks the permissions of the files with secrets that the configuration names.
-fn check_secret_files(config: &CheckedConfig) -> Vec<CheckResult> {
+/// Checks the permissions of the files with secrets that the configuration names. Relative paths start from `folder`.
+fn check_secret_files(config: &CheckedConfig, folder: &Path) -> Vec<CheckResult> {
     let check = |(key, file): (String, PathBuf)| match fs::metadata(&file) {
         Ok(found) => check_secret_mode("secret", &file.display().to_string(), &found),
         Err(error) => CheckResult::warning("secret", format!("{key}: {error}"), AS_ROOT),
     };
-    config.secret_files().into_iter().map(check).collect()
+    config.secret_files(folder).into_iter().map(check).collect()
 }
 
 /// Checks the free space and the inodes of the disk with `dir`. `min_free_bytes` is `storage.min_free_bytes`.

@@ -104,7 +104,7 @@ fn secret_files_are_found_at_each_level_and_hidden_paths_are_not() {
         // the tests run in the folder of the package
         "webhooks": {"secret_file": "Cargo.toml"},
     }));
-    let files = config.secret_files();
+    let files = config.secret_files(Path::new(""));
     let files: Vec<_> = files.iter().map(|(key, path)| (key.as_str(), path.to_str())).collect();
     assert_eq!(
         files,
@@ -114,6 +114,23 @@ fn secret_files_are_found_at_each_level_and_hidden_paths_are_not() {
             ("webhooks.secret_file", Some("Cargo.toml")),
         ]
     );
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("secret"), "x").expect("the write succeeds");
+    let config = CheckedConfig(json!({"webhooks": {"secret_file": "secret"}}));
+    assert_eq!(
+        config.secret_files(dir.path()),
+        [("webhooks.secret_file".to_owned(), dir.path().join("secret"))]
+    );
+}
+
+#[test]
+fn named_file_can_be_that_of_the_running_daemon() {
+    let file = env::current_dir().expect("a directory").join("oracled.toml");
+    let select = |named: &str| ConfigSource::select(Some(Path::new(named)), Some(Some(file.clone())));
+    assert!(select("oracled.toml").is_of_daemon());
+    assert!(matches!(select("other.toml"), ConfigSource::Named(_)));
+    assert!(matches!(ConfigSource::select(None, Some(None)), ConfigSource::OfDaemon(None)));
+    assert!(matches!(ConfigSource::select(None, None), ConfigSource::Default));
 }
 
 #[test]
