@@ -145,7 +145,9 @@ impl Problem {
             QueryError::Bad(_) | QueryError::QueryId => INVALID_QUERY,
             QueryError::Ahead(_) => TIME_IN_FUTURE,
             QueryError::Position(_) => INVALID_REQUEST,
-            QueryError::TooCostly | QueryError::SubjectTooLarge => QUERY_TOO_COSTLY,
+            QueryError::TooCostly | QueryError::SubjectOpen { .. } | QueryError::SubjectTooLarge => {
+                QUERY_TOO_COSTLY
+            }
             QueryError::Stopped => QUERY_STOPPED,
             QueryError::Busy => return Self::overloaded(detail),
             QueryError::Stale { .. } => SOURCE_STALE,

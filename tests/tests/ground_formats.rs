@@ -213,5 +213,9 @@ async fn title_of_a_value_history_keeps_a_name_that_the_last_version_lacks() {
     let request = json!({"axis": "population", "filters": filters});
     let history = post(control, "/v1/sources/office/history", &request).await;
     assert_eq!(at(&history, "/title"), "Population, Aruba, 2015");
+    let open = json!({"axis": "population", "filters": [filter("year", json!(2015))]});
+    let refused = problem(&post(control, "/v1/sources/office/history", &open).await, 422, "query_too_costly");
+    let detail = refused["detail"].as_str().expect("a text");
+    assert!(detail.contains("identity axes: area;"), "the axis without a value is named: {detail}");
     assert!(daemon.stop().success());
 }

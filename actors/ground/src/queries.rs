@@ -99,6 +99,15 @@ pub enum QueryError {
          `regex`); fix identity axes or an indexed axis by `eq`, or use fewer filters"
     )]
     TooCostly,
+    /// The filters of a history do not fix one subject.
+    #[error(
+        "no `eq` filter has a value for these identity axes: {axes}; a history is that of one subject, so give a value for each \
+         of them"
+    )]
+    SubjectOpen {
+        /// The axes, separated by commas.
+        axes: String,
+    },
     /// The latest records of one subject are too large for a page.
     #[error(
         "the latest records of one subject have more bytes than a page; add filters that select fewer of them, or request a \
@@ -165,7 +174,9 @@ const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
         ) => QueryOutcome::Refused,
         Some(QueryError::Silent(_)) => QueryOutcome::Silent,
         Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
-        Some(QueryError::TooCostly | QueryError::SubjectTooLarge) => QueryOutcome::TooCostly,
+        Some(QueryError::TooCostly | QueryError::SubjectOpen { .. } | QueryError::SubjectTooLarge) => {
+            QueryOutcome::TooCostly
+        }
         Some(QueryError::Stopped) => QueryOutcome::Stopped,
         Some(QueryError::Busy) => QueryOutcome::Busy,
         Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => QueryOutcome::Failed,
@@ -446,7 +457,7 @@ fn read_values(view: &SourceView, request: &QueryRequest) -> Result<ValueHistory
     let provided = &view.state.entry.registration.axes_provided;
     let query = ValidatedQuery::new(request, &view.ontology, provided)?;
     if !query.identity_is_whole {
-        return Err(QueryError::TooCostly);
+        return Err(QueryError::SubjectOpen { axes: query.open_identity(&view.ontology).join(", ") });
     }
     let path = request.axes_requested.first().cloned().unwrap_or_default();
     let releases = view.state.releases();

@@ -326,6 +326,13 @@ impl ValidatedQuery {
         Ok(Self { axes, filters, identity, identity_is_whole, max_results, latest })
     }
 
+    /// The identity axes of `ontology` that no filter fixes.
+    #[must_use]
+    pub fn open_identity(&self, ontology: &Ontology) -> Vec<String> {
+        let is_open = |axis: &&Axis| self.filters.iter().all(|filter| filter.fixed_value(axis).is_none());
+        ontology.identity().filter(is_open).map(|axis| axis.axis.clone()).collect()
+    }
+
     /// The size of record contents at which a page ends, in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {

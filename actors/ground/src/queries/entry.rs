@@ -152,7 +152,9 @@ impl From<&QueryError> for SourceReadOutcome {
             QueryError::Ahead(_) => Self::TimeInFuture,
             QueryError::Stale(_) => Self::SourceStale,
             QueryError::Busy => Self::Overloaded,
-            QueryError::TooCostly | QueryError::SubjectTooLarge => Self::QueryTooCostly,
+            QueryError::TooCostly | QueryError::SubjectOpen { .. } | QueryError::SubjectTooLarge => {
+                Self::QueryTooCostly
+            }
             QueryError::Stopped => Self::QueryStopped,
             QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_) => Self::Failed,
         }
