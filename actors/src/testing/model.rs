@@ -6,7 +6,7 @@ use actors_upstream::oracle_health::MonitoredOracle;
 use actors_upstream::{
     BoxFuture, ModelAnswerMetadata, ModelAttempt, ModelCallPolicy, ModelCaller, ModelClient, ModelTextError,
 };
-use actors_verdict::cache::{PurgeVerdict, RegisterSession};
+use actors_verdict::cache::{PurgeOutcome, PurgeVerdict, RegisterSession};
 use actors_verdict::generation::{ConfiguredModel, ConfiguredModels, GenerationError};
 use actors_verdict::orders::{PlaceOrder, PlacedOrder};
 use actors_verdict::submission::Submission;
@@ -153,7 +153,9 @@ pub(crate) async fn register(world: &TestSystem, session_id: &str, original_verd
 
 pub(crate) async fn lose_verdict(world: &TestSystem, session_id: &str) {
     let purge = PurgeVerdict { session_id: id(session_id), peer: PEER };
-    assert!(world.system.cache.ask(purge).await.expect("the actor answers").expect("the commit succeeds"));
+    let purged =
+        world.system.cache.ask(purge).await.expect("the actor answers").expect("the commit succeeds");
+    assert_eq!(purged, PurgeOutcome::Removed);
 }
 
 pub(crate) fn submission_of_query(query: &str) -> Submission {

@@ -87,13 +87,22 @@ pub enum VerdictCacheError {
 #[rtype(result = "Result<Option<Arc<CachedVerdict>>, VerdictCacheError>")]
 pub struct ReadVerdict(pub SessionId);
 
-/// Removes the cached verdict of a session. The session itself stays. Returns whether there was a verdict.
+/// Removes the cached verdict of a session. The session itself stays.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<bool, VerdictCacheError>")]
+#[rtype(result = "Result<PurgeOutcome, VerdictCacheError>")]
 pub struct PurgeVerdict {
     pub session_id: SessionId,
     /// The administrator.
     pub peer: PeerCredentials,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PurgeOutcome {
+    /// No verdict is cached.
+    NotCached,
+    Removed,
+    /// The verdict is removed. Its text was damaged or lost.
+    RemovedDamaged,
 }
 
 /// Removes the verdict of a session from memory.
@@ -196,13 +205,15 @@ async fn purge(
     store: Store,
     log: LoggerHandle,
     clock: Clock,
-) -> Result<bool, VerdictCacheError> {
+) -> Result<PurgeOutcome, VerdictCacheError> {
     let PurgeVerdict { session_id, peer } = purge;
     let purged = log.decide_and_commit(|| {
         let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
-            return Ok(CommitDecision::Already(false));
+            return Ok(CommitDecision::Already(PurgeOutcome::NotCached));
         };
         refuse_on_hold(&store, &session_id)?;
+        let outcome =
+            if verdict_sha256.is_some() { PurgeOutcome::Removed } else { PurgeOutcome::RemovedDamaged };
         let purged = AuditEvent::new(clock.now(), session_id.clone(), VerdictPurged { verdict_sha256, peer });
         let mut record = JournalRecord {
             expect: vec![
@@ -214,7 +225,7 @@ async fn purge(
             ..JournalRecord::default()
         };
         remove_recall_notice(&mut record, &store, &session_id)?;
-        Ok::<_, VerdictCacheError>(CommitDecision::Change(true, record))
+        Ok::<_, VerdictCacheError>(CommitDecision::Change(outcome, record))
     });
     Ok(purged.await?.0)
 }
@@ -252,7 +263,7 @@ impl Handler<ReadVerdict> for VerdictCache {
 }
 
 impl Handler<PurgeVerdict> for VerdictCache {
-    type Result = ResponseFuture<Result<bool, VerdictCacheError>>;
+    type Result = ResponseFuture<Result<PurgeOutcome, VerdictCacheError>>;
 
     fn handle(&mut self, message: PurgeVerdict, ctx: &mut Context<Self>) -> Self::Result {
         let (session_id, cache) = (message.session_id.clone(), ctx.address());

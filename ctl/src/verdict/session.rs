@@ -246,10 +246,18 @@ pub(crate) struct PurgeArgs {
 impl PurgeArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/verdicts/{}", encode_segment(&self.session_id));
-        let purged: PurgeResponse = options.call_control(Method::DELETE, &path, None).await?.json()?;
+        let nothing =
+            || format!("no verdict is cached for session {}, so nothing was removed", self.session_id);
+        let answer = options.call_control(Method::DELETE, &path, None).await;
+        let answer = answer.map_err(|error| error.reword("verdict_not_cached", nothing))?;
+        let purged: PurgeResponse = answer.json()?;
         if options.json {
             return print_json(out, &purged);
         }
-        Ok(writeln!(out, "the cached verdict of session {} is removed", purged.session_id)?)
+        let found = match purged.damaged {
+            true => "; its text was damaged or lost, and a read can generate it again",
+            false => "",
+        };
+        Ok(writeln!(out, "the cached verdict of session {} is removed{found}", purged.session_id)?)
     }
 }

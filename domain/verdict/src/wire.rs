@@ -254,6 +254,9 @@ pub struct PurgeResponse {
     pub session_id: String,
     /// Always true; if nothing is cached, the answer is `verdict_not_cached`.
     pub purged: bool,
+    /// True if the text of the verdict was damaged or lost; otherwise absent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub damaged: bool,
 }
 
 /// The query of `GET /v1/outbox`.

@@ -77,8 +77,10 @@ fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
             .expect("the actor answers")
             .expect("the value exists");
         let purge = || system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER });
-        assert!(purge().await.expect("the actor answers").expect("the commit succeeds"));
-        assert!(!purge().await.expect("the actor answers").expect("no row is left"));
+        let purged = purge().await.expect("the actor answers").expect("the commit succeeds");
+        assert_eq!(purged, PurgeOutcome::Removed);
+        let again = purge().await.expect("the actor answers").expect("no row is left");
+        assert_eq!(again, PurgeOutcome::NotCached);
         assert!(
             system
                 .cache
@@ -178,7 +180,7 @@ async fn regenerated(
         )
         .await;
         let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
-        assert!(purged.expect("the actor answers").expect("the commit succeeds"));
+        assert_eq!(purged.expect("the actor answers").expect("the commit succeeds"), PurgeOutcome::Removed);
     }
     let message = test_submission("cs_1", &verdict(second), GatePath::Regen);
     judge_submission(system, Submission { generation_trace: generation_trace("prompt"), ..message }).await
@@ -439,7 +441,10 @@ fn registered_original_verdict_does_not_suppress_the_first_mail() {
 
             // the second delivery of the session is not mailed
             let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
-            assert!(purged.expect("the actor answers").expect("the commit succeeds"));
+            assert_eq!(
+                purged.expect("the actor answers").expect("the commit succeeds"),
+                PurgeOutcome::Removed
+            );
             let before = queued_mails(&system);
             judge_submission(&system, test_submission("cs_1", &verdict(label), path)).await;
             find(&system, address()).await;
@@ -468,7 +473,10 @@ fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
             let first = test_submission("cs_1", &verdict(VerdictLabel::Green), GatePath::Submit);
             judge_submission(&system, Submission { customer_email: address(), ..first }).await;
             let lose = || system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER });
-            assert!(lose().await.expect("the actor answers").expect("the commit succeeds"));
+            assert_eq!(
+                lose().await.expect("the actor answers").expect("the commit succeeds"),
+                PurgeOutcome::Removed
+            );
             let outcome =
                 judge_submission(&system, test_submission("cs_1", &verdict(VerdictLabel::Red), path)).await;
             let SubmissionOutcome::Regenerated(_, check) = outcome else { panic!("{outcome:?}") };
@@ -483,7 +491,10 @@ fn verdict_submitted_in_place_of_a_lost_one_is_compared_with_it() {
             assert_eq!(mails, 2, "the verdict and the notice");
 
             // the original itself, submitted again, counts as stored and not as regenerated
-            assert!(lose().await.expect("the actor answers").expect("the commit succeeds"));
+            assert_eq!(
+                lose().await.expect("the actor answers").expect("the commit succeeds"),
+                PurgeOutcome::Removed
+            );
             let outcome =
                 judge_submission(&system, test_submission("cs_1", &verdict(VerdictLabel::Green), path)).await;
             assert!(matches!(outcome, SubmissionOutcome::Stored(_)), "{outcome:?}");

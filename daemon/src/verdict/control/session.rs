@@ -8,7 +8,9 @@ use crate::platform::problem::Problem;
 use crate::platform::service::{DaemonService, run_blocking, run_to_end};
 use crate::verdict::api::orders::report_of;
 use crate::verdict::api::{parse_email, parse_label};
-use actors_verdict::cache::{CorrectSession, CorrectSessionOutcome, PurgeVerdict, RemoveSession};
+use actors_verdict::cache::{
+    CorrectSession, CorrectSessionOutcome, PurgeOutcome, PurgeVerdict, RemoveSession,
+};
 use actors_verdict::notifier::{HoldMessages, queued_mails};
 use actors_verdict::orders::ReadHeldVerdict;
 use axum::extract::State;
@@ -292,11 +294,12 @@ pub async fn purge_verdict(
 ) -> Result<Json<PurgeResponse>, Problem> {
     let (cache, purge) =
         (service.system.cache.clone(), PurgeVerdict { session_id: session_id.clone(), peer });
-    let purged = run_to_end(async move { Ok(cache.ask(purge).await??) }).await?;
+    let outcome = run_to_end(async move { Ok(cache.ask(purge).await??) }).await?;
     let session_id = session_id.to_string();
-    if purged {
-        Ok(Json(PurgeResponse { session_id, purged: true }))
-    } else {
-        Err(Problem::verdict_not_cached(session_id))
-    }
+    let damaged = match outcome {
+        PurgeOutcome::NotCached => return Err(Problem::verdict_not_cached(session_id)),
+        PurgeOutcome::Removed => false,
+        PurgeOutcome::RemovedDamaged => true,
+    };
+    Ok(Json(PurgeResponse { session_id, purged: true, damaged }))
 }

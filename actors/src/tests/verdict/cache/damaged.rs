@@ -37,7 +37,8 @@ fn damaged_verdict_is_purged_and_logged_without_a_digest() {
         judge_submission(&system, test_submission("cs_1", GOOD, GatePath::Submit)).await;
         damage(&system).await;
         let purged = system.cache.ask(PurgeVerdict { session_id: id("cs_1"), peer: PEER }).await;
-        assert!(purged.expect("the actor answers").expect("the commit succeeds"));
+        let purged = purged.expect("the actor answers").expect("the commit succeeds");
+        assert_eq!(purged, PurgeOutcome::RemovedDamaged);
         let entry = last_entry(&system);
         assert_eq!(entry["event"], "verdict_purged");
         assert_eq!(entry["verdict_sha256"], serde_json::Value::Null);

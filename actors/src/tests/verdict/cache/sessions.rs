@@ -32,7 +32,7 @@ fn sessions_of_two_applications_with_the_same_local_id_are_different() {
             );
         }
         let purged = system.cache.ask(PurgeVerdict { session_id: id("shop/cs_1"), peer: PEER }).await;
-        assert!(purged.expect("the actor answers").expect("the commit succeeds"));
+        assert_eq!(purged.expect("the actor answers").expect("the commit succeeds"), PurgeOutcome::Removed);
         assert!(system.store.verdict(&id("cs_1")).expect("the verdict is readable").is_some());
     });
 }
