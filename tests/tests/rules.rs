@@ -101,7 +101,7 @@ async fn violation_has_its_span_and_an_undecided_rule_its_cause() {
     assert_eq!(cut_out, [claim, "chéese", claim]);
     let answer = document(&evaluated(routes, &erring).await);
     let cause = answer["rules"][1]["cause"].as_str().unwrap();
-    assert!(cause.contains("`must_find[0]` is blank"), "{cause}");
+    assert!(cause.contains("`must_find[0]`"), "{cause}");
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn unusable_check_is_refused_with_its_fault_and_not_logged() {
     }
     let twice = r#"{"candidate_output":"a","facts":[],"facts":["a"]}"#;
     let answer = routes.call(Method::POST, EVALUATE, Some(Bytes::from(twice))).await.unwrap();
-    assert!(problem(&answer, 400, "invalid_request")["detail"].as_str().unwrap().contains("duplicate field"));
+    assert!(problem(&answer, 400, "invalid_request")["detail"].as_str().unwrap().contains("`facts`"));
     for text in
         ["", "{", "\u{feff}{}", "{\"facts\":\"\u{1}\"}", r#"{"candidate_output":"\ud800","facts":[]}"#]
     {
