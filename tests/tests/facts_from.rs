@@ -576,8 +576,8 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     // the source has another value by now
     release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
     let failed = problem(&post(routes, "/v1/verdicts/new", &ordered).await, 422, "order_failed");
-    let detail = failed["detail"].as_str().expect("the problem has a detail");
-    assert!(detail.contains("the rules rejected the verdict"), "{detail}");
+    let order = document(&get(routes, "/v1/orders/new").await);
+    assert_eq!(order["last_attempts"][0]["outcome"], "refused_by_rules", "{failed} {order}");
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
