@@ -419,7 +419,7 @@ mod tests {
             page.contains("name=\"resolution:v-1\"") && !page.contains("name=\"resolution:v-2\""),
             "{page}"
         );
-        assert!(page.contains("Resolve the checked disputes") && !page.contains("not read"), "{page}");
+        assert!(page.contains("name=\"action\" value=\"resolve\"") && !page.contains("not read"), "{page}");
         assert!(page.contains("type=\"checkbox\" form=\"decide\" name=\"resolution:v-1\""), "{page}");
         (shown.applicable, shown.unread) = (Vec::new(), 1);
         let page = render(&shown);
