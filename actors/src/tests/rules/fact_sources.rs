@@ -115,7 +115,7 @@ fn request_fails_if_any_entry_gives_no_facts() {
         let next = query("ABW", &["area_name", "population"], json!({"cursor": "x"}));
         assert_eq!(no_facts(refused(&system, vec![next]).await), NoFactsError::Cursor);
         let cause = no_facts(refused(&system, vec![query("ABW", &["population"], json!({}))]).await);
-        let NoFactsError::NoTemplate { ontology, requested, named } = cause else { panic!("{cause:?}") };
+        let NoFactsError::NoTemplate { ontology, requested, named } = &cause else { panic!("{cause:?}") };
         assert_eq!(
             (ontology.to_string().as_str(), requested.as_str(), named.as_str()),
             ("population@1", "population", "area_name, population")
