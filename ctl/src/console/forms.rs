@@ -341,7 +341,8 @@ mod tests {
             let shown = shown.iter().map(|(id, value)| ((*id).to_owned(), (*value).to_owned())).collect();
             changed_items(&fields, "at:", &shown).into_string()
         };
-        assert!(note(&[("a", "1"), ("b", "2")]).contains("2 checked rows have changed or gone"));
+        let two = note(&[("a", "1"), ("b", "2")]);
+        assert!(two.contains("class=\"msg waiting\"") && two.contains("<strong>2 "), "{two}");
         assert_eq!(note(&[("a", "1"), ("b", "1"), ("gone", "1"), ("new", "1")]), "");
     }
 
