@@ -141,10 +141,10 @@ async fn configured_limits_are_enforced() {
     let body = json!({"tier": "quick", "query": "A query of more than 20 bytes", "raw": GOOD});
     let refused = problem(&post(routes, "/v1/verdicts/cs_1", &body).await, 400, "query_too_long");
     details = details + "\n" + refused["detail"].as_str().unwrap();
-    insta::assert_snapshot!(details);
     let refused = post(routes, "/v1/verdicts/cs_1", &submission(&" ".repeat(1024))).await;
     let refused = problem(&refused, 413, "body_too_large");
-    assert_eq!(refused["detail"], "the body has more than 1024 bytes (`limits.body_bytes`)");
+    details = details + "\n" + refused["detail"].as_str().unwrap();
+    insta::assert_snapshot!(details);
     let body = json!({"tier": "quick", "query": "?", "raw": GOOD});
     assert_eq!(post(routes, "/v1/verdicts/ten.chars_", &body).await.status, 201);
 }

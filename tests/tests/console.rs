@@ -318,21 +318,23 @@ async fn operator_decides_several_held_orders_at_once() {
     let other = console.get("/orders/several?application=shop").await;
     assert_eq!(other.status, 400);
     assert!(
-        other.text.contains("is not configured") && other.text.contains("value=\"shop\""),
+        ["<code>shop</code>", "(invalid_request)", "value=\"shop\""]
+            .iter()
+            .all(|part| other.text.contains(part)),
         "{}",
         other.text
     );
     // the form stays, with what was entered and why it is refused
     let wrong = console.get("/orders/several?since=banana").await;
     assert_eq!(wrong.status, 400);
-    for text in ["value=\"banana\"", "Show the orders", "<code>banana</code> is not a time"] {
+    for text in ["value=\"banana\"", "<select name=\"state\">", "<code>banana</code>"] {
         assert!(wrong.text.contains(text), "{text} is not in {}", wrong.text);
     }
     let (first, third) = (changed_at(&console, "cs_1").await, changed_at(&console, "cs_3").await);
     let seen = [("changed_at:cs_1", first.as_str()), ("changed_at:cs_3", third.as_str())];
     let refused = console.post("/orders/several", &[&seen[..], &[("action", "release")]].concat()).await;
     assert_eq!(refused.status, 400);
-    assert!(refused.text.contains("<code>Reason</code> is empty"), "{}", refused.text);
+    assert!(refused.text.contains("<code>Reason</code>"), "{}", refused.text);
     let fields = [&seen[..], &[("action", "release"), ("reason", "the conflict is explained")]].concat();
     // more than one needs a second press; the orders that were left out stay so
     let asked = console.post("/orders/several", &fields).await;
@@ -351,7 +353,9 @@ async fn operator_decides_several_held_orders_at_once() {
     let outdated = [&[("changed_at:cs_2", "2026-01-01T00:00:00Z")][..], &fields[..4]].concat();
     let marked = console.post("/orders/several", &outdated).await;
     assert_eq!(marked.text.matches(" checked aria-label").count(), 2, "{}", marked.text);
-    assert!(marked.text.contains("1 checked row has changed or gone since"), "{}", marked.text);
+    let (_, changed_box) = marked.text.split_once("name=\"changed_at:cs_2\"").expect("its row");
+    let (changed_box, _) = changed_box.split_once('>').expect("the end of its box");
+    assert!(!changed_box.contains(" checked"), "{changed_box}");
     assert!(log(&mut daemon.control().await, "event=order_released").await.is_empty());
     assert_shows(&console.post("/orders/several", &fields).await, &["released 2 of 2 orders"]);
     let again = console.post("/orders/several", &fields).await;
@@ -375,7 +379,7 @@ async fn operator_decides_held_orders() {
     for (words, shown) in [("shop%2Fcs_1", "shop/cs_1"), ("Aruba", "Aruba"), ("two%20words", "two words")] {
         let nothing = console.get(&format!("/find?q={words}")).await;
         assert_eq!(nothing.status, 404, "{}", nothing.text);
-        assert!(nothing.text.contains(shown) && nothing.text.contains("Nothing found"), "{}", nothing.text);
+        assert!(nothing.text.contains(&format!("<b>{shown}</b>")), "{}", nothing.text);
     }
     let unknown = console.get("/sessions/shop%2Fcs_1").await;
     assert!(unknown.status == 404 && unknown.text.contains("shop/cs_1"), "{}", unknown.text);
@@ -468,7 +472,7 @@ async fn card_of_a_lost_verdict_does_not_regenerate_it() {
     purge_verdict(control, "cs_1").await;
     let (console, calls) = (start(&world).await, model.request_count());
     let card = console.get("/sessions/cs_1/card.html").await;
-    assert!(card.status == 404 && card.text.contains("is not stored"), "{}", card.text);
+    assert!(card.status == 404 && card.text.contains("<code>oraclectl card</code>"), "{}", card.text);
     assert_eq!(model.request_count(), calls);
     assert!(log(control, "event=regen_attempted").await.is_empty());
 }
@@ -799,7 +803,7 @@ async fn rules_page_marks_supported_and_contradicted_claims() {
         &checked,
         &["FAIL", "nearest fact: The tower has 3 floors", ">quantity</span>", ">contradicted<"],
     );
-    assert!(!console.get("/rules").await.text.contains("Word list"), "none is registered");
+    assert!(!console.get("/rules").await.text.contains("name=\"wordlist\""), "none is registered");
     let list =
         json!({"wordlist_id": "house", "version": 1, "language": "en", "synonyms": [["floor", "storey"]]});
     put_document(&mut daemon.control().await, "/v1/documents/wordlist/house@1", &list).await;
@@ -980,16 +984,18 @@ async fn console_shows_an_error_while_the_daemon_is_down() {
         assert_eq!(answer.status, 502, "{path}: {}", answer.text);
     }
     // a reason is not lost
+    let mut labels = Vec::new();
     for path in ["/sessions/cs_1/order", "/reviews/a/dismiss"] {
         let fields = [("action", "fail"), ("reason", "read twice"), ("changed_at", "2026-01-01T00:00:00Z")];
         let answer = console.post(path, &fields).await;
         assert_eq!(answer.status, 502, "{path}: {}", answer.text);
-        for text in [">read twice</textarea>", "The reason that you entered"] {
-            assert!(answer.text.contains(text), "{path}: {text} is not in {}", answer.text);
-        }
-        assert!(!answer.text.contains("not stored"), "{path}: {}", answer.text);
+        let (label, _) = answer.text.split_once(">read twice</textarea>").expect("the reason");
+        let (_, label) = label.rsplit_once("<label class=\"f\">").expect("its label");
+        labels.push(label.split_once('<').expect("its text").0.to_owned());
         assert!(!answer.text.contains("?."), "{path}: {}", answer.text);
     }
+    // the daemon may have stored it
+    insta::assert_snapshot!("labels_of_reasons_without_an_answer", labels.join("\n"));
     let _daemon = world.serve().await;
     assert_shows(&console.get("/").await, &["What needs you"]);
     assert_eq!(console.get("/nothing").await.status, 404);
@@ -1012,7 +1018,9 @@ async fn live_parts_follow_the_daemon_and_are_limited() {
     while !note.contains("data-decided") {
         note = decision.next().await;
     }
-    assert!(note.contains("Dismissed at") && note.contains("late"), "{note}");
+    assert!(note.contains("late"), "{note}");
+    let state = document(&get(&mut daemon.control().await, &format!("/v1/reviews/{review}")).await);
+    assert_eq!(state["dismissed"]["reason"], "late", "{state}");
     drop(decision);
     let mut open = Vec::new();
     for _ in 1..16 {

@@ -456,13 +456,16 @@ async fn record_without_a_matching_template_is_reported_as_unavailable() {
         let answer = post(routes, "/v1/rules/evaluate", &body).await;
         let result = problem(&answer, 409, "facts_unavailable");
         let detail = result["detail"].as_str().unwrap();
-        assert!(
-            detail.starts_with(&format!("facts_from[1]: no fact contains `population` of {of}")),
-            "{detail}"
-        );
-        let definition = "the templates of population@1 for it (population, population-grouped, population-millions) do \
-                          not include its definition `without Transnistria`";
-        assert!(detail.contains(definition) && detail.contains("`{population:definition}`"), "{detail}");
+        let asked = format!("`population` of {of}");
+        let named = [
+            asked.as_str(),
+            "population@1",
+            "(population, population-grouped, population-millions)",
+            "`without Transnistria`",
+            "`{population:definition}`",
+        ];
+        assert!(detail.starts_with("facts_from[1]: "), "{detail}");
+        assert!(named.iter().all(|name| detail.contains(name)), "{detail}");
     }
     assert!(log(control, "event=rules_evaluated").await.is_empty());
     for entry in [query("ABW"), verify("ABW")] {
@@ -573,8 +576,8 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     // the source has another value by now
     release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
     let failed = problem(&post(routes, "/v1/verdicts/new", &ordered).await, 422, "order_failed");
-    let detail = failed["detail"].as_str().expect("the problem has a detail");
-    assert!(detail.contains("the rules rejected the verdict"), "{detail}");
+    let order = document(&get(routes, "/v1/orders/new").await);
+    assert_eq!(order["last_attempts"][0]["outcome"], "refused_by_rules", "{failed} {order}");
     assert!(daemon.stop().success());
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -620,10 +623,15 @@ async fn oraclectl_shows_fact_source_and_record_of_each_claim() {
          record  {}\n",
         record_id.as_str().expect("an id")
     );
-    assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&expected), "{shown}");
-    assert!(shown.ends_with("\nfacts_from[0]: 21 facts from source world-bank-population\n"), "{shown}");
+    assert!(shown.starts_with("PASS: 1 ") && shown.contains(&expected), "{shown}");
+    let source = shown.lines().last().expect("the line of the source");
+    assert!(
+        source.starts_with("facts_from[0]: 21 ") && source.ends_with(" world-bank-population"),
+        "{shown}"
+    );
     let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
-    assert!(status == Some(1) && shown.contains("`2835978` in the fact, `3,554,108` in the text"), "{shown}");
+    let compared = |line: &str| line.contains("`2835978`") && line.contains("`3,554,108`");
+    assert!(status == Some(1) && shown.lines().any(compared), "{shown}");
     let more = file("facts.txt", FALSE_TEXT);
     let (status, shown) = check("both.txt", FALSE_TEXT, &["--facts", &more]);
     assert!(status == Some(0) && !shown.contains("record  "), "a fact of the request has no record: {shown}");

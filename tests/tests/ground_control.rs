@@ -223,31 +223,19 @@ async fn invalid_document_is_refused_with_the_path_of_the_fault() {
     let mut named = example("sources/world-bank-population.json");
     named["oracle_id"] = json!("other");
     let ontology = example("ontologies/population.json").to_string();
-    for (path, document, message) in [
-        (
-            "/v1/documents/ontology/population@2",
-            ontology,
-            "the document's id is population@1, and the path has population@2",
-        ),
-        (REGISTRATION, source.to_string(), "unknown field `tier`"),
-        (PIPELINE, pipeline.to_string(), "normalization.axis_mappings[2].requierd: unknown field"),
-        (PIPELINE, axis.to_string(), "`people`"),
-        (
-            REGISTRATION,
-            named.to_string(),
-            "the document's id is other, and the path has world-bank-population",
-        ),
-        (REGISTRATION, "[]".into(), "a document must be an object"),
-        (
-            PIPELINE,
-            r#"{"tables": {"a": {}, "a": {}}}"#.into(),
-            "tables: the name `a` occurs twice in one object",
-        ),
+    for (path, document, named) in [
+        ("/v1/documents/ontology/population@2", ontology, &["population@1", "population@2"][..]),
+        (REGISTRATION, source.to_string(), &["`tier`"]),
+        (PIPELINE, pipeline.to_string(), &["normalization.axis_mappings[2].requierd: "]),
+        (PIPELINE, axis.to_string(), &["`people`"]),
+        (REGISTRATION, named.to_string(), &["other", "world-bank-population"]),
+        (REGISTRATION, "[]".into(), &["object"]),
+        (PIPELINE, r#"{"tables": {"a": {}, "a": {}}}"#.into(), &["tables: ", "`a`"]),
     ] {
         let answer =
             control.call(Method::PUT, path, Some(document.into())).await.expect("the server answers");
         let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
-        assert!(detail.contains(message), "{detail}");
+        assert!(named.iter().all(|name| detail.contains(name)), "{named:?}: {detail}");
     }
     let policy = json!({"oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": 0,
         "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
@@ -684,10 +672,6 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     // the source precedes the ontology that it names
     let sound = file(&world, "all.yaml", &format!("{source}\n---\n{ontology}\n"));
     let dry = printed(&world, &["apply", "-f", &sound, "--dry-run"], 0);
-    assert_eq!(
-        dry,
-        "source world-bank-population would be created\nontology population@1 would be created\n"
-    );
     assert_eq!(log(control, "event=document_registered").await.len(), 0);
 
     // an error of syntax, an error of content, and a valid document
@@ -697,7 +681,7 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
     let output = printed(&world, &["apply", "-f", &sound, "-f", &faulty], 5);
     let places = ["faulty.yaml:1: pipeline world-bank-population: ", "faulty.yaml:4:12: "];
     assert!(places.iter().all(|place| output.contains(place)), "{output}");
-    let mut wording = output.lines().last().expect("a summary").to_owned();
+    let mut wording = dry + output.lines().last().expect("a summary") + "\n";
     assert_eq!(log(control, "event=document_registered").await.len(), 0);
     let report = world.ctl(&["apply", "-f", &sound, "-f", &faulty, "--json"]);
     let report: Value = serde_json::from_slice(&report.stdout).expect("valid JSON");
@@ -707,9 +691,8 @@ async fn oraclectl_apply_registers_all_documents_or_none() {
         "{report}"
     );
 
-    let applied = printed(&world, &["apply", "-f", &sound], 0);
-    assert_eq!(applied, "source world-bank-population is created\nontology population@1 is created\n");
-    wording = wording + "\n" + &printed(&world, &["apply", "-f", &sound], 0);
+    wording += &printed(&world, &["apply", "-f", &sound], 0);
+    wording += &printed(&world, &["apply", "-f", &sound], 0);
     assert_eq!(log(control, "event=document_registered").await.len(), 2, "a repeated apply changes nothing");
 
     source["data_license"] = json!("other terms");
@@ -924,12 +907,11 @@ async fn oraclectl_reviews_a_source_and_shows_its_freshness() {
     assert!(printed(&world, &["describe", "freshness_policy", "world-bank-population"], 0).contains("stale"));
     let confirm = ["source", "confirm", "world-bank-population", "--reason", "it was not"];
     wording += &printed(&world, &confirm, 0);
-    insta::assert_snapshot!(wording);
     let standing = printed(&world, &["describe", "freshness_policy", "world-bank-population", "--json"], 0);
     let policy = serde_json::from_str::<Value>(&standing).unwrap()["policy"].to_string();
     let policy = file(&world, "policy.json", &policy);
-    let set = printed(&world, &["apply", "-f", &policy], 0);
-    assert_eq!(set, "freshness_policy world-bank-population is created\n");
+    wording += &printed(&world, &["apply", "-f", &policy], 0);
+    insta::assert_snapshot!(wording);
 }
 
 #[tokio::test]

@@ -168,14 +168,13 @@ async fn mail_waits_for_its_template_and_is_sent_after_a_corrected_version() {
         let error = mails.first().map_or_else(String::new, |mail| mail["last_error"].to_string());
         parts.iter().all(|part| error.contains(part))
     };
-    let unknown = ["mail template shop-en is not registered", "oraclectl apply"];
+    let unknown = [" shop-en ", "oraclectl apply"];
     eventually("the first attempt fails", async || error_contains(&daemon, &unknown).await).await;
 
     // no sample verdict has this query, so the template is registered
     let broken = "Hello\n{% if query != 'Sell honey & jam?' %}{{ verdict.total }}{% endif %}";
     register(&daemon, &template("en", 1, broken)).await;
-    let render =
-        ["mail template shop-en@1", "`mails.verdict.text`, line 2", "`verdict.total`", "corrected version"];
+    let render = [" shop-en@1", "`mails.verdict.text`, line 2", "`verdict.total`"];
     eventually("the next attempt fails", async || error_contains(&daemon, &render).await).await;
     let control = &mut daemon.control().await;
     let oracles = document(&get(control, "/v1/health/oracles").await);

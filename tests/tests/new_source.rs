@@ -126,18 +126,13 @@ async fn own_table_answers_queries_and_verifications_by_new_documents() {
     let verified = ["kind", "value"].map(|name| verified.pointer(&format!("/axes/pm10/{name}")).cloned());
     assert_eq!(verified, [Some(json!("authoritative")), Some(json!("10.2"))]);
     // a record without the value, and no record
-    for (city, day, headline) in [
-        (
-            "Bern",
-            "2024-01-03",
-            "blocked: a source has a record of the subject, but no trusted source has a value\n",
-        ),
-        ("bern", "2024-01-03", "blocked: no source has a record of the subject\n"),
-    ] {
+    let mut headlines = Vec::new();
+    for (city, day) in [("Bern", "2024-01-03"), ("bern", "2024-01-03")] {
         let [city, day] = [format!("city={city}"), format!("date={day}")];
         let shown = ctl(&world, &["verify", "air-quality", &city, &day, "--axes=pm10"], 6);
-        assert!(shown.starts_with(headline), "{shown}");
+        headlines.push(shown.lines().next().expect("a headline").to_owned());
     }
+    insta::assert_snapshot!("headlines_of_blocked_verifications", headlines.join("\n"));
     let found_nothing = world.ctl(&["query", "air-quality", "city=bern"]);
     let note = String::from_utf8(found_nothing.stderr).expect("valid UTF-8");
     insta::assert_snapshot!("note_on_a_query_that_finds_nothing", note);

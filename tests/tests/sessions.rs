@@ -90,20 +90,16 @@ async fn invalid_registration_is_rejected_with_its_fault_and_not_stored() {
         (json!({}), "invalid_request", "tier"),
         (json!({"tier": "quick"}), "invalid_request", "query"),
         (with("tier", json!("gold")), "unknown_tier", "gold"),
-        (with("tier", json!(1)), "invalid_request", "invalid type"),
+        (with("tier", json!(1)), "invalid_request", "tier"),
         (with("query", json!("x".repeat(101))), "query_too_long", "101 bytes; at most 100"),
-        (with("query", Value::Null), "invalid_request", "invalid type"),
+        (with("query", Value::Null), "invalid_request", "query"),
         (with("customer_email", json!("nobody")), "invalid_request", "`customer_email`"),
         (with("customer_email", json!("a@b\r\nBcc: x@y")), "invalid_request", "`customer_email`"),
-        (
-            with("original_verdict", json!("green")),
-            "invalid_request",
-            "`green` is not a verdict; allowed: GREEN",
-        ),
-        (with("original_verdict", json!("UNKNOWN")), "invalid_request", "allowed: GREEN, AMBER, RED, NULL"),
-        (with("original_verdict", json!(true)), "invalid_request", "invalid type"),
-        (with("verdict", json!({})), "invalid_request", "unknown field `verdict`"),
-        (with("raw", json!(GOOD)), "invalid_request", "unknown field `raw`"),
+        (with("original_verdict", json!("green")), "invalid_request", "`green`"),
+        (with("original_verdict", json!("UNKNOWN")), "invalid_request", "GREEN, AMBER, RED, NULL"),
+        (with("original_verdict", json!(true)), "invalid_request", "original_verdict"),
+        (with("verdict", json!({})), "invalid_request", "`verdict`"),
+        (with("raw", json!(GOOD)), "invalid_request", "`raw`"),
     ] {
         let refused = problem(&put_session(routes, "cs_1", &body).await, 400, code);
         assert!(refused["detail"].as_str().unwrap().contains(message), "{body}: {refused}");

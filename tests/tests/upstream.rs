@@ -605,7 +605,7 @@ async fn unreadable_answer_is_not_quoted() {
             let called = call(model).await;
             let shown =
                 format!("{called:?} {}", called.outcome.as_ref().expect_err("the answer is unreadable"));
-            assert!(shown.contains(&format!("the answer cannot be read: {how}")), "{shown}");
+            assert!(shown.contains(&format!("{}: {how}", RequestFailureKind::Unreadable)), "{shown}");
             assert!(!shown.contains(WORDS), "{shown}");
         }
     }

@@ -113,15 +113,16 @@ async fn detail_of_a_rejection_names_the_fault_of_the_text_and_the_log_does_not(
     let world = DaemonWorld::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
-    for (session, text, fault) in [
-        ("cs_1", "```json\n{}\n```", "): the text begins with a Markdown fence"),
-        ("cs_2", "Sure! q7x", "): the text is no JSON: expected value at line 1 column 1"),
-        ("cs_3", r#"{"verdict":"q7x"}"#, "): `verdict` is `q7x`; allowed: GREEN, AMBER, RED, NULL"),
-    ] {
+    let mut faults = Vec::new();
+    for (session, text) in
+        [("cs_1", "```json\n{}\n```"), ("cs_2", "Sure! q7x"), ("cs_3", r#"{"verdict":"q7x"}"#)]
+    {
         let refused = post(routes, &format!("/v1/verdicts/{session}"), &submission(text)).await;
         let refused = problem(&refused, 422, "crosscheck_rejected");
-        assert!(refused["detail"].as_str().expect("a text").ends_with(fault), "{refused}");
+        let (_, fault) = refused["detail"].as_str().expect("a text").rsplit_once("): ").expect("a fault");
+        faults.push(fault.to_owned());
     }
+    insta::assert_snapshot!("faults_of_texts_of_verdicts", faults.join("\n"));
     assert!(!world.mirror().contains("q7x"), "{}", world.mirror());
 }
 
@@ -135,7 +136,7 @@ async fn refusal_contains_the_configured_contact() {
     for (body, code) in [(submission("no"), "crosscheck_rejected"), (checked, "rules_rejected")] {
         let refused = problem(&post(routes, "/v1/verdicts/cs_1", &body).await, 422, code);
         assert_eq!(refused["contact"], "help@example.org");
-        assert!(refused["detail"].as_str().unwrap().ends_with("questions is help@example.org"), "{refused}");
+        assert!(refused["detail"].as_str().unwrap().ends_with(" help@example.org"), "{refused}");
     }
 }
 

@@ -81,8 +81,8 @@ async fn credential_is_sent_only_to_its_own_source() {
     // a document cannot send a credential to another origin, or use one that is not configured
     let control = &mut daemon.control().await;
     for (oracle_id, authentication, words) in [
-        ("office", "api_key", "the credential of source `office` is for "),
-        ("open", "api_key", "has no credential for that; set "),
+        ("office", "api_key", "`verification.credentials.office`"),
+        ("open", "api_key", "`verification.credentials.open`"),
     ] {
         let changes = json!({"authentication": authentication});
         let document = adapter_of(oracle_id, &elsewhere.endpoint(), changes);

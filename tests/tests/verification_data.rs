@@ -324,7 +324,7 @@ async fn resolution_requires_a_definition_and_its_value_has_it() {
     let resolve = format!("{path}/resolve");
     let rejection = problem(&post(control, &resolve, &resolution).await, 400, "invalid_resolution");
     let detail = rejection["detail"].as_str().expect("the problem has a detail");
-    assert!(detail.starts_with("`definitions.population` is missing"), "{detail}");
+    assert!(detail.starts_with("`definitions.population` "), "{detail}");
     assert!(detail.ends_with("`with Transnistria`, `without Transnistria`"), "{detail}");
     resolution["definitions"] = json!({"population": "without Transnistria"});
     assert_eq!(post(control, &resolve, &resolution).await.status, 200);

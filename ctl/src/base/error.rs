@@ -282,9 +282,8 @@ mod tests {
 
     #[test]
     fn problem_names_the_next_command_before_its_code() {
-        let shown = problem("run_unknown", 404, false).to_string();
-        assert_eq!(shown, "it failed; `oraclectl ingest list` lists the runs (run_unknown)");
-        assert_eq!(problem("invalid_query", 400, false).to_string(), "it failed (invalid_query)");
+        let shown = [problem("run_unknown", 404, false), problem("invalid_query", 400, false)];
+        insta::assert_snapshot!("next_command_of_problems", shown.map(|error| error.to_string()).join("\n"));
     }
 
     #[test]
@@ -293,9 +292,7 @@ mod tests {
             let session_id = id.parse().expect("a valid id");
             CtlError::OrderHeld { session_id, has_verdict: false }.to_string()
         };
-        let full = "the order of session shop/cs_1 is held; `oraclectl order retry|fail|cancel shop/cs_1 --reason …` decides it";
-        assert_eq!(held("shop/cs_1"), full);
-        assert!(held("cs_1").ends_with("; write shop/cs_1 for a session of the application `shop`"));
+        insta::assert_snapshot!("commands_for_held_orders", [held("shop/cs_1"), held("cs_1")].join("\n"));
     }
 
     #[test]

@@ -386,11 +386,13 @@ mod tests {
             page.contains("name=\"resolution:v-1\"") && !page.contains("name=\"resolution:v-2\""),
             "{page}"
         );
-        assert!(page.contains("Resolve the checked disputes") && !page.contains("not read"), "{page}");
+        assert!(page.contains("name=\"action\" value=\"resolve\""), "{page}");
+        assert!(!page.contains("oraclectl review resolve --rule"), "{page}");
         assert!(page.contains("type=\"checkbox\" form=\"decide\" name=\"resolution:v-1\""), "{page}");
         (shown.applicable, shown.unread) = (Vec::new(), 1);
         let page = render(&shown);
-        assert!(!page.contains("<form") && page.contains("1 older dispute was not read"), "{page}");
+        assert!(!page.contains("<form") && page.contains("<div>1 "), "{page}");
+        assert!(page.contains("<code>oraclectl review resolve --rule</code>"), "{page}");
     }
 
     #[test]
@@ -429,6 +431,6 @@ mod tests {
         let page = render_preview(&shown, &fields, &Draft::default()).into_string();
         assert_eq!(page.matches(" checked aria-label").count(), 1, "{page}");
         assert_eq!(page.matches("</svg>changed</span>").count(), 1, "{page}");
-        assert!(page.contains("1 checked row has changed"), "{page}");
+        assert!(page.contains("<strong>1 "), "{page}");
     }
 }

@@ -174,8 +174,7 @@ mod tests {
         let history = vec![checked(json!("significant"))];
         let note = divergence_note(&history, &html! { a href="#" {} }).into_string();
         assert!(
-            note.contains("class=\"msg diverged\"")
-                && note.contains("Two verdicts of this session differ: GREEN, later RED (significant)."),
+            note.contains("class=\"msg diverged\"") && note.contains("GREEN, later RED (significant)"),
             "{note}"
         );
         let shown = render_delivery("cs_1", &page(history)).into_string();

@@ -63,9 +63,10 @@ mod tests {
         .expect("a valid hold");
         let page = |number| render(&vec![hold.clone(); number]).into_string();
         let all = page(SHOWN_MAX);
-        assert!(all.contains(">1,000</span>") && !all.contains("These are the first"), "{all}");
+        assert!(all.contains(">1,000</span>") && !all.contains("<p class=\"small\">"), "{all}");
         let cut = page(SHOWN_MAX + 1);
-        assert!(cut.contains("more than 1,000") && cut.contains("first of 1,001 sessions"), "{cut}");
+        assert!(cut.contains(" 1,000</span>") && cut.contains("<p class=\"small\">"), "{cut}");
+        assert!(cut.contains(" 1,001 ") && cut.contains("<code>oraclectl hold</code>"), "{cut}");
         assert_eq!(cut.matches("case 17").count(), SHOWN_MAX);
     }
 }

@@ -499,11 +499,13 @@ mod tests {
     #[test]
     fn value_of_many_years_within_its_limit_is_not_called_fresh() {
         let day = 86_400;
-        let badge = |is_stale, age| freshness_badge(is_stale, age, 9_000 * day).into_string();
-        assert!(badge(false, Some(3 * day)).contains("fresh, 3 days old"));
-        let old = badge(false, Some(7_637 * day));
-        assert!(!old.contains("fresh") && old.contains("7637 days old, allowed 9000 days"), "{old}");
-        assert!(badge(true, None).contains("stale, no release"));
+        let badges = [(false, Some(3 * day)), (false, Some(7_637 * day)), (true, None)];
+        let badges = badges.map(|(is_stale, age)| freshness_badge(is_stale, age, 9_000 * day).into_string());
+        for (badge, class) in badges.iter().zip(["ok", "neutral", "stale"]) {
+            assert!(badge.contains(&format!("class=\"badge {class}\"")), "{badge}");
+        }
+        let texts = badges.each_ref().map(|badge| badge.rsplit("</svg>").next().expect("a text"));
+        insta::assert_snapshot!("badges_of_ages", texts.join("\n"));
     }
 
     #[test]

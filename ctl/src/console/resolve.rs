@@ -407,7 +407,7 @@ mod tests {
                 .and_then(|(_, rest)| rest.split_once("</summary>"))
                 .expect("the key is that of the part, not of the button");
             assert!(summary.contains("data-focus=\"own-height\""), "{page}");
-            assert!(rest.contains("Value of height, floors") && rest.contains("id=\"own-height\""), "{page}");
+            assert!(rest.contains("height, floors") && rest.contains("id=\"own-height\""), "{page}");
             assert!(rest.contains("data-enter=\"own-height\""), "{page}");
             assert_eq!(page.matches("data-key=\"v\"").count(), 1, "{page}");
             // an entered value stays visible

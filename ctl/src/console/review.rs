@@ -640,7 +640,6 @@ mod tests {
             let answer = ReviewedSourceAnswer { version: version.map(str::to_owned), values: [].into() };
             changed_word(&answer)
         };
-        assert_eq!(word(Some("2026-05-01")), "replaced by a later release");
-        assert_eq!(word(None), "has no answer now");
+        insta::assert_snapshot!("words_for_changes", [word(Some("2026-05-01")), word(None)].join("\n"));
     }
 }

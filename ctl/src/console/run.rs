@@ -468,13 +468,10 @@ mod tests {
     #[test]
     fn broken_gate_names_its_share_and_the_allowed_one_in_percent() {
         let allowed = "0.05".parse().expect("a number");
-        let breach = GateBreach::MaxWithdrawnRatio { withdrawn: 600, in_force: 1000, allowed };
-        assert_eq!(
-            breach_text(&breach),
-            "600 of 1,000 records in force would be withdrawn: 60 %, allowed 5 %"
-        );
+        let withdrawn = GateBreach::MaxWithdrawnRatio { withdrawn: 600, in_force: 1000, allowed };
         let allowed = "0.01".parse().expect("a number");
-        let breach = GateBreach::MaxRejectedRatio { rejected: 1, read: 40, allowed };
-        assert_eq!(breach_text(&breach), "1 of 40 records was rejected: 2.5 %, allowed 1 %");
+        let rejected = GateBreach::MaxRejectedRatio { rejected: 1, read: 40, allowed };
+        let texts = [withdrawn, rejected].map(|breach| breach_text(&breach));
+        insta::assert_snapshot!("broken_gates", texts.join("\n"));
     }
 }

@@ -357,7 +357,8 @@ mod tests {
             (vec![(Tone::Held, 0.75)], Some("100 → 400"))
         );
         let page = |has_more| render_largest(&items, &names, has_more).into_string();
-        assert!(!page(false).contains("The run has more") && page(true).contains("The run has more"));
+        let note = "<p class=\"small muted\">";
+        assert!(!page(false).contains(note) && page(true).contains(note));
     }
 
     #[test]

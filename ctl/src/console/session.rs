@@ -517,6 +517,7 @@ mod tests {
         let mut order = Order::placed(at).stopped(OrderStopCause::GenerationsUsedUp, false, at);
         order.last_attempts.push(attempt.expect("a valid attempt"));
         let shown = render_order(&order, None).into_string();
-        assert!(shown.contains("generations used up") && shown.contains("refused by rules"), "{shown}");
+        let codes = [OrderStopCause::GenerationsUsedUp.into_str(), "refused_by_rules"];
+        assert!(codes.iter().all(|code| shown.contains(&words(code))), "{shown}");
     }
 }

@@ -184,7 +184,7 @@ mod tests {
             let shown = shown.iter().map(|(id, value)| ((*id).to_owned(), (*value).to_owned())).collect();
             ITEMS.changed_note(&fields, &shown).into_string()
         };
-        assert!(note(&[("a", "1"), ("b", "2")]).contains("2 checked rows have changed or gone"));
+        assert!(note(&[("a", "1"), ("b", "2")]).contains("<strong>2 "));
         assert_eq!(note(&[("a", "1"), ("b", "1"), ("gone", "1"), ("new", "1")]), "");
     }
 }

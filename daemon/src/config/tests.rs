@@ -255,7 +255,7 @@ fn path_must_be_absolute_unless_a_flag_sets_it() {
     for key in ["state_dir", "socket", "control_socket", "review_socket"] {
         for (value, given) in [("", "empty"), ("./x", "`./x`, which is relative")] {
             let error = load_error(&format!("{key} = '{value}'"), &[]);
-            assert!(error.contains(&format!("`{key}` is {given}; allowed: an absolute path")), "{error}");
+            assert!(error.contains(&format!("`{key}` is {given}; ")), "{error}");
             let variable = format!("ORACLED_{}", key.to_uppercase());
             let error = load_error("", &[(&variable, value)]);
             assert!(error.contains(&format!("`{key}` (variable `{variable}`) is {given}; ")), "{error}");

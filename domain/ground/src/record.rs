@@ -18,7 +18,7 @@ use serde::ser::{Error as _, SerializeMap as _, SerializeStruct as _};
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::iter::repeat_n;
 
 // utoipa maps every type with the name `AxisValue` to arbitrary JSON
 
@@ -399,23 +399,23 @@ pub(super) fn number_of(key: &[u8]) -> Option<String> {
     let (magnitude, pairs) = amount.split_first()?;
     let whole = i64::from(magnitude ^ mask) - MAGNITUDE_MAX + 1;
     let (_end, pairs) = pairs.split_last()?;
-    let mut digits = String::with_capacity(2 * pairs.len());
+    let sign = text.len();
+    text.reserve(2 * pairs.len() + 1);
     for pair in pairs {
         let pair = (pair ^ mask).checked_sub(1)?;
-        digits.extend([pair / 10, pair % 10].map(|digit| char::from(b'0' + digit)));
+        text.extend([pair / 10, pair % 10].map(|digit| char::from(b'0' + digit)));
     }
-    let digits = digits.trim_end_matches('0');
-    let written = match usize::try_from(whole) {
-        Ok(whole) if whole > 0 => match digits.split_at_checked(whole) {
-            Some((whole, fraction)) if !fraction.is_empty() => write!(text, "{whole}.{fraction}"),
-            _ => write!(text, "{digits:0<whole$}"),
-        },
+    text.truncate(text.trim_end_matches('0').len());
+    let digits = text.len() - sign;
+    match usize::try_from(whole) {
+        Ok(whole) if whole > 0 && digits > whole => text.insert(sign + whole, '.'),
+        Ok(whole) if whole > 0 => text.extend(repeat_n('0', whole - digits)),
         _ => {
-            let places = digits.len() + usize::try_from(-whole).ok()?;
-            write!(text, "0.{digits:0>places$}")
+            let zeros = usize::try_from(-whole).ok()?;
+            text.insert_str(sign, &format!("0.{}", "0".repeat(zeros)));
         }
-    };
-    written.is_ok().then_some(text)
+    }
+    Some(text)
 }
 
 #[cfg(test)]

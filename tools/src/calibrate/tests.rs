@@ -173,10 +173,8 @@ fn number_of_stored_flag_places_is_bounded() {
 #[test]
 fn empty_corpus_is_an_error() {
     for text in ["", "\n \n"] {
-        assert_eq!(
-            judge_all("verdicts.ndjson".into(), text.as_bytes()).unwrap_err().to_string(),
-            "verdicts.ndjson has no verdict; a corpus has one {\"tier\", \"raw\", …} object per line, at least one"
-        );
+        let error = judge_all("verdicts.ndjson".into(), text.as_bytes()).unwrap_err().to_string();
+        insta::assert_snapshot!("corpus_without_a_verdict", error);
     }
 }
 
@@ -187,7 +185,7 @@ fn invalid_line_stops_the_calibration_without_output() {
     std::fs::write(&file, corpus() + "{\"tier\":\"quick\"}\n").unwrap();
     let mut out = Vec::new();
     let error = calibrate(&CalibrateArgs { file }, true, &mut out).unwrap_err().to_string();
-    assert!(error.contains("verdicts.ndjson, line 7: `raw` is missing"), "{error}");
+    assert!(error.contains("verdicts.ndjson, line 7: `raw` "), "{error}");
     assert!(out.is_empty());
 }
 
@@ -198,7 +196,7 @@ fn unreadable_corpus_is_an_error_with_its_name() {
         let file = scratch.0.join(file);
         let error =
             calibrate(&CalibrateArgs { file: file.clone() }, false, &mut Vec::new()).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("cannot read the corpus {}: ", file.display())), "{error}");
+        assert!(error.contains(&format!(" {}: ", file.display())), "{error}");
         assert!(error.contains(message), "{error}");
     }
 }

@@ -84,7 +84,7 @@ fn guardian_gives_up_with_a_reason_after_too_many_panics() {
             assert_eq!(handle.ask(AddNumber(13)).await, Err(ActorCallError::Failed { actor: "counter" }));
         }
         let reason = reason.await.expect("the guardian gave up");
-        assert!(reason.contains("the counter panicked 3 times") && reason.contains("thirteen"), "{reason}");
+        assert!(["counter", " 3 ", "thirteen"].iter().all(|part| reason.contains(part)), "{reason}");
         assert_eq!(handle.ask(AddNumber(1)).await, Err(ActorCallError::Failed { actor: "counter" }));
     });
 }

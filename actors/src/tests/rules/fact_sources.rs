@@ -9,7 +9,9 @@ use actors_rules::fact_sources::*;
 use domain_ground::freshness::StaleBehavior;
 use domain_ground::id::SourceId;
 use domain_rules::CandidateCheck;
-use domain_rules::sourced::{FACTS_FROM_MAX, FactQueryTarget, FactSource, FactsFrom, SourcedFactOrigin};
+use domain_rules::sourced::{
+    FACTS_FROM_MAX, FactQueryTarget, FactSource, FactsFrom, NoFactsError, SourcedFactOrigin,
+};
 use oracled_store::LogQuery;
 use serde_json::{Value as Json, json};
 
@@ -46,8 +48,24 @@ pub(crate) async fn gathered(
     system.fact_sources.collect_facts(check, facts_from).await
 }
 
-async fn refused(system: &ActorSystem, facts_from: Vec<FactsFrom>) -> String {
-    gathered(system, facts_from).await.expect_err("the source gives no facts").to_string()
+async fn refused(system: &ActorSystem, facts_from: Vec<FactsFrom>) -> FactCollectionError {
+    gathered(system, facts_from).await.expect_err("the source gives no facts")
+}
+
+/// The index and the cause of the entry that gives no facts.
+fn failed_entry(error: FactCollectionError) -> (usize, FactEntryError) {
+    match error {
+        FactCollectionError::Entry { index, cause } => (index, cause),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Why the first entry gives no facts, although its query or its workflow is valid.
+fn no_facts(error: FactCollectionError) -> NoFactsError {
+    match failed_entry(error) {
+        (0, FactEntryError::None(cause)) => cause,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -83,33 +101,44 @@ fn requested_facts_follow_given_facts_in_order_with_their_origin() {
 fn request_fails_if_any_entry_gives_no_facts() {
     with_system(|TestSystem { system, .. }| async move {
         with_a_source(&system).await;
-        assert_eq!(refused(&system, vec![]).await, "`facts_from` has 0 entries; 1 to 16 are allowed");
+        let none = refused(&system, vec![]).await;
+        assert!(matches!(none, FactCollectionError::Entries(0)), "{none:?}");
         let many = vec![query_both_axes("ABW"); FACTS_FROM_MAX + 1];
-        assert_eq!(refused(&system, many).await, "`facts_from` has 17 entries; 1 to 16 are allowed");
+        let many = refused(&system, many).await;
+        assert!(matches!(many, FactCollectionError::Entries(17)), "{many:?}");
         let paged = query("ABW", &["area_name", "population"], json!({"max_results": 1}));
-        let message = refused(&system, vec![query_both_axes("ABW"), paged]).await;
+        let (index, cause) = failed_entry(refused(&system, vec![query_both_axes("ABW"), paged]).await);
         assert!(
-            message.starts_with("facts_from[1]: the query finds more than one page of 1 records"),
-            "{message}"
+            index == 1 && matches!(cause, FactEntryError::None(NoFactsError::More { records: 1 })),
+            "{index} {cause:?}"
         );
-        let message =
-            refused(&system, vec![query("ABW", &["area_name", "population"], json!({"cursor": "x"}))]).await;
-        assert!(message.starts_with("facts_from[0]: `cursor` is not allowed"), "{message}");
-        let message = refused(&system, vec![query("ABW", &["population"], json!({}))]).await;
-        assert!(
-            message.contains("no template of population@1 uses only population; the axes in its templates are: area_name, population"),
-            "{message}"
+        let next = query("ABW", &["area_name", "population"], json!({"cursor": "x"}));
+        assert_eq!(no_facts(refused(&system, vec![next]).await), NoFactsError::Cursor);
+        let cause = no_facts(refused(&system, vec![query("ABW", &["population"], json!({}))]).await);
+        let NoFactsError::NoTemplate { ontology, requested, named } = &cause else { panic!("{cause:?}") };
+        assert_eq!(
+            (ontology.to_string().as_str(), requested.as_str(), named.as_str()),
+            ("population@1", "population", "area_name, population")
         );
         let verify = json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});
         let verify = serde_json::from_value(verify).expect("a valid entry");
-        let message = refused(&system, vec![verify]).await;
-        assert_eq!(message, "facts_from[0]: no workflow people is registered");
+        let (index, cause) = failed_entry(refused(&system, vec![verify]).await);
+        assert!(
+            index == 0
+                && matches!(&cause, FactEntryError::Verify(error) if error.to_string().contains("people")),
+            "{index} {cause:?}"
+        );
         let unknown =
             json!({"query": {"oracle_id": "nobody", "request": {"axes_requested": ["population"]}}});
         let unknown = serde_json::from_value(unknown).expect("a valid entry");
         // if several entries fail, the first is reported
-        let message = refused(&system, vec![unknown, query("ABW", &["people"], json!({}))]).await;
-        assert_eq!(message, "facts_from[0]: no source nobody is registered");
+        let both = vec![unknown, query("ABW", &["people"], json!({}))];
+        let (index, cause) = failed_entry(refused(&system, both).await);
+        assert!(
+            index == 0
+                && matches!(&cause, FactEntryError::Query(error) if error.to_string().contains("nobody")),
+            "{index} {cause:?}"
+        );
     });
 }
 
@@ -124,14 +153,15 @@ fn workflow_that_can_give_no_facts_is_not_run() {
             json!({"authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": mode,
                                          "on_timeout_behavior": "FAIL_CLOSED"}})
         };
-        for (mode, cause) in [
-            ("INLINE", "no template of population@1 uses only population"),
-            ("ASYNC", "workflow census does not decide within a request"),
-            ("NON_AUTHORITATIVE_ONLY", "workflow census does not decide within a request"),
-        ] {
+        for (mode, is_inline) in [("INLINE", true), ("ASYNC", false), ("NON_AUTHORITATIVE_ONLY", false)] {
             workflow(&system, &["world-bank-population"], request_with(mode)).await;
-            let message = refused(&system, vec![verify.clone()]).await;
-            assert!(message.starts_with(&format!("facts_from[0]: {cause}")), "{message}");
+            let cause = no_facts(refused(&system, vec![verify.clone()]).await);
+            let is_expected = match &cause {
+                NoFactsError::NoTemplate { requested, .. } => is_inline && requested == "population",
+                NoFactsError::NotInline { workflow: named } => !is_inline && named.as_str() == "census",
+                _ => false,
+            };
+            assert!(is_expected, "{mode}: {cause:?}");
         }
         for event in ["source_asked", "verification_decided"] {
             let query = LogQuery { events: vec![event.into()], limit: 1, ..LogQuery::default() };
@@ -186,10 +216,7 @@ fn request_fails_if_entries_together_give_too_many_facts() {
         let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
         let check = gathered(&system, vec![all.clone()]).await.expect("the source gives facts");
         assert_eq!(check.facts.len(), 1 + 2 * 200, "1,000 is not rounded to 0 million");
-        let message = refused(&system, vec![all.clone(), all]).await;
-        assert!(
-            message.starts_with("`facts_from`: there are too many facts (at most 10000 facts of"),
-            "{message}"
-        );
+        let many = refused(&system, vec![all.clone(), all]).await;
+        assert!(matches!(many, FactCollectionError::Together(NoFactsError::TooMany)), "{many:?}");
     });
 }

@@ -135,30 +135,32 @@ fn invalid_resolution_is_rejected() {
     let inputs = disagreement(json!({}));
     let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let refused = |resolution: &ReviewResolution| {
-        let refused = review.resolve(ontology(), resolution, REVIEWER, now());
-        refused.expect_err("the value is invalid").to_string()
+        review.resolve(ontology(), resolution, REVIEWER, now()).expect_err("the value is invalid")
     };
     let plain = resolution(json!({"dose": 11}));
+    let axes_named = |values: Json| match refused(&resolution(values)) {
+        ReviewResolutionError::Axes { named, required } => (named, required),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(axes_named(json!({})).1, "dose");
+    assert_eq!(axes_named(json!({"dose": 1, "inr": 1})), ("dose, inr".to_owned(), "dose".to_owned()));
+    let much = refused(&resolution(json!({"dose": "much"})));
     assert!(
-        refused(&resolution(json!({}))).ends_with("required: all axes of the review and no others: dose")
+        matches!(&much, ReviewResolutionError::Value { axis, fault } if axis == "dose" && fault.contains("`much`")),
+        "{much:?}"
     );
-    assert!(refused(&resolution(json!({"dose": 1, "inr": 1}))).starts_with("`values` names dose, inr;"));
-    assert!(
-        refused(&resolution(json!({"dose": "much"}))).starts_with("`values.dose`: `much` is not a number")
-    );
-    assert!(
-        refused(&ReviewResolution { reason: " ".into(), ..plain.clone() })
-            .starts_with("`reason` is blank or too long")
-    );
-    let forever = ReviewResolution { valid_for_seconds: u64::MAX, ..plain.clone() };
-    assert!(refused(&forever).ends_with("allowed: 1 to 3155760000 s"), "{}", refused(&forever));
-    assert!(
-        refused(&ReviewResolution { valid_for_seconds: 0, ..plain }).starts_with("`valid_for_seconds` is 0;")
-    );
+    let blank = ReviewResolution { reason: " ".into(), ..plain.clone() };
+    assert_eq!(refused(&blank), ReviewResolutionError::Reason);
+    for seconds in [u64::MAX, 0] {
+        let invalid = ReviewResolution { valid_for_seconds: seconds, ..plain.clone() };
+        let expected = ReviewResolutionError::Validity { seconds, most: 3_155_760_000 };
+        assert_eq!(refused(&invalid), expected);
+    }
     let mut other = review;
     other.ontology.version = "2".into();
-    let refused = other.resolve(ontology(), &resolution(json!({"dose": 11})), REVIEWER, now());
-    assert_eq!(refused.expect_err("other").to_string(), "the review has the ontology clinic@2, not clinic@1");
+    let refused = other.resolve(ontology(), &plain, REVIEWER, now()).expect_err("other");
+    let (expected, given) = (other.ontology.clone(), ontology().reference());
+    assert_eq!(refused, ReviewResolutionError::OtherOntology { expected, given });
 }
 
 #[test]
@@ -208,16 +210,21 @@ fn resolution_names_its_definition_and_the_envelope_shows_it() {
     let decided = |review: &ReviewCase, definitions: Json| {
         let definitions = serde_json::from_value(definitions).expect("definitions");
         let resolution = ReviewResolution { definitions, ..resolution(json!({"dose": 12})) };
-        let locks = review.resolve(ontology(), &resolution, REVIEWER, ago(30));
-        locks.map_err(|refused| refused.to_string())
+        review.resolve(ontology(), &resolution, REVIEWER, ago(30))
     };
-    let message = "`definitions.dose` is missing; add the definition of the value, because the candidates have different ones: \
-                `\"\"` (the axis's own), `without the night's`";
-    assert_eq!(decided(&review, json!({})).expect_err("it has no definition"), message);
+    let missing = decided(&review, json!({})).expect_err("it has no definition");
+    assert!(
+        matches!(
+            &missing,
+            ReviewResolutionError::NoDefinition { axis, definitions }
+                if axis == "dose" && definitions.contains("`\"\"`") && definitions.contains("`without the night's`")
+        ),
+        "{missing:?}"
+    );
     let other = decided(&review, json!({"dose": "", "inr": ""})).expect_err("inr is not decided");
-    assert_eq!(other, "`definitions.inr`: no axis of the review has that name");
+    assert_eq!(other, ReviewResolutionError::OtherDefinition { axis: "inr".to_owned() });
     let long = decided(&review, json!({"dose": "x".repeat(1025)})).expect_err("the value is too long");
-    assert_eq!(long, "`definitions.dose` has 1025 bytes; allowed: at most 1024");
+    assert_eq!(long, ReviewResolutionError::LongDefinition { axis: "dose".to_owned(), bytes: 1025 });
     for (given, expected) in [("", None), (" without the night's ", without.clone())] {
         inputs.locks = decided(&review, json!({"dose": given})).expect("the value is valid");
         let envelope = decide(&inputs);
@@ -238,7 +245,7 @@ fn resolution_of_a_state_sensitive_axis_is_bounded_by_its_max_ttl() {
     let review = ReviewCase::of(&inputs, &decide(&inputs)).expect("a reviewer decides");
     let long = ReviewResolution { valid_for_seconds: 3601, ..resolution(json!({"dose": 11, "inr": 2.5})) };
     let refused = review.resolve(ontology(), &long, REVIEWER, now()).expect_err("too long");
-    assert_eq!(refused.to_string(), "`valid_for_seconds` is 3601; allowed: 1 to 3600 s");
+    assert_eq!(refused, ReviewResolutionError::Validity { seconds: 3601, most: 3600 });
 }
 
 #[test]

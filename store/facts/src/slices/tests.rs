@@ -476,7 +476,7 @@ fn path_without_a_list_fails_with_the_path() {
         ("", "7"),
     ] {
         let (_, message) = failure(&json(path), payload.as_bytes());
-        assert!(message.contains(&format!("no list at `{path}`")), "{payload}: {message}");
+        assert!(message.contains(&format!("`{path}`")), "{payload}: {message}");
     }
 }
 

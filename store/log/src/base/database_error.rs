@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn damage_that_sled_finds_is_described_without_a_backtrace() {
         let error = database_error(Path::new("state"), &sled::Error::Corruption { at: None, bt: () });
-        let text = error.to_string();
-        assert!(text.contains("a checksum is wrong") && !text.contains("backtrace"), "{text}");
+        assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+        assert!(!error.to_string().contains("backtrace"), "{error}");
     }
 }

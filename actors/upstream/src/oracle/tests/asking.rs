@@ -4,6 +4,7 @@ use super::*;
 use crate::web::{UpstreamCredential, WebAddressError};
 use actors_platform::clock::monotonic;
 use domain_upstream::health::CircuitCallOutcome;
+use domain_verification::adapter::UnsupportedQuestionError;
 use domain_verification::{CallFailure, CallTimeLimit};
 
 fn failed(answer: LiveAnswer) -> (CallFailure, String) {
@@ -229,7 +230,7 @@ async fn query_that_the_adapter_cannot_ask_is_not_sent() {
     let past = LiveQuery { point_in_time: Some(now()), ..live_query(Arc::clone(&adapter)) };
     let (failure, cause) = failed(oracles().ask(past).await);
     assert!(
-        failure == CallFailure::Rejected && cause.starts_with("this adapter only covers the present"),
+        failure == CallFailure::Rejected && cause.starts_with(&UnsupportedQuestionError::Past.to_string()),
         "{cause}"
     );
     let identity = BTreeMap::from([("area".into(), AxisValue::Text("..".into()))]);
