@@ -516,7 +516,7 @@ async fn model_that_requested_a_long_wait_is_shown_as_such() {
     let status = get(control, "/v1/status").await;
     assert_eq!(at(&status, "/degraded/0"), degraded);
     let oracle = at(&status, "/oracles/0");
-    let is_time = |word: &str| word.trim_matches([',', ')']).parse::<jiff::Timestamp>().is_ok();
+    let is_time = |word: &str| word.trim_matches([',', ')']).parse::<Timestamp>().is_ok();
     assert!(oracle.as_str().is_some_and(|it| it.split(' ').any(is_time)), "{oracle}");
     let paused = "oracled_oracle_circuit_state{oracle=\"gemini\",status=\"paused\"}";
     assert_eq!(read_metric(routes, paused).await, 1.0);

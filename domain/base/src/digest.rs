@@ -1,9 +1,9 @@
 //! SHA-256 digests as the log writes them: 64 lower-case hexadecimal digits.
 
+use crate::sorted_json::{canonical_json, sorted_json};
 use crate::wording::ParseTextError;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
@@ -13,8 +13,6 @@ use utoipa::ToSchema;
 pub const DIGITS: usize = 64;
 /// The initial buffer size, in bytes: enough for most JSON that is digested.
 const JSON_BYTES: usize = 1024;
-/// The largest integer up to which all have their own digits in canonical JSON.
-const EXACT_MAX: u64 = 1 << 53;
 
 /// A SHA-256 digest, as 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -75,13 +73,12 @@ impl Sha256Hex {
     /// If `value` cannot be written as JSON, for instance a map whose keys are not text.
     #[must_use]
     pub fn of_canonical_json(value: &impl Serialize) -> Self {
-        let value = to_sorted(value);
-        // the canonical form sorts members as a `Value` does, unless a name is not ASCII, and only fractions and large
-        // integers have another text
-        if is_canonical_as_written(&value) {
-            return Self::of_json(&value);
+        match canonical_json(value) {
+            Some(json) => Self::of(&json),
+            None => Self::of(
+                &serde_json_canonicalizer::to_vec(value).expect("plain data with string keys serializes"),
+            ),
         }
-        Self::of(&serde_json_canonicalizer::to_vec(&value).expect("plain data with string keys serializes"))
     }
 
     /// The 32 bytes.
@@ -104,24 +101,7 @@ impl Sha256Hex {
 
 /// The SHA-256 of a document's JSON with sorted members, so that the written order has no effect.
 pub fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
-    Sha256Hex::of_json(&to_sorted(document))
-}
-
-/// A `Value` sorts the members of objects.
-fn to_sorted(document: &impl Serialize) -> Value {
-    serde_json::to_value(document).expect("plain data with string keys serializes")
-}
-
-/// Whether serde writes the canonical JSON (RFC 8785) of `value`.
-fn is_canonical_as_written(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(_) | Value::String(_) => true,
-        Value::Number(number) => number.as_i64().is_some_and(|number| number.unsigned_abs() <= EXACT_MAX),
-        Value::Array(values) => values.iter().all(is_canonical_as_written),
-        Value::Object(members) => {
-            members.iter().all(|(name, value)| name.is_ascii() && is_canonical_as_written(value))
-        }
-    }
+    Sha256Hex::of(&sorted_json(document))
 }
 
 impl FromStr for Sha256Hex {
@@ -175,6 +155,7 @@ impl Sha256Stream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn stream_digest_equals_the_digest_of_the_whole() {

@@ -19,6 +19,7 @@ pub mod row;
 pub mod series;
 pub mod service;
 pub mod session_id;
+pub mod sorted_json;
 pub mod text_form;
 pub mod time_format;
 pub mod unit;

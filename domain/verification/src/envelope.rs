@@ -8,6 +8,7 @@ use crate::conflict::ConflictStep;
 use crate::verification_record::{OracleVerificationRecord, StatedValue, VerificationTier};
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
+use domain_base::sorted_json::{sorted_json, sorted_json_without};
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_ground::ontology::OntologyRef;
 use domain_ground::source::OracleTier;
@@ -254,9 +255,8 @@ impl Envelope {
     /// The canonical JSON (RFC 8785): equal envelopes give equal bytes.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        // this is canonical, because a `AxisValue` sorts the members of objects, and no number has a fraction
-        let value = serde_json::to_value(self).expect("an envelope is plain data with string keys");
-        value.to_string().into_bytes()
+        // this is canonical, because no number has a fraction
+        sorted_json(self)
     }
 
     /// The same envelope with its digest.
@@ -272,10 +272,6 @@ impl Envelope {
     }
 
     fn digest(&self) -> Sha256Hex {
-        let mut value = serde_json::to_value(self).expect("an envelope is plain data with string keys");
-        if let Some(members) = value.as_object_mut() {
-            members.remove("sha256");
-        }
-        Sha256Hex::of_json(&value)
+        Sha256Hex::of(&sorted_json_without(self, "sha256"))
     }
 }

@@ -10,4 +10,3 @@ pub mod index;
 pub mod objects;
 pub mod slices;
 pub mod sorted;
-pub mod sorter;

@@ -23,18 +23,13 @@ use std::path::Path;
 use std::sync::Arc;
 use store_base::error::StoreError;
 use store_base::files::sync_dir;
+use store_base::ordered_rows::{RowSource as _, check_row, check_size};
 use tempfile::TempPath;
 
-pub(crate) use block::check_row;
-pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
+pub use block::MAX_KEY_BYTES;
 pub use rows::SortedRowRange;
 
 const FORMAT: SealedFormat = SealedFormat { magic: *b"oracledS", version: 3 };
-
-/// A key and its value.
-pub type SortedRow = (Vec<u8>, Vec<u8>);
-/// A key and its value, borrowed until the next row is read.
-pub type BorrowedRow<'r> = (&'r [u8], &'r [u8]);
 
 /// The content of a sorted file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,96 +332,6 @@ impl BlockCache {
     }
 }
 
-/// Rows in key order, read one by one.
-pub trait RowSource {
-    /// Moves to the next row.
-    ///
-    /// # Errors
-    /// The row cannot be read. There are no rows after an error.
-    fn advance(&mut self) -> Result<(), StoreError>;
-
-    /// The current row; `None` before the first row and after the last one.
-    fn current(&self) -> Option<BorrowedRow<'_>>;
-}
-
-/// The rows of several sources in key order. For equal keys, rows of earlier sources come first.
-#[derive(Debug)]
-pub struct RowMerge<S> {
-    sources: Vec<S>,
-    has_begun: bool,
-    /// The source of the current row.
-    source: Option<usize>,
-}
-
-impl<S: RowSource> RowMerge<S> {
-    /// Merges `sources`, of which none has been advanced yet.
-    #[must_use]
-    pub const fn new(sources: Vec<S>) -> Self {
-        Self { sources, has_begun: false, source: None }
-    }
-}
-
-impl<S: RowSource> RowSource for RowMerge<S> {
-    fn advance(&mut self) -> Result<(), StoreError> {
-        if !self.has_begun {
-            self.has_begun = true;
-            self.sources.iter_mut().try_for_each(S::advance)?;
-        } else if let Some(current) = self.source.take().and_then(|source| self.sources.get_mut(source)) {
-            current.advance()?;
-        }
-        let keys = self.sources.iter().enumerate();
-        let keys = keys.filter_map(|(source, rows)| rows.current().map(|(key, _)| (key, source)));
-        self.source = keys.min().map(|(_, source)| source);
-        Ok(())
-    }
-
-    fn current(&self) -> Option<BorrowedRow<'_>> {
-        self.sources.get(self.source?)?.current()
-    }
-}
-
-impl<S: RowSource + ?Sized> RowSource for Box<S> {
-    fn advance(&mut self) -> Result<(), StoreError> {
-        (**self).advance()
-    }
-
-    fn current(&self) -> Option<BorrowedRow<'_>> {
-        (**self).current()
-    }
-}
-
-/// The distinct keys of a merge.
-#[derive(Debug)]
-pub struct MergedKeys<S> {
-    rows: RowMerge<S>,
-    key: Vec<u8>,
-    has_begun: bool,
-}
-
-impl<S: RowSource> MergedKeys<S> {
-    /// The distinct keys of `sources`, of which none has been advanced yet.
-    #[must_use]
-    pub const fn new(sources: Vec<S>) -> Self {
-        Self { rows: RowMerge::new(sources), key: Vec::new(), has_begun: false }
-    }
-
-    /// The next key; `None` after the last one.
-    ///
-    /// # Errors
-    /// A row cannot be read.
-    pub fn advance(&mut self) -> Result<Option<&[u8]>, StoreError> {
-        loop {
-            self.rows.advance()?;
-            let Some((key, _)) = self.rows.current() else { return Ok(None) };
-            if !self.has_begun || key != self.key {
-                self.has_begun = true;
-                key.clone_into(&mut self.key);
-                return Ok(Some(&self.key));
-            }
-        }
-    }
-}
-
 /// The size of the write buffer, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -474,9 +379,10 @@ impl SortedWriter {
     ///
     /// # Errors
     /// `OutOfOrder` if `key` is not greater than the key of the previous row. `TooLarge` if the key exceeds
-    /// [`MAX_KEY_BYTES`] or the row exceeds [`MAX_ROW_BYTES`]. After these errors the file is unchanged.
+    /// [`MAX_KEY_BYTES`] or the row exceeds [`store_base::ordered_rows::MAX_ROW_BYTES`]. After these errors the file is unchanged.
     /// `Unavailable` or `Io` if the file cannot be written; the caller must then drop the writer.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_size("a key", key.len(), MAX_KEY_BYTES)?;
         check_row(key, value)?;
         if self.rows > 0 && key <= self.block.last_key() {
             return Err(StoreError::OutOfOrder { path: self.path.to_path_buf(), row: self.rows + 1 });

@@ -8,8 +8,9 @@ use domain_base::varint::{put, take};
 use std::ops::Bound;
 use std::path::Path;
 use store_base::error::StoreError;
-use store_facts::sorted::{RowSource, SortedFile, SortedWriter};
-use store_facts::sorter::RowSorter;
+use store_base::ordered_rows::RowSource;
+use store_base::sorter::RowSorter;
+use store_facts::sorted::{SortedFile, SortedWriter};
 
 /// The number of segments of one source that are held in memory, over all its runs. Those of later runs are read from
 /// their files.

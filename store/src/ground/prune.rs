@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use store_base::error::StoreError;
-use store_facts::sorted::MergedKeys;
+use store_base::ordered_rows::MergedKeys;
 
 /// The number of records between two calls of `proceed`.
 const PROCEED_INTERVAL_RECORDS: u64 = 4096;

@@ -27,8 +27,9 @@ use run_statements::{RecordGroup, RunStatement, RunStatements};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use store_base::error::StoreError;
-use store_facts::sorted::{RowSource, SortedFile, SortedWriter};
-use store_facts::sorter::RowSorter;
+use store_base::ordered_rows::RowSource;
+use store_base::sorter::RowSorter;
+use store_facts::sorted::{SortedFile, SortedWriter};
 
 pub(super) use crate::ground::staging::delta::FactsWriter;
 

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
 use std::ops::Bound;
 use store_base::error::StoreError;
+use store_base::ordered_rows::RowSource;
+use store_base::sorter::{RowSorter, SorterOutput};
 use store_facts::archive::ArchiveReader;
-use store_facts::sorted::RowSource;
-use store_facts::sorter::{RowSorter, SorterOutput};
 
 /// The number of faults that are listed; further faults are only counted.
 pub const FAULTS_MAX: usize = 100;

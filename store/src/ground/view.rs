@@ -20,7 +20,8 @@ use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::OnceLock;
 use store_base::error::StoreError;
-use store_facts::sorted::{MergedKeys, SortedFile, SortedRowRange};
+use store_base::ordered_rows::MergedKeys;
+use store_facts::sorted::{SortedFile, SortedRowRange};
 
 /// The first byte of the key of a statement.
 pub(super) const STATEMENT: u8 = b's';

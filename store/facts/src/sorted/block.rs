@@ -9,14 +9,11 @@ use crate::index::shared_bytes;
 use bytes::Bytes;
 use domain_base::varint::{put, take};
 use std::ops::Range;
-use store_base::error::StoreError;
 
 /// The size of a full block, in bytes. A longer row gets a block of its own.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 /// The longest key, in bytes. The index has one key of each block.
 pub const MAX_KEY_BYTES: usize = 16 * 1024;
-/// The longest row, in bytes: key and value together.
-pub const MAX_ROW_BYTES: usize = 4 << 20;
 /// The longest encoding of three numbers of 32 bits, in bytes.
 const ROW_HEAD_BYTES: usize = 15;
 /// The longest encoding of one such number, in bytes.
@@ -25,17 +22,6 @@ const BLOCK_HEAD_BYTES: usize = 5;
 /// The error for bytes that are not valid rows.
 #[derive(Debug)]
 pub(crate) struct Malformed;
-
-/// Checks that a row is not longer than a file allows.
-pub(crate) fn check_row(key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-    let row_bytes = key.len() + value.len();
-    for (what, size, max) in [("a key", key.len(), MAX_KEY_BYTES), ("a row", row_bytes, MAX_ROW_BYTES)] {
-        if size > max {
-            return Err(StoreError::TooLarge { what, size_bytes: size as u64, max_bytes: max as u64 });
-        }
-    }
-    Ok(())
-}
 
 /// A block that is being built.
 #[derive(Debug, Default)]

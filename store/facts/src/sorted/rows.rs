@@ -1,10 +1,11 @@
 //! Reads a range of a sorted file row by row.
 
+use super::SortedFile;
 use super::block::{BLOCK_BYTES, BlockRows};
-use super::{BorrowedRow, RowSource, SortedFile, SortedRow};
 use bytes::Bytes;
 use std::ops::Bound;
 use store_base::error::StoreError;
+use store_base::ordered_rows::{BorrowedRow, RowSource, SortedRow};
 
 /// The maximum length of a read of several blocks. A read costs about as much as the check and the parsing of one
 /// block.

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use store_base::error::StoreError;
+use store_base::ordered_rows::RowSource;
 
 /// The bytes of the number at the end of the key of a chunk.
 const CHUNK_NUMBER_BYTES: usize = 2;
@@ -28,6 +29,8 @@ const CHANGING: u8 = 2;
 /// Pauses for which a reader waits for such a row, at most. A group is applied in milliseconds.
 const CHANGING_ATTEMPTS: usize = 10_000;
 const CHANGING_PAUSE: Duration = Duration::from_micros(100);
+/// The keys that are loaded between two calls of `proceed`.
+const LOADED_BETWEEN_CHECKS: usize = 4096;
 /// The segment, the offset, the length and the checksum of a value, all big-endian.
 const POSITION_BYTES: usize = 8 + 4 + 4 + 4;
 
@@ -263,6 +266,35 @@ impl<'d> Database<'d> {
             set(&key, value)?;
         }
         last.into_iter().try_for_each(|(key, value)| set(&key, value))
+    }
+
+    /// Sets the keys of `rows`, which are in key order, to their stored forms; an empty one removes its key. Of equal keys the last one
+    /// counts. Calls `proceed` now and then; returns false if `proceed` stopped the loading.
+    pub(super) fn load(
+        self,
+        mut rows: impl RowSource,
+        proceed: &dyn Fn() -> bool,
+    ) -> Result<bool, StoreError> {
+        let (mut key, mut stored, mut loaded) = (Vec::new(), Vec::new(), 0_usize);
+        loop {
+            rows.advance()?;
+            let next = rows.current();
+            if !key.is_empty() && next.is_none_or(|(next, _)| next != key) {
+                let set = if stored.is_empty() {
+                    self.sled.remove(&key)
+                } else {
+                    self.sled.insert(&key, stored.as_slice())
+                };
+                set.map_err(|error| database_error(self.dir, &error))?;
+                loaded += 1;
+                if loaded.is_multiple_of(LOADED_BETWEEN_CHECKS) && !proceed() {
+                    return Ok(false);
+                }
+            }
+            let Some((next, form)) = next else { return Ok(true) };
+            next.clone_into(&mut key);
+            form.clone_into(&mut stored);
+        }
     }
 
     /// The value with this stored form.

@@ -26,6 +26,7 @@ use std::{fs, thread};
 use store_base::disk::{DATABASE_DIR, DATABASE_FILE, FileIdentity, FreeSpace, ReserveFile, ReservedSpace};
 use store_base::error::StoreError;
 use store_base::files::{remove_dir_all, sync_dir};
+use store_base::ordered_rows::RowSource;
 
 pub(crate) use database::lock_state;
 
@@ -550,6 +551,11 @@ impl StoreEngine {
     pub(crate) fn apply(&self, rows: RowBatch) -> Result<(), StoreError> {
         let applied = self.with(|db| db.apply(rows.into_rows(), is_counts_key, is_first_chunk));
         applied.inspect_err(|_| self.close_database())
+    }
+
+    /// Loads sorted rows into a database that nobody reads yet (`Database::load`).
+    pub(crate) fn load(&self, rows: impl RowSource, proceed: &dyn Fn() -> bool) -> Result<bool, StoreError> {
+        self.with(|db| db.load(rows, proceed)).inspect_err(|_| self.close_database())
     }
 }
 

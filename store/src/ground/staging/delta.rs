@@ -10,8 +10,9 @@ use domain_base::varint::{put_part, take_part};
 use domain_ground::run::SortedFileRef;
 use domain_ground::source_state::StatedRecords;
 use store_base::error::StoreError;
-use store_facts::sorted::{MergedKeys, RowMerge, RowSource, SortedFile, SortedWriter};
-use store_facts::sorter::RowSorter;
+use store_base::ordered_rows::{MergedKeys, RowMerge, RowSource};
+use store_base::sorter::RowSorter;
+use store_facts::sorted::{SortedFile, SortedWriter};
 
 /// The memory of each sort, in bytes.
 const SORT_BYTES: usize = 16 << 20;

@@ -8,8 +8,8 @@ use domain_base::varint::take_part;
 use domain_ground::rejection::{RecordRejection, RejectedRecord};
 use std::path::Path;
 use store_base::error::StoreError;
-use store_facts::sorted::RowSource;
-use store_facts::sorter::{RowSorter, SorterOutput};
+use store_base::ordered_rows::RowSource;
+use store_base::sorter::{RowSorter, SorterOutput};
 
 /// The number of records of one key that are held in memory. Further ones are written to the disk until the group is
 /// complete.

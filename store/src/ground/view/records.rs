@@ -4,7 +4,8 @@ use crate::ground::statement::EncodedStatement;
 use crate::ground::view::{RecordStatements, SourceView, key_of, split_key};
 use bytes::Bytes;
 use store_base::error::StoreError;
-use store_facts::sorted::{RowSource, SortedRowRange};
+use store_base::ordered_rows::RowSource;
+use store_facts::sorted::SortedRowRange;
 
 /// Records in key order. They end with the first error.
 ///

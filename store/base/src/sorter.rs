@@ -4,12 +4,12 @@
 //! removes such a file when it is closed, even if the process is killed. Pieces are merged, so that their
 //! number stays small.
 
-use crate::sorted::{BorrowedRow, MAX_ROW_BYTES, RowMerge, RowSource, check_row};
+use crate::error::StoreError;
+use crate::ordered_rows::{BorrowedRow, MAX_ROW_BYTES, RowMerge, RowSource, check_row};
 use crc32fast::Hasher;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use store_base::error::StoreError;
 
 /// The number of pieces that are merged at a time.
 const FAN_IN: usize = 16;

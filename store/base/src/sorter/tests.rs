@@ -1,5 +1,5 @@
 use super::*;
-use crate::sorted::SortedRow;
+use crate::ordered_rows::SortedRow;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
