@@ -65,6 +65,9 @@ struct WrittenMember {
     start: usize,
     name_end: usize,
     end: usize,
+    /// The first 8 bytes of the name, which decide most comparisons.
+    head: u64,
+    has_escapes: bool,
 }
 
 /// An object that is being written.
@@ -90,22 +93,21 @@ struct SortedFormatter<'s> {
 impl SortedFormatter<'_> {
     /// Sorts the members of an object. Of members with the same name, the last one stays.
     fn sort(&mut self, object: OpenObject) {
-        let Self { json, objects, members, moved, omitted, is_canonical } = self;
+        let Self { json, objects, members, moved, omitted, .. } = self;
         let members = members.get_mut(object.first..).unwrap_or_default();
         let name = |member: &WrittenMember| name_in(json, *member);
-        if members.iter().any(|member| !name(member).is_ascii()) {
-            is_canonical.set(false);
-        }
+        let compare = |one: &WrittenMember, other: &WrittenMember| {
+            one.head.cmp(&other.head).then_with(|| name(one).cmp(&name(other)))
+        };
         let omitted = omitted.filter(|_| objects.len() == 1).map(str::as_bytes);
-        if omitted.is_none() && members.is_sorted_by(|before, after| name(before) < name(after)) {
+        if omitted.is_none() && members.is_sorted_by(|before, after| compare(before, after).is_lt()) {
             return;
         }
-        members.sort_by(|before, after| name(before).cmp(&name(after)));
+        members.sort_by(compare);
         moved.clear();
         for (index, member) in members.iter().enumerate() {
-            let own = name(member);
-            let is_repeated = members.get(index + 1).is_some_and(|next| name(next) == own);
-            if is_repeated || omitted == Some(&*own) {
+            let is_repeated = members.get(index + 1).is_some_and(|next| compare(member, next).is_eq());
+            if is_repeated || omitted.is_some_and(|omitted| *name(member) == *omitted) {
                 continue;
             }
             if !moved.is_empty() {
@@ -127,7 +129,7 @@ impl SortedFormatter<'_> {
 /// The name of a member, without its quotes and escapes.
 fn name_in(json: &[u8], member: WrittenMember) -> Cow<'_, [u8]> {
     let quoted = json.get(member.start..member.name_end).unwrap_or_default();
-    if quoted.contains(&b'\\') {
+    if member.has_escapes {
         let name = serde_json::from_slice::<String>(quoted).expect("a name is a text in quotes");
         return Cow::Owned(name.into_bytes());
     }
@@ -167,7 +169,6 @@ impl Formatter for SortedFormatter<'_> {
         begin_string();
         end_string();
         write_string_fragment(fragment: &str);
-        write_char_escape(escape: CharEscape);
         begin_array();
         end_array();
         begin_array_value(is_first: bool);
@@ -191,6 +192,14 @@ impl Formatter for SortedFormatter<'_> {
         CompactFormatter.write_f64(&mut self.json, value)
     }
 
+    fn write_char_escape<W: ?Sized + Write>(&mut self, _: &mut W, escape: CharEscape) -> io::Result<()> {
+        // in a name, whose end is not known yet
+        if let Some(member) = self.members.last_mut().filter(|member| member.name_end == member.start) {
+            member.has_escapes = true;
+        }
+        CompactFormatter.write_char_escape(&mut self.json, escape)
+    }
+
     fn begin_object<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
         self.json.push(b'{');
         self.objects.push(OpenObject { start: self.json.len(), first: self.members.len() });
@@ -202,13 +211,20 @@ impl Formatter for SortedFormatter<'_> {
             self.json.push(b',');
         }
         let start = self.json.len();
-        self.members.push(WrittenMember { start, name_end: start, end: start });
+        self.members.push(WrittenMember { start, name_end: start, end: start, head: 0, has_escapes: false });
         Ok(())
     }
 
     fn end_object_key<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
         if let Some(member) = self.members.last_mut() {
             member.name_end = self.json.len();
+            let name = name_in(&self.json, *member);
+            let mut head = [0; 8];
+            head.iter_mut().zip(&*name).for_each(|(byte, of_name)| *byte = *of_name);
+            member.head = u64::from_be_bytes(head);
+            if !name.is_ascii() {
+                self.is_canonical.set(false);
+            }
         }
         Ok(())
     }

@@ -445,7 +445,8 @@ pub(super) fn create_database(
         let new = StoreEngine::new(new_options, lock, Arc::new(files.clone()));
         // a damaged or restored store can lack it
         let present = fs::metadata(options.dir.join(DATABASE_DIR).join(DATABASE_FILE));
-        let needed = present.map_or(0, |found| found.len());
+        // the sorted rows take about as much as the database
+        let needed = 2 * present.map_or(0, |found| found.len());
         new.free().check_for(needed + if is_written { 2 * files.bytes()? } else { 0 })?;
         new.open_database(None)?;
         Ok(Arc::new(new))

@@ -5,12 +5,13 @@ use crate::MirrorFault;
 use crate::audit::log::{LOG, LogLine, LogQuery, PAGE_BYTES};
 use crate::base::database::{Database, StoredForm};
 use crate::base::log_hashes::TILES;
+use crate::base::meta;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowExpectation, RowName, RowWrite};
 use crate::base::rows::{self, stored_in};
 use crate::base::watermark::snapshot_in;
 use crate::journal::REPAIR_PAUSE_CALLS;
-use crate::journal::opening::RESTORING_FILE;
+use crate::journal::opening::{RESTORING_FILE, apply_groups, create_database};
 use crate::journal::testing::open_with;
 use domain_audit::event::ServiceStopped;
 use domain_audit::leaf::leaf_of;
@@ -34,6 +35,7 @@ use domain_verdict::regen::RegenAttempt;
 use domain_verdict::session::{OriginalVerdict, SessionRecord};
 use jiff::Timestamp;
 use oracled_domain::tables::tables;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -834,6 +836,45 @@ fn missing_database_is_rebuilt_from_segments_of_all_kinds() {
     store.audit_all().expect("nothing is missing");
     drop((journal, store));
     assert_eq!(rows_of(dir.path()), whole);
+}
+
+#[test]
+fn stopped_rebuild_has_no_counts_and_is_completed_by_the_next_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    for n in 0..20 {
+        fill(&mut journal, n * 10..n * 10 + 10);
+    }
+    drop(journal);
+    let whole = rows_of(dir.path());
+    let files = SegmentFiles::new(dir.path());
+    let segments = Segments::open(files.clone()).expect("they are whole").expect("they exist");
+    let database = create_database(&options(dir.path()), &files, false).expect("enough room");
+    let rows = || {
+        let read = |db: Database<'_>| {
+            let row = |entry: Result<(sled::IVec, StoredForm), StoreError>| {
+                let (key, form) = entry?;
+                Ok((key.to_vec(), db.read(form)?.to_vec()))
+            };
+            db.range(Vec::new()..).map(row).collect::<Result<Vec<_>, StoreError>>()
+        };
+        database.with(read).expect("sled reads")
+    };
+    let mut partial = 0;
+    for allowed in (0..200).step_by(7) {
+        let calls = Cell::new(0);
+        let proceed = || calls.replace(calls.get() + 1) < allowed;
+        let applied = apply_groups(&database, &segments.up_to_now(), None, None, &proceed);
+        applied.expect("the segments are read").expect("the rows are stored");
+        if calls.get() > allowed {
+            assert!(!matches!(meta::read(&database), Ok(Some(_))), "{allowed} calls");
+            partial += usize::from(!rows().is_empty());
+        }
+    }
+    assert!(partial > 0, "some are stopped while they load");
+    let applied = apply_groups(&database, &segments.up_to_now(), None, None, &|| true);
+    applied.expect("the segments are read").expect("the rows are stored");
+    assert_eq!(rows(), whole);
 }
 
 fn names_in(dir: &Path) -> Vec<String> {
