@@ -274,7 +274,7 @@ fn read_resolutions(fields: &Fields) -> Result<Vec<(String, ReviewResolution)>, 
     DISPUTES.read(fields, |review_id, json| {
         let resolution: ReviewResolution = serde_json::from_str(json).map_err(|error| {
             PageError::input(format!(
-                "the resolution of {review_id} cannot be read: {error}; show the preview again"
+                "the resolution of {review_id} cannot be read: {error}; reload the page"
             ))
         })?;
         Ok(ReviewResolution { reason: reason.clone(), ..resolution })

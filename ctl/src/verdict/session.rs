@@ -255,7 +255,7 @@ impl PurgeArgs {
             return print_json(out, &purged);
         }
         let found = match purged.damaged {
-            true => "; its text was damaged or lost, and a read can generate it again",
+            true => "; its text was damaged or lost, and can be generated again",
             false => "",
         };
         Ok(writeln!(out, "the cached verdict of session {} is removed{found}", purged.session_id)?)

@@ -73,12 +73,11 @@ impl Sha256Hex {
     /// If `value` cannot be written as JSON, for instance a map whose keys are not text.
     #[must_use]
     pub fn of_canonical_json(value: &impl Serialize) -> Self {
-        match canonical_json(value) {
-            Some(json) => Self::of(&json),
-            None => Self::of(
-                &serde_json_canonicalizer::to_vec(value).expect("plain data with string keys serializes"),
-            ),
+        if let Some(json) = canonical_json(value) {
+            return Self::of(&json);
         }
+        let value = serde_json::to_value(value).expect("plain data with string keys serializes");
+        Self::of(&serde_json_canonicalizer::to_vec(&value).expect("plain data with string keys serializes"))
     }
 
     /// The 32 bytes.
@@ -156,6 +155,7 @@ impl Sha256Stream {
 mod tests {
     use super::*;
     use serde_json::Value;
+    use std::collections::BTreeMap;
 
     #[test]
     fn stream_digest_equals_the_digest_of_the_whole() {
@@ -178,6 +178,21 @@ mod tests {
             let canonical = serde_json_canonicalizer::to_vec(&value).expect("JSON");
             assert_eq!(Sha256Hex::of_canonical_json(&value), Sha256Hex::of(&canonical), "{json}");
         }
+    }
+
+    #[test]
+    fn canonical_digest_of_a_type_equals_that_of_its_value() {
+        #[derive(Serialize)]
+        struct Members {
+            long: BTreeMap<i64, u8>,
+            fraction: f64,
+            #[serde(flatten)]
+            others: BTreeMap<String, u8>,
+        }
+        let others = [("fraction".to_owned(), 2)].into();
+        let members = Members { long: [(i64::MAX, 1)].into(), fraction: 0.5, others };
+        let value = serde_json::to_value(&members).expect("JSON");
+        assert_eq!(Sha256Hex::of_canonical_json(&members), Sha256Hex::of_canonical_json(&value));
     }
 
     #[test]

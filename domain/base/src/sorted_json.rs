@@ -21,7 +21,7 @@ pub fn sorted_json(document: &impl Serialize) -> Vec<u8> {
     write(document, None).0
 }
 
-/// The same JSON without the member `omitted` of the document itself.
+/// The same JSON of an object without its member `omitted`.
 ///
 /// # Panics
 /// If `document` cannot be written as JSON.
@@ -342,7 +342,6 @@ mod tests {
         let document = json!({"c": 1, "a": {"b": 2}, "b": 3});
         assert_eq!(sorted_json_without(&document, "b"), br#"{"a":{"b":2},"c":1}"#);
         assert_eq!(sorted_json_without(&json!({"b": 3}), "b"), b"{}");
-        assert_eq!(sorted_json_without(&json!([{"b": 3}]), "x"), br#"[{"b":3}]"#);
     }
 
     #[test]

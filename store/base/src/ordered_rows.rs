@@ -9,7 +9,7 @@ pub type BorrowedRow<'r> = (&'r [u8], &'r [u8]);
 /// The longest row, in bytes: key and value together.
 pub const MAX_ROW_BYTES: usize = 4 << 20;
 
-/// Checks that a row is not longer than a file allows.
+/// Checks the length of a row.
 ///
 /// # Errors
 /// `TooLarge`.

@@ -65,7 +65,7 @@ impl RowSorter {
     /// Adds a row.
     ///
     /// # Errors
-    /// `TooLarge` if the row exceeds the limits of sorted files; the row is not added. `Unavailable` or `Io`
+    /// `TooLarge` if the row exceeds [`MAX_ROW_BYTES`]; the row is not added. `Unavailable` or `Io`
     /// if rows cannot be written to the disk; rows are then lost, and the caller must drop the sorter.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_row(key, value)?;

@@ -13,8 +13,9 @@ use domain_base::session_id::SessionId;
 use oracled_domain::events::event_type;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem;
 use std::path::Path;
 use store_base::error::StoreError;
 
@@ -70,17 +71,44 @@ struct LoggedRemovals {
 type RowVersion = (u64, [u8; 16]);
 
 /// A row as the entries name it, and as the segments have it.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct ComparedRow {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct RowVersions {
     named: Option<RowVersion>,
     stored: Option<RowVersion>,
+}
+
+/// The versions of a row, in half the space while they are equal, as most are.
+#[derive(Debug)]
+enum ComparedRow {
+    Equal(RowVersion),
+    Different(Box<RowVersions>),
+}
+
+impl ComparedRow {
+    /// `None` if the row is removed.
+    fn of(versions: RowVersions) -> Option<Self> {
+        match versions {
+            RowVersions { named: None, stored: None } => None,
+            RowVersions { named: Some(version), stored } if stored == Some(version) => {
+                Some(Self::Equal(version))
+            }
+            different => Some(Self::Different(Box::new(different))),
+        }
+    }
+
+    fn versions(&self) -> RowVersions {
+        match self {
+            Self::Equal(version) => RowVersions { named: Some(*version), stored: Some(*version) },
+            Self::Different(versions) => **versions,
+        }
+    }
 }
 
 /// The comparison, as far as the log was read. It has about 150 bytes of each row.
 #[derive(Debug, Default)]
 pub struct RowComparison {
     /// The rows by their paths. Removed rows are absent.
-    rows: BTreeMap<Box<str>, ComparedRow>,
+    rows: HashMap<Box<str>, ComparedRow>,
     /// The entries whose digests were erased.
     hidden: BTreeMap<u64, HiddenDigests>,
     removals: LoggedRemovals,
@@ -213,18 +241,18 @@ impl RowComparison {
         self.change(path.into(), |row| row.stored = stored);
     }
 
-    fn change(&mut self, path: Box<str>, change: impl FnOnce(&mut ComparedRow)) {
+    fn change(&mut self, path: Box<str>, change: impl FnOnce(&mut RowVersions)) {
+        let changed = |mut versions: RowVersions| {
+            change(&mut versions);
+            ComparedRow::of(versions)
+        };
         match self.rows.entry(path) {
-            Entry::Occupied(mut known) => {
-                change(known.get_mut());
-                if *known.get() == ComparedRow::default() {
-                    known.remove();
-                }
-            }
+            Entry::Occupied(mut known) => match changed(known.get().versions()) {
+                Some(row) => drop(mem::replace(known.get_mut(), row)),
+                None => drop(known.remove()),
+            },
             Entry::Vacant(new) => {
-                let mut row = ComparedRow::default();
-                change(&mut row);
-                if row != ComparedRow::default() {
+                if let Some(row) = changed(RowVersions::default()) {
                     new.insert(row);
                 }
             }
@@ -241,7 +269,8 @@ impl RowComparison {
         let mut compared = ComparedRows { uncovered, ..ComparedRows::default() };
         let empty = start_of(&Sha256Hex::of(b""));
         let last_hidden = self.hidden.last_key_value().map_or(0, |(seq, _)| *seq);
-        for (path, ComparedRow { named, stored }) in self.rows {
+        for (path, row) in self.rows {
+            let RowVersions { named, stored } = row.versions();
             // their digests are never erased
             let is_permanent =
                 row_of_path(&path).is_some_and(|(table, _)| matches!(table.data, RowData::Impersonal));
@@ -270,11 +299,14 @@ impl RowComparison {
                 compared.upgraded += 1;
             } else if is_unnamed {
                 compared.unnamed += 1;
-            } else if compared.differences.len() < LISTED_MAX {
+            } else {
                 let [named, stored] = [named, stored].map(|version| version.map(|(seq, _)| seq));
                 compared.differences.push(RowDifference { row: path.into(), named, stored });
             }
         }
+        compared.lost.sort_unstable();
+        compared.differences.sort_unstable_by(|one, other| one.row.cmp(&other.row));
+        compared.differences.truncate(LISTED_MAX);
         compared
     }
 }

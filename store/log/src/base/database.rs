@@ -269,7 +269,7 @@ impl<'d> Database<'d> {
     }
 
     /// Sets the keys of `rows`, which are in key order, to their stored forms; an empty one removes its key. Of equal keys the last one
-    /// counts. Calls `proceed` now and then; returns false if `proceed` stopped the loading.
+    /// counts. Calls `proceed` after every [`LOADED_BETWEEN_CHECKS`] keys; returns false if `proceed` stopped the loading.
     pub(super) fn load(
         self,
         mut rows: impl RowSource,

@@ -553,7 +553,7 @@ impl StoreEngine {
         applied.inspect_err(|_| self.close_database())
     }
 
-    /// Loads sorted rows into a database that nobody reads yet (`Database::load`).
+    /// Loads sorted rows into a database that has no readers yet (`Database::load`).
     pub(crate) fn load(&self, rows: impl RowSource, proceed: &dyn Fn() -> bool) -> Result<bool, StoreError> {
         self.with(|db| db.load(rows, proceed)).inspect_err(|_| self.close_database())
     }

@@ -141,7 +141,11 @@ pub(crate) fn read(engine: &StoreEngine) -> Result<Option<(StoreCounts, LogTree)
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
     let Some(found) = get(engine, schema_key())? else {
         let is_empty = engine.with(|db| Ok(db.range(Vec::new()..).next().is_none()))?;
-        return if is_empty { Ok(None) } else { Err(corrupt("it has rows but no schema version")) };
+        return if is_empty {
+            Ok(None)
+        } else {
+            Err(corrupt("it has rows but no schema version: its rebuild was interrupted, or it is damaged"))
+        };
     };
     let found = (*found).try_into().map(u32::from_be_bytes);
     let found = found.map_err(|_| corrupt("its schema version is not a number"))?;
@@ -153,7 +157,7 @@ pub(crate) fn read(engine: &StoreEngine) -> Result<Option<(StoreCounts, LogTree)
     let parts = stored.as_deref().and_then(StoreCounts::from_bytes);
     let parsed = parts.and_then(|(counts, tree)| Some((counts, LogTree::from_bytes(tree)?)));
     let (counts, tree) =
-        parsed.ok_or_else(|| corrupt("its counts, or the Merkle tree of its log, are missing"))?;
+        parsed.ok_or_else(|| corrupt("its counts, or the Merkle tree of its log, are missing: its rebuild was interrupted, or it is damaged"))?;
     if tree.size() != counts.entries {
         return Err(corrupt("the Merkle tree of its log has another number of entries"));
     }

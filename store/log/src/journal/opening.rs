@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::{fs, io, mem};
 use store_base::disk::{DATABASE_DIR, DATABASE_FILE, boot_id};
 use store_base::error::StoreError;
-use store_base::sorter::RowSorter;
+use store_base::sorter::{RowSorter, SorterOutput};
 
 /// The remedy for a damaged store of an earlier schema version. Who wrote it knows all forms of its rows.
 pub(super) const START_EARLIER: &str = "start the oracled that wrote it, and upgrade after that";
@@ -160,7 +160,9 @@ pub(super) fn open_database(
         mark.write_synced().map_err(io)?;
         let known = known.filter(|_| !is_rebuilt && has_entries);
         let applied = apply_segments(engine, segments, mark, known);
-        if applied.as_ref().is_err_and(|error| !error.is_out_of_space()) {
+        let is_retried =
+            |error: &StoreError| error.is_out_of_space() || matches!(error, StoreError::Unavailable { .. });
+        if applied.as_ref().is_err_and(|error| !is_retried(error)) {
             // the database may hold half a group, or may differ from the disk after a failed sync
             mark.now.walked = 0;
             mark.write_synced().map_err(io)?;
@@ -312,6 +314,9 @@ fn apply_segments(
 
 /// Applies the groups after entry `after` to the database while `proceed` returns true, and reports the progress. Leaves out the
 /// entries of the log before `log_from`. The inner error is of the database.
+///
+/// Without `after`, the database is new. The rows of all groups are sorted then, if there is space for it: in another order, loading
+/// takes several times as long once the database is larger than its cache.
 pub(super) fn apply_groups(
     engine: &StoreEngine,
     segments: &SegmentsUpTo,
@@ -319,9 +324,40 @@ pub(super) fn apply_groups(
     log_from: Option<u64>,
     proceed: &dyn Fn() -> bool,
 ) -> Result<Result<(), StoreError>, StoreError> {
+    let mut batch = RowBatch::default();
+    if after.is_none() {
+        // the database and the sorted files, which together took less than this
+        let space = engine.free().check_for(2 * segments.files().bytes()?);
+        let Err(error) = space else {
+            let mut sorter = RowSorter::new(engine.dir(), SORTED_BYTES);
+            let sort = |rows: RowBatch| sort_rows(rows, &mut sorter, &mut batch);
+            let sorted = replay_rows(engine, segments, None, log_from, proceed, sort)?;
+            let sorted = sorted.and_then(|()| sorter.finish());
+            return Ok(sorted.and_then(|rows| load_sorted(engine, rows, batch, proceed)));
+        };
+        tracing::warn!(%error, "the rows are loaded in the order of the log, which takes longer than to sort them");
+    }
+    let apply = |rows| {
+        // the last row of the log, and the counts, are in each group
+        batch.extend(rows);
+        if batch.len() < APPLIED_KEYS { Ok(()) } else { engine.apply(mem::take(&mut batch)) }
+    };
+    let applied = replay_rows(engine, segments, after, log_from, proceed, apply)?;
+    Ok(applied.and_then(|()| engine.apply(batch)))
+}
+
+/// Passes the rows of the groups after entry `after` to `take`, without the entries of the log before `log_from`, and reports the
+/// progress. The inner error is of `take`, or of a row.
+fn replay_rows(
+    engine: &StoreEngine,
+    segments: &SegmentsUpTo,
+    after: Option<u64>,
+    log_from: Option<u64>,
+    proceed: &dyn Fn() -> bool,
+    mut take: impl FnMut(RowBatch) -> Result<(), StoreError>,
+) -> Result<Result<(), StoreError>, StoreError> {
     let (entries, mut reported) = (segments.entries(), after.unwrap_or_default());
-    let (mut applied, mut batch) = (Ok(()), RowBatch::default());
-    let mut sorter = after.is_none().then(|| RowSorter::new(engine.dir(), SORTED_BYTES));
+    let mut taken = Ok(());
     segments.replay(after, |seq, rows| {
         if seq >= reported + REPORTED_EVERY {
             reported = seq;
@@ -332,31 +368,10 @@ pub(super) fn apply_groups(
             Some(first) => without_dropped(rows, first, engine.dir()),
             None => Ok(rows),
         };
-        applied = rows.and_then(|rows| match &mut sorter {
-            Some(sorter) => sort_rows(rows, sorter, &mut batch),
-            None => {
-                // the last row of the log, and the counts, are in each group
-                batch.extend(rows);
-                if batch.len() < APPLIED_KEYS { Ok(()) } else { engine.apply(mem::take(&mut batch)) }
-            }
-        });
-        applied.is_ok() && proceed()
+        taken = rows.and_then(&mut take);
+        taken.is_ok() && proceed()
     })?;
-    Ok(applied.and_then(|()| match sorter {
-        Some(sorter) => load_sorted(engine, sorter, batch, proceed),
-        None => engine.apply(batch),
-    }))
-}
-
-/// Loads all rows into a new database. Sorted, since random keys take several times as long when a database is larger than its cache.
-/// The counts are set last: a database without them is built again.
-fn load_sorted(
-    engine: &StoreEngine,
-    sorter: RowSorter,
-    counts: RowBatch,
-    proceed: &dyn Fn() -> bool,
-) -> Result<(), StoreError> {
-    if proceed() && engine.load(sorter.finish()?, proceed)? { engine.apply(counts) } else { Ok(()) }
+    Ok(taken)
 }
 
 /// Passes the rows of a group to `sorter` in their stored forms, and the counts to `counts`.
@@ -369,6 +384,19 @@ fn sort_rows(rows: RowBatch, sorter: &mut RowSorter, counts: &mut RowBatch) -> R
         }
     }
     Ok(())
+}
+
+/// Loads all rows into a new database, and the counts last: a database without them is built again.
+fn load_sorted(
+    engine: &StoreEngine,
+    rows: SorterOutput,
+    counts: RowBatch,
+    proceed: &dyn Fn() -> bool,
+) -> Result<(), StoreError> {
+    if matches!(rows, SorterOutput::Merged(_)) {
+        tracing::info!("the rows of all entries are sorted, and are loaded into the database");
+    }
+    if proceed() && engine.load(rows, proceed)? { engine.apply(counts) } else { Ok(()) }
 }
 
 /// Separates damage, which a rebuild repairs, from other errors.
@@ -445,7 +473,7 @@ pub(super) fn create_database(
         let new = StoreEngine::new(new_options, lock, Arc::new(files.clone()));
         // a damaged or restored store can lack it
         let present = fs::metadata(options.dir.join(DATABASE_DIR).join(DATABASE_FILE));
-        // the sorted rows take about as much as the database
+        // the sorted rows need about the space of the database
         let needed = 2 * present.map_or(0, |found| found.len());
         new.free().check_for(needed + if is_written { 2 * files.bytes()? } else { 0 })?;
         new.open_database(None)?;

@@ -4,6 +4,7 @@ use super::*;
 use crate::MirrorFault;
 use crate::audit::log::{LOG, LogLine, LogQuery, PAGE_BYTES};
 use crate::base::database::{Database, StoredForm};
+use crate::base::engine::NEW_DIR;
 use crate::base::log_hashes::TILES;
 use crate::base::meta;
 use crate::base::row_batch::RowBatch;
@@ -839,7 +840,7 @@ fn missing_database_is_rebuilt_from_segments_of_all_kinds() {
 }
 
 #[test]
-fn stopped_rebuild_has_no_counts_and_is_completed_by_the_next_one() {
+fn database_of_a_killed_rebuild_is_built_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     for n in 0..20 {
@@ -860,21 +861,28 @@ fn stopped_rebuild_has_no_counts_and_is_completed_by_the_next_one() {
         };
         database.with(read).expect("sled reads")
     };
-    let mut partial = 0;
-    for allowed in (0..200).step_by(7) {
+    let (mut allowed, mut partial) = (20, Vec::new());
+    while partial.is_empty() {
         let calls = Cell::new(0);
         let proceed = || calls.replace(calls.get() + 1) < allowed;
         let applied = apply_groups(&database, &segments.up_to_now(), None, None, &proceed);
         applied.expect("the segments are read").expect("the rows are stored");
-        if calls.get() > allowed {
-            assert!(!matches!(meta::read(&database), Ok(Some(_))), "{allowed} calls");
-            partial += usize::from(!rows().is_empty());
-        }
+        assert!(calls.get() > allowed, "it is stopped");
+        partial = rows();
+        allowed += 1;
     }
-    assert!(partial > 0, "some are stopped while they load");
-    let applied = apply_groups(&database, &segments.up_to_now(), None, None, &|| true);
-    applied.expect("the segments are read").expect("the rows are stored");
-    assert_eq!(rows(), whole);
+    assert!(partial.len() < whole.len());
+    // as after a kill
+    database.close_database();
+    let [killed, present] = [dir.path().join(NEW_DIR), dir.path().to_owned()].map(|dir| dir.join("store"));
+    fs::remove_dir_all(&present).expect("the removal succeeds");
+    fs::rename(killed, present).expect("the move succeeds");
+    drop((database, segments));
+    fs::remove_dir_all(dir.path().join(NEW_DIR)).expect("the removal succeeds");
+    let (mut journal, _) = open(dir.path());
+    assert!(journal.take_rebuilt().is_some());
+    drop(journal);
+    assert_eq!(rows_of(dir.path()), whole);
 }
 
 fn names_in(dir: &Path) -> Vec<String> {
