@@ -1,6 +1,7 @@
 //! A daemon process for one test, with its state, sockets and logs in a temporary directory.
 
 pub mod caller;
+pub mod card_forgeries;
 pub mod cluster;
 pub mod console;
 pub mod described;

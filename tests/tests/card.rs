@@ -1,6 +1,6 @@
 //! Verdict cards: what they show, and that each changed byte is detected, by `oraclectl` and in a real browser.
 
-use domain_verdict::card::{CHECKS, FRAMES};
+use domain_verdict::card::{CHECKS, FRAMES, WITHDRAWN_FRAME};
 use domain_verdict::label::{ProductTier, VerdictLabel};
 use oracled_api::client::DaemonClient;
 use oracled_tests::generation::{coherent_answer, purge_verdict, read_verdict, request_verdict};
@@ -264,9 +264,9 @@ async fn check_changes(count: usize) {
 fn each_published_frame_is_in_the_documentation_and_in_the_clients() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     let frames: BTreeMap<String, String> = serde_json::from_str(FRAMES).expect("digests by version");
-    for name in ["docs/card.md", "clients/python/src/oracled/card.py", "clients/node/src/card.ts"] {
+    for name in ["docs/card.md", "clients/python/src/oracled/card.py", "clients/node/src/card_page.js"] {
         let text = fs::read_to_string(root.join(name)).expect("the file is there");
-        for sha256 in frames.values() {
+        for sha256 in frames.values().map(String::as_str).chain([WITHDRAWN_FRAME]) {
             assert!(text.contains(sha256), "{name} has no version with {sha256}");
         }
     }
@@ -275,11 +275,11 @@ fn each_published_frame_is_in_the_documentation_and_in_the_clients() {
 }
 
 #[test]
-fn stored_cards_of_the_first_version_are_verified() {
+fn stored_cards_are_verified_and_one_of_the_first_version_is_refused() {
     let world = DaemonWorld::default();
     let key = witness_key();
     for (name, witness) in
-        [("card-1", None), ("card-1-erased", None), ("card-1-cosigned", Some(key.as_str()))]
+        [("card-2", None), ("card-2-erased", None), ("card-2-cosigned", Some(key.as_str()))]
     {
         let stored = format!("{}/stored/{name}.html", env!("CARGO_MANIFEST_DIR"));
         let mut arguments = vec!["card", "verify", stored.as_str()];
@@ -287,6 +287,9 @@ fn stored_cards_of_the_first_version_are_verified() {
         let shown = printed(&world, &arguments);
         assert!(shown.contains("facts"), "{name}: {shown}");
     }
+    let first = concat!(env!("CARGO_MANIFEST_DIR"), "/stored/card-1.html");
+    let refused = world.ctl(&["card", "verify", first]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
 }
 
 /// Verifies cards in a real browser; `tests/console.sh` calls it.

@@ -12,6 +12,7 @@ mod batches;
 mod bounds;
 mod cache;
 mod card;
+mod card_forgeries;
 mod changed_files;
 mod circuit;
 mod cluster;

@@ -65,7 +65,7 @@ test("session_without_a_card_is_an_order_or_an_error", async () => {
 });
 
 test("key_is_trimmed_and_a_missing_one_is_a_type_error", async () => {
-  const card = await readStored("card-1.html");
+  const card = await readStored("card-2.html");
   assert.equal((await verifyCard(card, `${keyOf(card)}\n`)).sessionId, "facts");
   for (const key of [undefined, null, "", " \n", [], [""]] as never[]) {
     await assert.rejects(verifyCard(card, key), { name: "TypeError", message: /^`key` is .*`oraclectl log key`/ });
@@ -75,15 +75,25 @@ test("key_is_trimmed_and_a_missing_one_is_a_type_error", async () => {
 
 const readStored = (name: string): Promise<Buffer> => readFile(join(ROOT, "tests/stored", name));
 
-test("stored_card_of_the_first_version_is_verified_and_each_change_is_detected", async () => {
-  const card = await readStored("card-1.html");
+test("stored_card_is_verified_and_each_change_is_detected", async () => {
+  const card = await readStored("card-2.html");
   const verified = await verifyCard(card, keyOf(card));
   assert.equal(verified.sessionId, "facts");
   await expectEachChangeIsDetected(card, 1_000);
 });
 
+test("card_of_the_first_version_is_refused_by_name", async () => {
+  const card = await readStored("card-1.html");
+  await assert.rejects(verifyCard(card, keyOf(card)), { name: "CardError", message: /version 1/ });
+});
+
+test("text_with_a_surrogate_alone_is_a_card_error", async () => {
+  const card = await readStored("card-2.html");
+  await assert.rejects(verifyCard(`${card.toString()}\ud800`, keyOf(card)), CardError);
+});
+
 test("stored_card_of_an_erased_person_is_verified_and_each_change_is_detected", async () => {
-  const card = await readStored("card-1-erased.html");
+  const card = await readStored("card-2-erased.html");
   const verified = await verifyCard(card, keyOf(card));
   assert.deepEqual([verified.sessionId, verified.verdict], ["facts", null]);
   assert.ok(!card.includes("Aruba"));
@@ -92,7 +102,7 @@ test("stored_card_of_an_erased_person_is_verified_and_each_change_is_detected", 
 
 test("stored_card_with_a_cosignature_is_verified_and_each_change_is_detected", async () => {
   const witness = "witness.example/w1+d9ed62c5+BO1JKMYo0cLG6ukDOJBZlWEpWSc6XGP5NjbBRhSshzfR";
-  const card = await readStored("card-1-cosigned.html");
+  const card = await readStored("card-2-cosigned.html");
   const verified = await verifyCard(card, keyOf(card), { witnesses: [witness] });
   assert.deepEqual(verified.cosigned.map(({ name }) => name), ["witness.example/w1"]);
   assert.equal(JSON.parse(verified.verdict ?? "").summary, "The population of Aruba in 2015 was 101,001.");

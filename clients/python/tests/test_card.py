@@ -77,7 +77,7 @@ def test_session_without_a_card_is_an_order_or_an_error() -> None:
 
 
 def test_key_is_trimmed_and_a_missing_one_is_an_error_about_the_argument() -> None:
-    card = (STORED / "card-1.html").read_bytes()
+    card = (STORED / "card-2.html").read_bytes()
     assert verify_card(card, f"{key_of(card)}\n").session_id == "facts"
     missing: list[tuple[Any, type[Exception]]] = [
         (None, TypeError), ([None], TypeError), (b"x", TypeError), ("", ValueError), (" \n", ValueError), ([], ValueError)
@@ -89,14 +89,26 @@ def test_key_is_trimmed_and_a_missing_one_is_an_error_about_the_argument() -> No
         verify_card(card, key_of(card), witnesses=[""])
 
 
-def test_stored_card_of_the_first_version_is_verified_and_each_change_is_detected() -> None:
-    card = (STORED / "card-1.html").read_bytes()
+def test_stored_card_is_verified_and_each_change_is_detected() -> None:
+    card = (STORED / "card-2.html").read_bytes()
     assert verify_card(card, key_of(card)).session_id == "facts"
     expect_each_change_is_detected(card, 1_000)
 
 
+def test_card_of_the_first_version_is_refused_by_name() -> None:
+    card = (STORED / "card-1.html").read_bytes()
+    with pytest.raises(CardError, match="version 1"):
+        verify_card(card, key_of(card))
+
+
+def test_text_with_a_surrogate_alone_is_a_card_error() -> None:
+    card = (STORED / "card-2.html").read_text()
+    with pytest.raises(CardError):
+        verify_card(card + "\ud800", key_of(card.encode()))
+
+
 def test_stored_card_of_an_erased_person_is_verified_and_each_change_is_detected() -> None:
-    card = (STORED / "card-1-erased.html").read_bytes()
+    card = (STORED / "card-2-erased.html").read_bytes()
     verified = verify_card(card, key_of(card))
     assert (verified.session_id, verified.verdict) == ("facts", None)
     assert b"Aruba" not in card
@@ -104,7 +116,7 @@ def test_stored_card_of_an_erased_person_is_verified_and_each_change_is_detected
 
 
 def test_stored_card_with_a_cosignature_is_verified_and_each_change_is_detected() -> None:
-    card = (STORED / "card-1-cosigned.html").read_bytes()
+    card = (STORED / "card-2-cosigned.html").read_bytes()
     verified = verify_card(card, key_of(card), witnesses=[WITNESS_KEY])
     assert list(verified.cosigned) == ["witness.example/w1"]
     assert "The population of Aruba in 2015 was 101,001." in (verified.verdict or "")

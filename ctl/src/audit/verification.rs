@@ -479,6 +479,15 @@ pub(crate) fn refused(message: String) -> CtlError {
     CtlError::Verb { message, exit_code: 1, was_printed: false }
 }
 
+/// Refuses what a daemon in test mode has logged, unless it is allowed.
+pub(crate) fn check_test_mode(is_test: bool, is_allowed: bool) -> Result<(), CtlError> {
+    if is_test && !is_allowed {
+        let message = "the entries are of a daemon in test mode, so they are about no verdict for a customer; `--allow-test-mode` accepts them";
+        return Err(refused(message.to_owned()));
+    }
+    Ok(())
+}
+
 /// The error about a file whose content is invalid.
 pub(super) fn unusable(file: &str, error: impl ToString) -> CtlError {
     let message = format!("{file}: {}", error.to_string());

@@ -7,7 +7,7 @@ use super::log::format_entry;
 use super::verify_directory;
 use crate::audit::verification::{
     CosigningWitness, EntryNumber, LogKeys, LogReplay, ReplayReport, VerdictReport, VerifiedDocument,
-    WitnessKeys, read_signed, unusable, verify,
+    WitnessKeys, check_test_mode, read_signed, unusable, verify,
 };
 use crate::base::error::CtlError;
 use crate::base::input::read_text;
@@ -16,7 +16,7 @@ use crate::base::program::examples;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use domain_audit::checkpoint::Checkpoint;
-use domain_audit::leaf::hidden_members;
+use domain_audit::leaf::{TEST_MODE, hidden_members};
 use domain_base::wording::format_count;
 use serde::Serialize;
 use serde_json::Value;
@@ -57,12 +57,17 @@ pub(crate) struct VerifyLogArgs {
     /// Compute the logged decisions again, and compare the results
     #[arg(long)]
     replay: bool,
+    /// Accept entries of a daemon in test mode in a document, too
+    #[arg(long)]
+    allow_test_mode: bool,
 }
 
 /// The verification of a document.
 #[derive(Serialize)]
 struct VerificationReport<'d> {
     log: LogReport,
+    /// Whether an entry is of a daemon in test mode.
+    test_mode: bool,
     /// The witnesses of `--witness`, which have cosigned the checkpoint.
     cosigned: Vec<CosigningWitness>,
     /// The size of the earlier log that this one continues.
@@ -119,12 +124,15 @@ impl VerifyLogArgs {
             None => keys.earlier_checkpoint(bundle)?,
         };
         let Checkpoint { origin, size, root } = verify(bundle, &keys, earlier.as_ref())?;
+        let test_mode = bundle.entries.iter().any(|entry| is_of_test_mode(&entry.line));
+        check_test_mode(test_mode, self.allow_test_mode)?;
         let entries = bundle.entries.iter().map(|entry| serde_json::from_str(&entry.line));
         let withheld = bundle.entries.iter().filter_map(|entry| withheld_values(&entry.line));
         // a proof without the root of the earlier log proves nothing
         let continuation = bundle.continuation.as_ref().filter(|_| earlier.is_none());
         let report = VerificationReport {
             log: LogReport { origin, size, root: BASE64_STANDARD.encode(root) },
+            test_mode,
             cosigned: witnesses.verify(&bundle.checkpoint)?,
             continues: earlier.map(|earlier| earlier.size),
             continuation_not_verified: continuation.map(|proved| proved.old_size),
@@ -142,6 +150,11 @@ impl VerifyLogArgs {
     }
 }
 
+/// Whether the entry with this line is of a daemon in test mode. The member cannot be erased or withheld.
+fn is_of_test_mode(line: &str) -> bool {
+    serde_json::from_str::<Value>(line).is_ok_and(|entry| entry.get(TEST_MODE) == Some(&Value::Bool(true)))
+}
+
 /// The values that the entry with this line has only as hashes, if there are any.
 fn withheld_values(line: &str) -> Option<WithheldValues> {
     let EntryNumber { seq } = serde_json::from_str(line).ok()?;
@@ -155,6 +168,9 @@ impl VerificationReport<'_> {
         let LogReport { origin, size, root } = &self.log;
         let mut rows =
             vec![("log", origin.clone()), ("checkpoint", format!("{}, root {root}", count(*size)))];
+        if self.test_mode {
+            rows.push(("test mode", "the entries are about no verdict for a customer".to_owned()));
+        }
         rows.extend(
             self.cosigned
                 .iter()

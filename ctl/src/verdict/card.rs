@@ -3,7 +3,7 @@
 use super::submit::show_delivered;
 use crate::audit::log::{prove_at, read_all_lines};
 use crate::audit::verification::{
-    CosigningWitness, EntryNumber, LogKeys, WitnessKeys, read_signed, refused, verify,
+    CosigningWitness, EntryNumber, LogKeys, WitnessKeys, check_test_mode, read_signed, refused,
 };
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, encode_segment, id_parser, problem_error};
@@ -59,6 +59,9 @@ struct VerifyCardArgs {
     /// A public key of a witness that must have cosigned the checkpoint, or a file with it; repeat it for each witness
     #[arg(long = "witness", value_name = "KEY")]
     witnesses: Vec<String>,
+    /// Accept a card of a daemon in test mode, too
+    #[arg(long)]
+    allow_test_mode: bool,
 }
 
 /// The verification of a card.
@@ -68,6 +71,8 @@ struct CardReport {
     session_id: Option<String>,
     /// Whether it has what only operators see.
     is_internal: bool,
+    /// Whether its verdict is one of a daemon in test mode.
+    test_mode: bool,
     /// The key of the log.
     log_key: String,
     /// Whether it is a key of `--key`.
@@ -187,27 +192,22 @@ fn number_of(line: &str) -> Result<u64, CtlError> {
 
 impl VerifyCardArgs {
     fn run(&self, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
-        let changed = |error: domain_verdict::card::CardError| refused(error.to_string());
-        let card = VerdictCard::read(&read_signed(&self.file)?).map_err(changed)?;
-        let (key, witnesses) = card.keys();
-        let own = key.unwrap_or_default().to_owned();
-        let expected =
-            LogKeys::read(if self.keys.is_empty() { std::slice::from_ref(&own) } else { &self.keys })?;
-        if !expected.has(&own) {
-            return Err(refused(format!("the card is of the log key {own}, which is not one of --key")));
+        let expected = LogKeys::read(&self.keys)?;
+        let is_expected = |key: &str| self.keys.is_empty() || expected.has(key);
+        let card = VerdictCard::verify(&read_signed(&self.file)?, is_expected);
+        let card = card.map_err(|error| refused(error.to_string()))?;
+        check_test_mode(card.is_test, self.allow_test_mode)?;
+        let mut cosigned = WitnessKeys::read(&self.witnesses)?.verify(&card.checkpoint)?;
+        if self.witnesses.is_empty() {
+            cosigned = WitnessKeys::read(&card.witnesses)?.verify(&card.checkpoint)?;
         }
-        let bundle = card.bundle();
-        let Checkpoint { size, .. } = verify(&bundle, &expected, None)?;
-        card.check_texts().map_err(changed)?;
-        let mut cosigned = WitnessKeys::read(&self.witnesses)?.verify(&bundle.checkpoint)?;
-        let further = WitnessKeys::read(witnesses)?.verify(&bundle.checkpoint)?;
-        cosigned.extend(further.into_iter().filter(|_| self.witnesses.is_empty()));
         let report = CardReport {
-            session_id: card.session_id(),
-            is_internal: card.is_internal(),
-            log_key: own,
+            session_id: card.session_id,
+            is_internal: card.is_internal,
+            test_mode: card.is_test,
+            log_key: card.key,
             is_expected_key: !self.keys.is_empty(),
-            size,
+            size: card.size,
             cosigned,
         };
         if is_json { print_json(out, &report) } else { report.print(out) }
@@ -221,6 +221,9 @@ impl CardReport {
         rows.push(("log", format_count(self.size, "entry", "entries")));
         if self.is_internal {
             rows.push(("internal", "it shows callers or operators; do not hand it out".to_owned()));
+        }
+        if self.test_mode {
+            rows.push(("test mode", "the verdict was never delivered to a customer".to_owned()));
         }
         rows.extend(
             self.cosigned

@@ -4,6 +4,9 @@
 //! the value, and its salt in the last member, `salts`. Erasing a value puts the hash into the line and removes the salt. So the
 //! leaf of a line is computed from the line alone, and stays the same. In a leaf that would be too long, the longest values are
 //! committed to as well.
+//!
+//! The hash has no border between a salt and its value. Since each reader requires a salt of exactly 32 hexadecimal digits, they have one
+//! reading: with any other salt, the beginning of a value could be moved into it.
 
 use domain_base::caller::{RequestCaller, TraceId};
 use domain_base::digest::{DIGITS, Sha256Hex};
@@ -26,6 +29,8 @@ pub const TRACE_ID: &str = "trace_id";
 pub const TEST_MODE: &str = "test_mode";
 /// The member that has the digests of the rows that were set with the entry. It is always committed to.
 pub const ROWS: &str = "rows_sha256";
+/// The member of an entry of a delivery that names the entries that it follows from, and of an entry about a delivery that names it.
+pub const LINKS: &str = "links";
 /// The members that have ids of sessions. The id of a mail contains one.
 pub const SESSION_IDS: [&str; 3] = ["session_id", "session_ids", "message_id"];
 /// The digits of a salt.

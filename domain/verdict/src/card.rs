@@ -4,20 +4,19 @@
 //! Each part of the page has its data as JSON in one form, and shows the rows that `layout.json` derives from them. The rest of
 //! the page is the frame, whose digest is published for each version. So every byte of a card is checked in one way: the frame by
 //! its digest, the shown text by deriving it again, and the data by their proof. `checks.js` does the same in the browser and in
-//! the client for Node, and `_card.py` in the client for Python.
+//! the client for Node, and `card.py` in the client for Python: `tests/tests/card_forgeries.rs` compares them. Each check is linear in
+//! the size of the card.
 
+mod check;
 mod leaves;
 
-use crate::card::leaves::{JsonLeaf, flatten};
-use crate::event::VerdictCached;
+use crate::card::leaves::{JsonLeaf, LeafIndex, flatten};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use domain_audit::checkpoint::{LogKey, WitnessKey};
 use domain_audit::wire::{LogBundle, ProvedEntry};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::Event;
+use domain_base::event::event_in;
 use domain_rules::FactSet;
-use domain_rules::event::RulesEvaluated;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -31,16 +30,15 @@ pub const CHECKS: &str = include_str!("card/checks.js");
 const PAGE: &str = include_str!("card/page.js");
 /// The SHA-256 of the frame of each version, by its number. Cards of all versions can be verified.
 pub const FRAMES: &str = include_str!("card/frames.json");
+/// The SHA-256 of the first frame, whose cards could be forged. It was never released.
+pub const WITHDRAWN_FRAME: &str = "6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96200";
+/// The most bytes of a card.
+pub const CARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const LAYOUT_START: &str = "<script type=\"application/json\" id=\"layout\">";
 const SHOWN_START: &str = "<dl>";
 const DATA_START: &str = "</dl>\n<script type=\"application/json\">";
 const DATA_END: &str = "</script>";
-
-/// The members that name what an entry is about: it must be the same as in the entry of the delivery. Erased ones are unknown.
-const ABOUT: [&str; 3] = ["session_id", "verdict_sha256", EVALUATION];
-/// The member with the SHA-256 of an evaluation. The entry of a delivery without facts has none.
-const EVALUATION: &str = "evaluation_sha256";
 
 /// The most facts of a check without sources that a card lists, and their total size in bytes.
 const FACTS_MAX: usize = 100;
@@ -66,11 +64,39 @@ pub struct VerdictCard {
     parts: Vec<CardPart>,
 }
 
+/// A card whose bytes are all consistent with the key of its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedCard {
+    /// The session with its application; `None` if its id was erased.
+    pub session_id: Option<String>,
+    /// The delivered text; `None` if it was erased.
+    pub verdict: Option<String>,
+    pub key: String,
+    /// The signed checkpoint.
+    pub checkpoint: String,
+    /// The number of entries of the log.
+    pub size: u64,
+    /// The keys of the witnesses that have cosigned the checkpoint.
+    pub witnesses: Vec<String>,
+    /// Whether it has what only operators see.
+    pub is_internal: bool,
+    /// Whether its verdict is one of a daemon in test mode.
+    pub is_test: bool,
+}
+
 /// Why a card is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CardError {
+    #[error("the file has more than {CARD_BYTES_MAX} bytes; a verdict card has fewer")]
+    TooLong,
     #[error("the file is no verdict card of a version that this program knows, or its page was changed")]
     Frame,
+    #[error(
+        "the card is of version 1, whose cards can be forged; ask the sender for a card of version 2 (`oraclectl card`)"
+    )]
+    Withdrawn,
+    #[error("the card is of the log key {0}, which is not the expected one")]
+    Key(String),
     #[error("the part `{part}` was changed: {fault}")]
     Part { part: String, fault: &'static str },
 }
@@ -89,12 +115,38 @@ struct CardLayout {
 struct PartLayout {
     id: String,
     title: String,
-    /// The events of its entries.
+    /// The events of its entries; each has one entry.
     events: Vec<String>,
+    /// Whether its entries are those of all events that no part declares.
+    #[serde(default)]
+    others: bool,
+    /// The check of its texts.
+    #[serde(default)]
+    check: TextCheck,
+    /// The values of members of the delivery with which it must have an entry.
+    #[serde(default)]
+    needed: BTreeMap<String, String>,
     /// Whether its first text is a JSON document whose members are shown.
     #[serde(default)]
     document: bool,
     rows: Vec<RowLayout>,
+}
+
+/// How the texts of a part are checked. A text is one with a digest in the entry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TextCheck {
+    /// It has none.
+    #[default]
+    None,
+    /// The delivered text.
+    Verdict,
+    /// The facts of an evaluation and their raw records.
+    Facts,
+    /// Texts whose digests are anywhere in the entry.
+    Digests,
+    /// It has no entries, but the checkpoint and the keys.
+    Proof,
 }
 
 /// Rows of a part: a text, all values at or under a path, or rows for each element of a list.
@@ -166,7 +218,9 @@ impl VerdictCard {
     /// Adds an entry to the part that shows its event.
     pub fn add(&mut self, entry: ProvedEntry) {
         let event = event_of(&entry.line);
-        let at = self.layout.parts.iter().position(|part| part.events.contains(&event));
+        let declares = |part: &PartLayout| part.events.contains(&event);
+        let parts = &self.layout.parts;
+        let at = parts.iter().position(declares).or_else(|| parts.iter().position(|part| part.others));
         if let Some(part) = at.and_then(|at| self.parts.get_mut(at)) {
             part.entries.push(entry);
         }
@@ -234,11 +288,19 @@ impl VerdictCard {
         page
     }
 
-    /// Reads a card. Its frame must be a published one, and its shown text that of its data. The data are not verified.
+    /// Reads a card. Its frame must be a published one, and its data in their form. Nothing else is verified.
     ///
     /// # Errors
     /// The file is no card, or was changed there.
     pub fn read(page: &str) -> Result<Self, CardError> {
+        Self::read_shown(page).map(|(card, _)| card)
+    }
+
+    /// Reads a card, and the shown text of each part.
+    fn read_shown(page: &str) -> Result<(Self, Vec<&str>), CardError> {
+        if page.len() > CARD_BYTES_MAX {
+            return Err(CardError::TooLong);
+        }
         let (mut frame, mut rest, mut found) = (String::new(), page, Vec::new());
         while let Some((before, after)) = rest.split_once(SHOWN_START) {
             let (shown, after) = after.split_once(DATA_START).ok_or(CardError::Frame)?;
@@ -251,6 +313,9 @@ impl VerdictCard {
         let published: BTreeMap<String, Sha256Hex> =
             serde_json::from_str(FRAMES).map_err(|_| CardError::Frame)?;
         let sha256 = Sha256Hex::of(frame.as_bytes());
+        if sha256.as_str() == WITHDRAWN_FRAME {
+            return Err(CardError::Withdrawn);
+        }
         if !published.values().any(|known| *known == sha256) {
             return Err(CardError::Frame);
         }
@@ -258,26 +323,45 @@ impl VerdictCard {
         let layout: CardLayout =
             layout.and_then(|(layout, _)| serde_json::from_str(layout).ok()).ok_or(CardError::Frame)?;
         let mut card = Self { parts: Vec::new(), layout };
-        for (part, (shown, data)) in card.layout.parts.iter().zip(found) {
+        for (part, (_, data)) in card.layout.parts.iter().zip(&found) {
             let changed = |fault| CardError::Part { part: part.id.clone(), fault };
-            let own: CardPart = serde_json::from_str(data).map_err(|_| changed("its data cannot be read"))?;
-            if data_of(&own) != data {
-                return Err(changed("its data are not in their form"));
-            }
-            if card.shown(part, &own) != shown {
-                return Err(changed("the shown text is not that of its data"));
+            let own: CardPart = serde_json::from_str(data).map_err(|_| changed("the data cannot be read"))?;
+            if data_of(&own) != *data {
+                return Err(changed("the data are not in their form"));
             }
             card.parts.push(own);
         }
-        Ok(card)
+        Ok((card, found.into_iter().map(|(shown, _)| shown).collect()))
     }
 
-    /// Whether it has what only operators see.
-    #[must_use]
-    pub fn is_internal(&self) -> bool {
-        let entries = self.parts.iter().flat_map(|part| &part.entries);
-        let mut members = entries.map(|entry| entry_of(&entry.line));
-        members.any(|entry| entry.pointer("/caller/uid").is_some() || entry.get("peer").is_some())
+    /// Verifies every byte of a card. `is_expected` decides on the key of the log, before anything else is verified.
+    ///
+    /// # Errors
+    /// The file is no card, is of another log, or was changed.
+    pub fn verify(page: &str, is_expected: impl FnOnce(&str) -> bool) -> Result<VerifiedCard, CardError> {
+        let (card, shown) = Self::read_shown(page)?;
+        let (key, witnesses) = card.keys();
+        let key = key.unwrap_or_default().to_owned();
+        if !is_expected(&key) {
+            return Err(CardError::Key(key));
+        }
+        let checked = card.check()?;
+        for ((layout, part), shown) in card.layout.parts.iter().zip(&card.parts).zip(shown) {
+            if card.shown(layout, part) != shown {
+                let fault = "the shown text is not that of its data";
+                return Err(CardError::Part { part: layout.id.clone(), fault });
+            }
+        }
+        Ok(VerifiedCard {
+            session_id: checked.session_id(),
+            verdict: card.part("verdict").and_then(|part| part.texts.first().cloned()),
+            witnesses: witnesses.to_vec(),
+            checkpoint: card.bundle().checkpoint,
+            size: checked.size(),
+            key,
+            is_internal: checked.is_internal,
+            is_test: checked.is_test,
+        })
     }
 
     /// The entries of all parts with the checkpoint, as a document of `oraclectl log prove`.
@@ -296,77 +380,6 @@ impl VerdictCard {
             proof.and_then(|part| part.texts.get(1)).map(String::as_str),
             proof.map_or(&[], |part| part.more.as_slice()),
         )
-    }
-
-    /// The session in the entry of the delivery; `None` if its id was erased.
-    #[must_use]
-    pub fn session_id(&self) -> Option<String> {
-        self.delivery().get("session_id")?.as_str().map(str::to_owned)
-    }
-
-    /// Checks the texts of the card by the digests in its entries, which are not verified here.
-    ///
-    /// # Errors
-    /// The first part whose texts are not those of its entries.
-    pub fn check_texts(&self) -> Result<(), CardError> {
-        for (layout, part) in self.layout.parts.iter().zip(&self.parts) {
-            let checked = self.check_part(layout, part);
-            checked.map_err(|fault| CardError::Part { part: layout.id.clone(), fault })?;
-        }
-        Ok(())
-    }
-
-    fn check_part(&self, layout: &PartLayout, part: &CardPart) -> Result<(), &'static str> {
-        let delivery = self.delivery();
-        let is_other = |entry: &Value, name: &str| {
-            let texts =
-                entry.get(name).and_then(Value::as_str).zip(delivery.get(name).and_then(Value::as_str));
-            texts.is_some_and(|(own, delivered)| own != delivered)
-        };
-        for entry in &part.entries {
-            let entry = entry_of(&entry.line);
-            require(layout.events.contains(&text_at(&entry, "event")), "an entry belongs to another part")?;
-            require(
-                !ABOUT.iter().any(|name| is_other(&entry, name)),
-                "an entry is about another verdict or its facts",
-            )?;
-            let has_facts = delivery.get(EVALUATION).is_some() || entry.get(EVALUATION).is_none();
-            require(has_facts, "the verdict was delivered without facts")?;
-        }
-        let first = part.entries.first().map(|entry| entry_of(&entry.line)).unwrap_or_default();
-        let has_no_texts = part.texts.is_empty() && part.more.is_empty();
-        match layout.id.as_str() {
-            "proof" => {
-                require(part.entries.is_empty(), "the proof has no entries")?;
-                require(is_signed(part), "the checkpoint is not signed with exactly the keys of the card")
-            }
-            "verdict" => {
-                require(
-                    text_at(&first, "event") == VerdictCached::NAME,
-                    "the entry of the delivery is missing",
-                )?;
-                require(part.texts.len() <= 1 && part.more.is_empty(), "a text belongs to no entry")?;
-                let is_delivered =
-                    |text: &String| is_digest(&first, "verdict_sha256", &Sha256Hex::of(text.as_bytes()));
-                require(part.texts.iter().all(is_delivered), "the text is not the delivered one")
-            }
-            "facts" => check_facts(&first, part),
-            "divergence" => {
-                let is_needed = text_at(&delivery, "path") == "regen";
-                require(
-                    !is_needed || !part.entries.is_empty(),
-                    "the comparison with the first verdict is missing",
-                )?;
-                require(has_no_texts, "a text belongs to no entry")
-            }
-            _ => require(has_no_texts, "a text belongs to no entry"),
-        }
-    }
-
-    /// The entry of the delivery.
-    fn delivery(&self) -> Value {
-        let entry = self.part("verdict").and_then(|part| part.entries.first());
-        entry.map(|entry| entry_of(&entry.line)).unwrap_or_default()
     }
 
     fn part(&self, id: &str) -> Option<&CardPart> {
@@ -392,7 +405,7 @@ impl VerdictCard {
             .chain(document.into_iter().flat_map(|text| flatten(text, "document")))
             .collect();
         let mut html = String::new();
-        for (label, text) in self.layout.rows(&layout.rows, &leaves, "") {
+        for (label, text) in self.layout.rows(&layout.rows, &LeafIndex::of(&leaves), "") {
             let (label, text) = (self.layout.to_html(&label), self.layout.to_html(&text));
             write!(html, "<dt>{label}</dt><dd>{text}</dd>").expect("a text can be extended");
         }
@@ -402,8 +415,8 @@ impl VerdictCard {
 
 impl CardLayout {
     /// The rows as pairs of a label and a text.
-    fn rows(&self, rows: &[RowLayout], leaves: &[JsonLeaf], index: &str) -> Vec<(String, String)> {
-        let has = |path: &str| leaves.iter().any(|(leaf, _)| under(leaf, path).is_some());
+    fn rows(&self, rows: &[RowLayout], leaves: &LeafIndex<'_>, index: &str) -> Vec<(String, String)> {
+        let has = |path: &str| !leaves.under(path).is_empty();
         let mut shown = Vec::new();
         for row in rows {
             if row.unless.iter().any(|path| has(&path.replace('#', index))) {
@@ -422,9 +435,10 @@ impl CardLayout {
     }
 
     /// The rows of the values at or under a path.
-    fn values(&self, row: &RowLayout, leaves: &[JsonLeaf], path: &str) -> Vec<(String, String)> {
-        let found = leaves.iter().filter(|(_, text)| !text.is_empty());
-        let found: Vec<_> = found.filter_map(|(leaf, text)| Some((under(leaf, path)?, text))).collect();
+    fn values(&self, row: &RowLayout, leaves: &LeafIndex<'_>, path: &str) -> Vec<(String, String)> {
+        let found = leaves.under(path).iter().filter(|(_, text)| !text.is_empty());
+        let found: Vec<_> =
+            found.map(|(leaf, text)| (leaf.get(path.len()..).unwrap_or_default(), text)).collect();
         if let [(".sha256", sha256)] = found.as_slice() {
             return vec![(row.label.clone(), format!("{}{sha256}", self.withheld))];
         }
@@ -460,11 +474,6 @@ impl CardLayout {
     }
 }
 
-/// The rest of a path at or under another one.
-fn under<'p>(path: &'p str, above: &str) -> Option<&'p str> {
-    path.strip_prefix(above).filter(|rest| rest.is_empty() || rest.starts_with('.'))
-}
-
 /// The frame up to the next place for shown text, and from the end of its data on.
 fn split_slot(frame: &str) -> Option<(&str, &str)> {
     let at = frame.find(SHOWN_START)? + SHOWN_START.len();
@@ -482,12 +491,8 @@ fn entry_of(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_default()
 }
 
-fn text_at(entry: &Value, name: &str) -> String {
-    entry.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
 fn event_of(line: &str) -> String {
-    text_at(&entry_of(line), "event")
+    event_in(line).unwrap_or_default().to_owned()
 }
 
 fn list<'v>(value: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
@@ -498,48 +503,11 @@ fn is_digest(entry: &Value, name: &str, sha256: &Sha256Hex) -> bool {
     entry.get(name).and_then(Value::as_str) == Some(sha256.as_str())
 }
 
-fn require(holds: bool, fault: &'static str) -> Result<(), &'static str> {
-    if holds { Ok(()) } else { Err(fault) }
-}
-
-/// Whether the checkpoint has valid signatures of the key of the log and of each witness, and no other signatures.
-fn is_signed(CardPart { texts, more, .. }: &CardPart) -> bool {
-    let [note, key] = texts.as_slice() else { return false };
-    let signatures = note.rsplit_once("\n\n").map_or(0, |(_, signatures)| signatures.lines().count());
-    let is_of_log = key.parse().is_ok_and(|key: LogKey| key.verify(note).is_ok());
-    let is_of = |witness: &String| witness.parse().is_ok_and(|key: WitnessKey| key.verify(note).is_ok());
-    let mut witnesses = more.clone();
-    witnesses.dedup();
-    is_of_log && more.iter().all(is_of) && signatures == witnesses.len() + 1
-}
-
 /// Whether a text is the raw record of a statement, by the origins in the entry of an evaluation.
 fn is_raw_record(origins: &Value, statement: &Value, raw: &str) -> bool {
     let mut records = list(origins, "origins").filter_map(|origin| origin.get("record"));
     let record = records.find(|record| record.get("record_id") == statement.get("record_id"));
     record.is_some_and(|record| is_digest(record, "raw_hash", &Sha256Hex::of(raw.as_bytes())))
-}
-
-/// Checks the facts of an evaluation and their raw records. An empty text is one that the card leaves out.
-fn check_facts(entry: &Value, part: &CardPart) -> Result<(), &'static str> {
-    const OTHER: &str = "the facts are not those of the entry";
-    let Some(origins) = entry.get("facts_from").filter(|_| text_at(entry, "event") == RulesEvaluated::NAME)
-    else {
-        let is_own =
-            part.texts.is_empty() || is_digest(entry, "facts_sha256", &FactSet::sha256_of(&part.texts));
-        return require(is_own && part.more.is_empty(), OTHER);
-    };
-    let statements: Vec<_> = list(origins, "relied_on").collect();
-    require([part.texts.len(), part.more.len()] == [statements.len(); 2], OTHER)?;
-    for ((statement, fact), raw) in statements.into_iter().zip(&part.texts).zip(&part.more) {
-        let is_fact = fact.is_empty() || is_digest(statement, "fact_sha256", &Sha256Hex::of(fact.as_bytes()));
-        require(is_fact, "a fact is not that of the entry")?;
-        require(
-            raw.is_empty() || is_raw_record(origins, statement, raw),
-            "a raw record is not that of the entry",
-        )?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

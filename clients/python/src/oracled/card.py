@@ -10,21 +10,45 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 from oracled._wire import invalid_type
 
 FRAMES = {
-    "6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96200",
+    "898790f32a834fc3bda3220d85f91221387a6c495c7751b4418ed3026fcde16f",
 }
 """The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them."""
 
-SLOT = re.compile(r'<dl>(.*?)</dl>\n<script type="application/json">(.*?)</script>', re.DOTALL)
-EMPTY_SLOT = '<dl></dl>\n<script type="application/json"></script>'
-LAYOUT = re.compile(r'<script type="application/json" id="layout">(.*?)</script>', re.DOTALL)
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^ \t\n\r{}\[\],:"]+', re.DOTALL)
-KEY = re.compile(r"([^+\s]+)\+([0-9a-f]{8})\+(.+)", re.DOTALL)
-SIGNATURE = re.compile(r"— ([^+\s]+) (.+)", re.DOTALL)
+WITHDRAWN_FRAME = "6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96200"
+"""The first page, whose cards could be forged. It was never released."""
+
+CARD_BYTES_MAX = 16 * 1024 * 1024
+DATA_DEPTH = 5
+"""The levels of the data of a part."""
+ENTRY_DEPTH, ENTRY_MEMBERS = 32, 256
+"""The most levels and members of an entry. The log writes fewer."""
+SHOWN_DEPTH, SHOWN_VALUES, SHOWN_PATH = 32, 20_000, 256
+"""The most levels, values, and characters of a path of a text that is shown by its values. Any other is shown as it is."""
+LAYOUT_NAMES = 6
+"""The most names of a path in a layout."""
+WITNESSES_MAX = 100
+TIME_MAX = 253_402_207_200
+"""The latest time of a cosignature, in seconds: the year 9999."""
+
+SHOWN_START, DATA_START, DATA_END = "<dl>", '</dl>\n<script type="application/json">', "</script>"
+LAYOUT_START = '<script type="application/json" id="layout">'
+# possessive: a text without an end ends with the input, and is read once
+TOKEN = re.compile(r'"(?:[^"\\]++|\\.?)*+"?+|[{}\[\],:]|[^ \t\n\r{}\[\],:"]++', re.DOTALL)
+SPACE = r"\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+KEY = re.compile(rf"([^+{SPACE}]+)\+([0-9a-f]{{8}})\+(.+)", re.DOTALL)
+SIGNATURE = re.compile(rf"— ([^+{SPACE}]+) (.+)", re.DOTALL)
+SURROGATE = re.compile("[\ud800-\udfff]")
+NUMBER = re.compile(r"[1-9][0-9]{0,14}")
+EVENT = re.compile(r'"[a-z_]+"')
+SALT = re.compile(r'"[0-9a-f]{32}"')
+LINK = re.compile(r'\{"seq":[1-9][0-9]{0,14},"leaf_sha256":"[0-9a-f]{64}"\}')
+DIGEST = re.compile(r'(?<=")[0-9a-f]{64}(?=")')
 
 KEY_REQUIRED = "a key is required, as `oraclectl log key` prints it"
 
@@ -49,16 +73,42 @@ class VerifiedCard:
     """The number of entries of the log."""
     cosigned: dict[str, datetime]
     """The witnesses that have cosigned the log, by the names of their keys, and when."""
+    test_mode: bool
+    """Whether the verdict is one of a daemon in test mode, which was never delivered to a customer."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry whose line is one that the log writes: it has one reading."""
+
+    seq: int
+    event: str
+    line: str
+    members: dict[str, str]
+    """The texts of the values of its members."""
+    parsed: dict[str, Any]
+    leaf: bytes
+    """The hash of its leaf in the tree."""
+    hashes: list[str]
+
+    @property
+    def itself(self) -> str:
+        """The entry as the entry that names it has it."""
+        return f'{{"seq":{self.seq},"leaf_sha256":"{self.leaf.hex()}"}}'
+
+    @property
+    def links(self) -> set[str] | None:
+        """The entries that it names. None if it names none, or if the value was erased or withheld."""
+        value = self.members.get("links", "")
+        found = LINK.findall(value)
+        return set(found) if found and f"[{','.join(found)}]" == value else None
 
 
 @dataclass(frozen=True)
 class Part:
     """The data of a part of a card."""
 
-    entries: list[dict[str, Any]]
-    """The entries of the log, parsed."""
-    lines: list[str]
-    hashes: list[list[str]]
+    entries: list[Entry]
     texts: list[str]
     more: list[str]
 
@@ -77,7 +127,9 @@ class Checkpoint:
     cosigned: dict[str, datetime]
 
 
-def verify_card(card: bytes | str, key: str | Sequence[str], *, witnesses: Sequence[str] = ()) -> VerifiedCard:
+def verify_card(
+    card: bytes | str, key: str | Sequence[str], *, witnesses: Sequence[str] = (), allow_test_mode: bool = False
+) -> VerifiedCard:
     """Verify every byte of a verdict card. This needs the package `cryptography` (`pip install oracled[card]`).
 
     Args:
@@ -85,9 +137,10 @@ def verify_card(card: bytes | str, key: str | Sequence[str], *, witnesses: Seque
         key: The key of the log, as `oraclectl log key` prints it, from a source that you trust; several if the log got a
             new key.
         witnesses: Keys of witnesses that must have cosigned the log.
+        allow_test_mode: Whether a card of a daemon in test mode is accepted, too.
 
     Raises:
-        CardError: The file was changed, or is of another log.
+        CardError: The file was changed, is of another log, or is of a daemon in test mode.
         TypeError, ValueError: A key is missing: the card is not at fault.
     """
     keys = checked_keys("key", [key] if isinstance(key, str) or not isinstance(key, Sequence) else key)
@@ -95,35 +148,84 @@ def verify_card(card: bytes | str, key: str | Sequence[str], *, witnesses: Seque
         raise ValueError(f"`key` is an empty list ({KEY_REQUIRED})")
     required = checked_keys("witnesses", witnesses)
     try:
-        page = card if isinstance(card, str) else bytes(card).decode("utf-8")
-    except UnicodeDecodeError:
+        page = bytes(card).decode("utf-8") if not isinstance(card, str) else card.encode("utf-8").decode("utf-8")
+    except UnicodeError:
         raise CardError("the file is not UTF-8") from None
-    frame = SLOT.sub(EMPTY_SLOT, page)
-    if sha256(frame) not in FRAMES:
+    try:
+        verified = verify_page(page, keys, required)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        # a value of a type that the log does not write
+        raise CardError("the data of the card cannot be read") from None
+    if verified.test_mode and not allow_test_mode:
+        raise CardError("the card is of a daemon in test mode: it is no verdict for a customer (`allow_test_mode=True` accepts it)")
+    return verified
+
+
+def verify_page(page: str, keys: list[str], required: list[str]) -> VerifiedCard:
+    frame, slots = split_page(page)
+    digest = sha256(frame)
+    if digest == WITHDRAWN_FRAME:
+        raise CardError(
+            "the card is of version 1, whose cards can be forged; ask the sender for a card of version 2 (`oraclectl card`)"
+        )
+    if digest not in FRAMES:
         raise CardError("the file is no verdict card of a version that this client knows, or its page was changed")
-    layout = json.loads(LAYOUT.findall(frame)[0])
-    parts: dict[str, Part] = {}
-    for part, (shown, data) in zip(layout["parts"], SLOT.findall(page), strict=True):
-        parts[part["id"]] = read_part(part["id"], data)
-        require(part["id"], render(part, parts[part["id"]], layout) == shown, "the shown text is not that of its data")
-    proof = parts["proof"]
-    checkpoint = check_proof(proof)
-    if proof.texts[1] not in keys:
+    layout = json.loads(frame.partition(LAYOUT_START)[2].partition(DATA_END)[0])
+    shown = {part["id"]: text for part, (text, _) in zip(layout["parts"], slots, strict=True)}
+    data = {part["id"]: text for part, (_, text) in zip(layout["parts"], slots, strict=True)}
+    # the key first: nothing else of a card of another log is read
+    proof = read_part("proof", data["proof"])
+    require("proof", not proof[0] and len(proof[1].texts) == 2, "the checkpoint or the key is missing")
+    texts, more = proof[1].texts, proof[1].more
+    if texts[1] not in keys:
         expected = " or ".join(keys)
-        raise CardError(f"the card is of the log key {proof.texts[1]}, which is not the expected one, {expected}")
+        raise CardError(f"the card is of the log key {texts[1]}, which is not the expected one, {expected}")
+    checkpoint = check_proof(texts, more)
     for witness in required:
-        require("proof", witness in proof.more, f"the witness {witness} has not cosigned the log")
+        require("proof", witness in more, f"the witness {witness} has not cosigned the log")
+    declared = {event for part in layout["parts"] for event in part["events"]}
+    parts: dict[str, Part] = {"proof": proof[1]}
+    seen: set[int] = set()
+    # the verdict before the others, whose entries it names
+    for part in sorted(layout["parts"], key=lambda part: part.get("check") != "verdict"):
+        id = part["id"]
+        if id != "proof":
+            lines, read = read_part(id, data[id])
+            entries = [read_entry(id, line, hashes) for line, hashes in lines]
+            parts[id] = Part(entries, read.texts, read.more)
+            check_entries(part, entries, declared, seen, checkpoint)
+            check_texts(part, parts[id])
+            if part.get("check") != "verdict":
+                check_named(part, entries, parts["verdict"].entries[0])
     for part in layout["parts"]:
-        check_part(part, parts[part["id"]], parts["verdict"], checkpoint)
+        require(part["id"], render(part, parts[part["id"]], layout) == shown[part["id"]], "the shown text is not that of its data")
     verdict = parts["verdict"]
-    session = verdict.entries[0].get("session_id")
+    session = verdict.entries[0].parsed.get("session_id")
     return VerifiedCard(
         session if isinstance(session, str) else None,
         verdict.texts[0] if verdict.texts else None,
-        proof.texts[1],
+        texts[1],
         checkpoint.size,
         checkpoint.cosigned,
+        any(entry.members.get("test_mode") == "true" for part in parts.values() for entry in part.entries),
     )
+
+
+def split_page(page: str) -> tuple[str, list[tuple[str, str]]]:
+    """The page without data and shown text, and the shown text and the data of each part."""
+    if len(page.encode()) > CARD_BYTES_MAX:
+        raise CardError(f"the file has more than {CARD_BYTES_MAX} bytes; a verdict card has fewer")
+    frame, slots = [], []
+    before, start, rest = page.partition(SHOWN_START)
+    while start:
+        shown, middle, rest = rest.partition(DATA_START)
+        data, end, rest = rest.partition(DATA_END)
+        if not middle or not end:
+            raise CardError("the file is no verdict card of a version that this client knows, or its page was changed")
+        frame.append(before + SHOWN_START + DATA_START + DATA_END)
+        slots.append((shown, data))
+        before, start, rest = rest.partition(SHOWN_START)
+    return "".join([*frame, before]), slots
 
 
 def checked_keys(name: str, keys: Sequence[object]) -> list[str]:
@@ -151,21 +253,20 @@ def dump(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def read_part(id: str, text: str) -> Part:
-    """The data of a part. They have one form, so that no byte of them is free."""
+def read_part(id: str, text: str) -> tuple[list[tuple[str, list[str]]], Part]:
+    """The data of a part, with the lines and the proofs of its entries. They have one form, so that no byte of them is free."""
+    fault = "the data are not in their form"
+    require(id, not is_deeper(text, DATA_DEPTH), fault)
     try:
         data = json.loads(text)
-        lines = [str(entry["line"]) for entry in data["entries"]]
-        hashes = [[str(hash) for hash in entry["proof"]["hashes"]] for entry in data["entries"]]
-        texts, more = [str(each) for each in data["texts"]], [str(each) for each in data["more"]]
-        part = Part([json.loads(line) for line in lines], lines, hashes, texts, more)
-        entries = [{"line": line, "proof": {"hashes": each}} for line, each in zip(lines, hashes, strict=True)]
-        is_own = dump({"entries": entries, "texts": texts, "more": more}).replace("<", "\\u003c") == text
-        is_own = is_own and all(isinstance(entry, dict) for entry in part.entries)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        lines = [(str(entry["line"]), [str(hash) for hash in entry["proof"]["hashes"]]) for entry in data["entries"]]
+        part = Part([], [str(each) for each in data["texts"]], [str(each) for each in data["more"]])
+        entries = [{"line": line, "proof": {"hashes": hashes}} for line, hashes in lines]
+        is_own = dump({"entries": entries, "texts": part.texts, "more": part.more}).replace("<", "\\u003c") == text
+    except (ValueError, KeyError, TypeError):
         is_own = False
-    require(id, is_own, "the data are not in their form")
-    return part
+    require(id, is_own, fault)
+    return lines, part
 
 
 def from_base64(text: str) -> bytes:
@@ -199,20 +300,21 @@ def is_signed(key: bytes, signature: bytes, message: str) -> bool:
     return True
 
 
-def check_proof(part: Part) -> Checkpoint:
+def check_proof(texts: list[str], witnesses: list[str]) -> Checkpoint:
     """Checks the checkpoint, its signature and its cosignatures."""
-    require("proof", not part.entries and len(part.texts) == 2, "the checkpoint or the key is missing")
-    note, key_text = part.texts
+    note, key_text = texts
     text, separator, signatures = note.rpartition("\n\n")
     text += "\n"
-    body = text.split("\n")
+    body, lines = text.split("\n"), signatures[:-1].split("\n")
     is_note = bool(separator) and signatures.endswith("\n") and len(body) == 4
-    require("proof", is_note and re.fullmatch(r"[1-9][0-9]{0,15}", body[1]) is not None, "the checkpoint is no signed note")
+    require("proof", is_note and NUMBER.fullmatch(body[1]) is not None, "the checkpoint is no signed note")
+    is_counted = len(witnesses) <= WITNESSES_MAX and len(set(witnesses)) == len(witnesses) == len(lines) - 1
+    require("proof", is_counted, "a key or a signature is missing or repeated, or there are too many")
     key = read_key(key_text, 1)
     require("proof", body[0] == key.name, "the checkpoint is of another log than the key")
-    open = [key, *(read_key(witness, 4) for witness in part.more)]
+    open = [key, *(read_key(witness, 4) for witness in witnesses)]
     cosigned: dict[str, datetime] = {}
-    for line in signatures[:-1].split("\n"):
+    for line in lines:
         found = SIGNATURE.fullmatch(line)
         require("proof", found is not None, "the checkpoint has a line that is no signature")
         assert found is not None
@@ -226,58 +328,96 @@ def check_proof(part: Part) -> Checkpoint:
             require("proof", len(signature) == 72, "a cosignature is not complete")
             seconds, signature = int.from_bytes(signature[:8], "big"), signature[8:]
             message = f"cosignature/v1\ntime {seconds}\n{text}"
-        require("proof", is_signed(signer.key, signature, message), "a signature is not valid")
-        if signer is not key:
+            require("proof", 0 < seconds <= TIME_MAX, "the time of a cosignature is not valid")
             cosigned[signer.name] = datetime.fromtimestamp(seconds, UTC)
+        require("proof", is_signed(signer.key, signature, message), "a signature is not valid")
     require("proof", not open, "a signature is missing")
     return Checkpoint(int(body[1]), from_base64(body[2]), cosigned)
 
 
-def members(line: str) -> list[Leaf]:
-    """The members of a JSON object: the names, and the texts of the values."""
-    found: list[Leaf] = []
+def step(token: str) -> int:
+    """The change of the depth by a token."""
+    return (token in ("{", "[")) - (token in ("}", "]"))
+
+
+def is_deeper(text: str, most: int) -> bool:
+    """Whether a JSON text has more than so many levels. The check comes before the parser, which is recursive."""
+    depth = 0
+    for match in TOKEN.finditer(text):
+        depth += step(match[0])
+        if depth > most:
+            return True
+    return False
+
+
+def members(id: str, json_text: str) -> dict[str, str]:
+    """The members of a JSON object: the names, and the texts of the values.
+
+    The object has no space around them, each name once, and each text in it is one of Unicode.
+    """
+    found: dict[str, str] = {}
     name: str | None = None
     depth = start = end = 0
-    for match in TOKEN.finditer(line):
+    for match in TOKEN.finditer(json_text):
         token = match[0]
+        is_text = not token.startswith('"') or text_of(token) is not None
+        require(id, is_text, "a text of an entry is not one of Unicode")
+        require(id, token[0] not in "-0123456789" or isfinite(float(token)), "a number of an entry is too large")
         is_separator = depth == 1 and token in (",", "}")
         if is_separator and name is not None:
-            found.append((name, line[start:end]))
+            found[name] = json_text[start:end]
         if is_separator:
             name = None
         elif depth == 1 and name is None:
             name = decode(token)
         elif depth == 1 and token == ":":
             start = match.end()
-        depth += (token in ("{", "[")) - (token in ("}", "]"))
+        depth += step(token)
         end = match.end()
+        is_small = depth <= ENTRY_DEPTH and len(found) <= ENTRY_MEMBERS
+        require(id, is_small, "an entry has too many levels or members")
+    # a repeated name leaves a gap here
+    require(id, object_of(found) == json_text, "the line is not one that the log writes")
     return found
 
 
-def object_of(pairs: Sequence[Leaf]) -> str:
-    return "{" + ",".join(f"{dump(name)}:{value}" for name, value in pairs) + "}"
+def object_of(members: dict[str, str]) -> str:
+    return "{" + ",".join(f"{dump(name)}:{value}" for name, value in members.items()) + "}"
 
 
-def leaf_of(id: str, line: str) -> bytes:
-    """The leaf of an entry in the tree: a hash of the salt and the value in place of each value with a salt."""
-    all = members(line)
-    salts = [value for name, value in all if name == "salts"]
-    if not salts:
-        return line.encode()
-    salt = {name: decode(value) for name, value in members(salts[0])}
-    own = [(name, value) for name, value in all if name != "salts"]
-    require(id, object_of([*own, ("salts", dump(salt))]) == line, "the line is not one that the log writes")
-    return object_of(
-        [(name, f'{{"sha256":"{sha256(salt[name] + value)}"}}' if name in salt else value) for name, value in own]
-    ).encode()
+def refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
 
 
-def is_included(leaf: bytes, index: int, size: int, hashes: Sequence[bytes], root: bytes) -> bool:
+def read_entry(id: str, line: str, hashes: list[str]) -> Entry:
+    """An entry. Its line must be one that the log writes: then it has one reading."""
+    all = members(id, line)
+    own, salts = dict(all), {}
+    if list(all)[-1:] == ["salts"]:
+        salts = members(id, own.pop("salts"))
+        require(id, bool(salts), "an entry has no salts")
+    (first, seq), (second, event) = [*own.items(), ("", ""), ("", "")][:2]
+    require(id, first == "seq" and NUMBER.fullmatch(seq) is not None, "an entry has no number")
+    require(id, second == "event" and EVENT.fullmatch(event) is not None, "an entry has no event")
+    names = iter(own)
+    for name, salt in salts.items():
+        # with any other salt, the beginning of the value could be moved into it: the hash has no border between them
+        is_own = name in names and SALT.fullmatch(salt) is not None
+        require(id, is_own, "the salts of an entry are not those of its members")
+    hidden = {name: f'{{"sha256":"{sha256(salt[1:-1] + own[name])}"}}' for name, salt in salts.items()}
+    leaf = hashlib.sha256(b"\0" + object_of(own | hidden).encode()).digest()
+    # numbers are compared by no check, and can have any length
+    parsed = json.loads(line, parse_int=str, parse_float=str, parse_constant=refuse_constant)
+    return Entry(int(seq), event[1:-1], line, all, parsed, leaf, hashes)
+
+
+def is_included(hash: bytes, index: int, size: int, hashes: Sequence[str], root: bytes) -> bool:
     """Whether the leaf number `index` is in the tree of `size` leaves with this root (RFC 9162, 2.1.3.2)."""
     if not 0 <= index < size:
         return False
-    node, last, hash = index, size - 1, hashlib.sha256(b"\0" + leaf).digest()
-    for sibling in hashes:
+    node, last = index, size - 1
+    for text in hashes:
+        sibling = from_base64(text)
         if last == 0 or len(sibling) != 32:
             return False
         if node % 2 == 1 or node == last:
@@ -290,140 +430,194 @@ def is_included(leaf: bytes, index: int, size: int, hashes: Sequence[bytes], roo
     return last == 0 and hash == root
 
 
-def check_part(layout: dict[str, Any], part: Part, verdict: Part, checkpoint: Checkpoint) -> None:
-    """Checks the entries of a part against the tree, and its texts against its entries."""
+def check_entries(
+    layout: dict[str, Any], entries: list[Entry], declared: set[str], seen: set[int], checkpoint: Checkpoint
+) -> None:
+    """Checks the entries of a part against the layout and the tree. `seen` has the numbers of all entries."""
+    id, events, last = layout["id"], set[str](), 0
+    for entry in entries:
+        others = layout.get("others", False)
+        is_own = entry.event not in declared if others else entry.event in layout["events"]
+        # each event once: more entries are those of other deliveries
+        require(id, is_own and (others or entry.event not in events), "an entry belongs to another part")
+        require(id, entry.seq not in seen and entry.seq > last, "an entry is repeated, or not in its place")
+        last = entry.seq
+        events.add(entry.event)
+        seen.add(entry.seq)
+        is_in = is_included(entry.leaf, entry.seq - 1, checkpoint.size, entry.hashes, checkpoint.root)
+        require(id, is_in, f"entry {entry.seq} is not in the log")
+
+
+def check_named(layout: dict[str, Any], entries: list[Entry], delivery: Entry) -> None:
+    """Checks that the delivery names each entry of a part, or the entry the delivery."""
     id = layout["id"]
-    for entry, line, hashes in zip(part.entries, part.lines, part.hashes, strict=True):
-        require(id, entry.get("event") in layout["events"], "an entry belongs to another part")
-        seq = entry.get("seq")
-        index = seq - 1 if isinstance(seq, int) else -1
-        proof = [from_base64(hash) for hash in hashes]
-        is_in = is_included(leaf_of(id, line), index, checkpoint.size, proof, checkpoint.root)
-        require(id, is_in, f"entry {seq} is not in the log")
-        for name in ("session_id", "verdict_sha256", "evaluation_sha256"):
-            own, delivered = entry.get(name), verdict.entries[0].get(name)
-            is_other = isinstance(own, str) and isinstance(delivered, str) and own != delivered
-            require(id, not is_other, f"entry {seq} is about another verdict or its facts")
-        has_facts = "evaluation_sha256" in verdict.entries[0] or "evaluation_sha256" not in entry
-        require(id, has_facts, "the verdict was delivered without facts")
-    first = part.entries[0] if part.entries else {}
-    if id == "facts":
-        return check_facts(first, part)
-    if id == "verdict":
-        require(id, first.get("event") == "verdict_cached", "the entry of the delivery is missing")
-        is_text = all(sha256(text) == first.get("verdict_sha256") for text in part.texts)
-        require(id, len(part.texts) <= 1 and not part.more and is_text, "the text is not the delivered one")
-    elif id != "proof":
-        require(id, not part.texts and not part.more, "a text belongs to no entry")
-    if id == "divergence" and verdict.entries[0].get("path") == "regen":
-        require(id, bool(part.entries), "the comparison with the first verdict is missing")
+    for entry in entries:
+        named, naming = delivery.links, entry.links
+        if entry.itself in (named or ()) or delivery.itself in (naming or ()):
+            continue
+        is_other = (named if entry.seq < delivery.seq else naming) is not None
+        require(id, not is_other, f"entry {entry.seq} is not of this delivery")
+        raise CardError(f"the part `{id}` cannot be checked: the log does not say that entry {entry.seq} is of this delivery")
+    needed = any(delivery.parsed.get(name) == value for name, value in layout.get("needed", {}).items())
+    require(id, bool(entries) or not needed, "the card must have an entry here, and has none")
+
+
+def check_texts(layout: dict[str, Any], part: Part) -> None:
+    """Checks the texts of a part against its first entry, by the name in the layout. A text is the one with a digest in the entry."""
+    id, check, fault = layout["id"], layout.get("check"), "a text belongs to no entry"
+    entry = part.entries[0] if part.entries else None
+    if check == "verdict":
+        require(id, entry is not None, "the entry of the delivery is missing")
+        assert entry is not None
+        require(id, len(part.texts) <= 1 and not part.more, fault)
+        is_own = all(sha256(text) == entry.parsed.get("verdict_sha256") for text in part.texts)
+        require(id, is_own, "the text is not the delivered one")
+    elif check == "facts":
+        check_facts(entry.parsed if entry else {}, part)
+    elif check == "digests":
+        digests = set(DIGEST.findall(entry.line)) if entry else set()
+        require(id, not part.more and all(sha256(text) in digests for text in part.texts), fault)
+    else:
+        require(id, not part.texts and not part.more, fault)
 
 
 def check_facts(entry: dict[str, Any], part: Part) -> None:
     """Checks the facts and their raw records by the digests in the entry. An empty text is one that is left out."""
     fault = "the facts are not those of the entry"
-    sources = entry.get("facts_from")
-    if sources is None:
+    if "facts_from" not in entry:
         is_own = not part.texts or sha256(dump(part.texts)) == entry.get("facts_sha256")
         return require("facts", is_own and not part.more, fault)
-    statements = sources.get("relied_on") or []
+    sources = entry["facts_from"]
+    require("facts", isinstance(sources, dict), fault)
+    statements = objects(sources, "relied_on")
     require("facts", len(part.texts) == len(part.more) == len(statements), fault)
-    records = [origin["record"] for origin in sources.get("origins") or [] if "record" in origin]
+    hashes: dict[str, object] = {}
+    for origin in objects(sources, "origins"):
+        record = origin.get("record")
+        if isinstance(record, dict) and isinstance(record.get("record_id"), str):
+            hashes.setdefault(record["record_id"], record.get("raw_hash"))
     for statement, fact, raw in zip(statements, part.texts, part.more, strict=True):
         require("facts", fact == "" or sha256(fact) == statement.get("fact_sha256"), "a fact is not that of the entry")
-        record: dict[str, Any] = next((each for each in records if each["record_id"] == statement["record_id"]), {})
-        require("facts", raw == "" or sha256(raw) == record.get("raw_hash"), "a raw record is not that of the entry")
+        id = statement.get("record_id")
+        hash = hashes.get(id) if isinstance(id, str) else None
+        require("facts", raw == "" or sha256(raw) == hash, "a raw record is not that of the entry")
+
+
+def objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects in an entry; empty if there is none."""
+    found = value.get(name, [])
+    is_list = isinstance(found, list) and all(isinstance(each, dict) for each in found)
+    require("facts", is_list, "an entry has no list where the log writes one")
+    return list(found)
+
+
+def text_of(token: str) -> str | None:
+    """The text that a token of JSON quotes. None if it is no text of Unicode."""
+    try:
+        text = str(json.loads(token)) if token.startswith('"') else None
+    except ValueError:
+        return None
+    return None if text is None or SURROGATE.search(text) else text
 
 
 def decode(token: str) -> str:
     """The text of a token of JSON. A token that is no text of Unicode stays as it is."""
-    if not token.startswith('"'):
-        return token
-    try:
-        text = str(json.loads(token))
-        text.encode()
-    except ValueError:
-        return token
-    return text
+    text = text_of(token)
+    return token if text is None else text
 
 
-def flatten(text: str, prefix: str) -> Iterator[Leaf]:
-    """The values of a JSON text, each with its path, in their order. Numbers keep their digits; null is left out."""
+def flatten(text: str, prefix: str) -> list[Leaf]:
+    """The values of a JSON text, each with its path, in their order. Numbers keep their digits; null is left out.
+
+    A text with too many levels, too many values or a too long path is one value.
+    """
+    leaves: list[Leaf] = []
     path = [prefix]
+    length = 0  # of the names after the first, each with its separator
     levels: list[int] = []  # the index in a list; in an object, -1 before a name and -2 after it
-    for token in TOKEN.findall(text):
+    for match in TOKEN.finditer(text):
+        token = match[0]
         level = levels[-1] if levels else -2
+        name: str | None = None
         if token in ("{", "["):
             levels.append(0 if token == "[" else -1)
             path.append("0" if token == "[" else "")
+            length += len(path[-1]) + 1
         elif token in ("}", "]"):
             if levels:
                 levels.pop()
-                path.pop()
+                length -= len(path.pop()) + 1
         elif token == ",":
             if level >= 0:
                 levels[-1] += 1
-                path[-1] = str(levels[-1])
+                name = str(levels[-1])
             elif levels:
                 levels[-1] = -1
         elif level == -1:
-            path[-1] = decode(token)
+            name = decode(token)
             levels[-1] = -2
         elif token not in (":", "null"):
-            yield ".".join(path), decode(token)
+            leaves.append((".".join(path), decode(token)))
+        if name is not None:
+            length += len(name) - len(path[-1])
+            path[-1] = name
+        if len(levels) > SHOWN_DEPTH or len(leaves) > SHOWN_VALUES or length > SHOWN_PATH:
+            return [(prefix, text)]
+    return leaves
 
 
-def is_under(path: str, above: str) -> bool:
-    return path == above or path.startswith(f"{above}.")
+def index_of(leaves: list[Leaf]) -> dict[str, list[Leaf]]:
+    """The leaves by each path at or above them, as far as a layout has paths."""
+    found: dict[str, list[Leaf]] = {"": leaves}
+    for leaf in leaves:
+        path, end = leaf[0], -1
+        for _ in range(LAYOUT_NAMES):
+            end = path.find(".", end + 1)
+            found.setdefault(path if end < 0 else path[:end], []).append(leaf)
+            if end < 0:
+                break
+    return found
 
 
-def rows_of(rows: list[dict[str, Any]], leaves: list[Leaf], layout: dict[str, Any], index: str) -> Iterator[Leaf]:
+def rows_of(rows: list[dict[str, Any]], under: dict[str, list[Leaf]], layout: dict[str, Any], index: str) -> Iterator[Leaf]:
     """The rows of a part as pairs of a label and a text, by the layout of the page."""
-
-    def has(path: str) -> bool:
-        return any(is_under(leaf, path) for leaf, _ in leaves)
-
     for row in rows:
-        if any(has(path.replace("#", index)) for path in row.get("unless", [])):
+        if any(path.replace("#", index) in under for path in row.get("unless", [])):
             continue
         if "text" in row:
             yield row["label"], row["text"]
         elif "each" in row:
             number = 0
-            while has(f"{row['each']}.{number}"):
-                yield from rows_of(row["rows"], leaves, layout, str(number))
+            while f"{row['each']}.{number}" in under:
+                yield from rows_of(row["rows"], under, layout, str(number))
                 number += 1
         else:
             path = row["path"].replace("#", index)
-            found = [(leaf, text) for leaf, text in leaves if is_under(leaf, path) and text]
+            found = [(leaf, text) for leaf, text in under.get(path, []) if text]
             if len(found) == 1 and found[0][0] == f"{path}.sha256":
-                yield row["label"], layout["withheld"] + found[0][1]
+                yield row.get("label", ""), layout["withheld"] + found[0][1]
             elif not row.get("hidden"):
                 for leaf, text in found:
                     names = [name for name in leaf[len(path) :].split(".") if not re.fullmatch("[0-9]*", name)]
-                    yield " › ".join([row["label"], *names]), row.get("words", {}).get(text, text)
-
-
-def to_html(text: str, hiding: list[list[int]]) -> str:
-    """A text as HTML. Characters that hide something are shown as escapes."""
-    shown = []
-    for character in text.replace("\r\n", "\n"):
-        is_hiding = any(first <= ord(character) <= last for first, last in hiding)
-        shown.append(f"\\u{{{ord(character):x}}}" if is_hiding else character)
-    return "".join(shown).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+                    label = " › ".join(name for name in [row.get("label", ""), *names] if name)
+                    yield label, row.get("words", {}).get(text, text)
 
 
 def render(part: dict[str, Any], data: Part, layout: dict[str, Any]) -> str:
-    """The shown text of a part, from its data."""
+    """The shown text of a part, from its data. Characters that hide something are shown as escapes."""
+    ranges = "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in layout["hiding"])
+    hiding = re.compile(f"[{ranges}]")
+
+    def to_html(text: str) -> str:
+        shown = hiding.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text.replace("\r\n", "\n"))
+        return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
     leaves: list[Leaf] = []
-    for line, entry in zip(data.lines, data.entries, strict=True):
-        leaves += flatten(line, str(entry.get("event")))
+    for entry in data.entries:
+        leaves += flatten(entry.line, entry.event)
     leaves += [(f"texts.{index}", text) for index, text in enumerate(data.texts)]
     leaves += [(f"more.{index}", text) for index, text in enumerate(data.more)]
     if part.get("document") and data.texts:
         leaves += flatten(data.texts[0], "document")
-    html = [
-        f"<dt>{to_html(label, layout['hiding'])}</dt><dd>{to_html(text, layout['hiding'])}</dd>"
-        for label, text in rows_of(part["rows"], leaves, layout, "")
-    ]
-    return "".join(html)
+    rows = rows_of(part["rows"], index_of(leaves), layout, "")
+    return "".join(f"<dt>{to_html(label)}</dt><dd>{to_html(text)}</dd>" for label, text in rows)

@@ -1,7 +1,16 @@
 //! The values of a JSON text with their paths.
 
+use std::collections::HashMap;
+
 /// The path of a value, and its text. A number keeps its digits.
 pub(super) type JsonLeaf = (String, String);
+
+/// The most levels, values, and characters of a path of a text that is shown by its values. Any other is shown as it is.
+const SHOWN_DEPTH: usize = 32;
+const SHOWN_VALUES: usize = 20_000;
+const SHOWN_PATH: usize = 256;
+/// The most names of a path in a layout.
+const LAYOUT_NAMES: usize = 6;
 
 /// An object or a list that is being read.
 enum Level {
@@ -11,53 +20,113 @@ enum Level {
     List(u64),
 }
 
-/// The values of a JSON text in their order; null is left out. The first name of each path is `prefix`.
+/// The path of the value that is being read.
+struct LeafPath {
+    names: Vec<String>,
+    /// The characters of the names after the first, each with its separator.
+    chars: usize,
+}
+
+impl LeafPath {
+    fn push(&mut self, name: &str) {
+        self.chars += name.chars().count() + 1;
+        self.names.push(name.to_owned());
+    }
+
+    fn pop(&mut self) {
+        if self.names.len() > 1 {
+            let name = self.names.pop().unwrap_or_default();
+            self.chars -= name.chars().count() + 1;
+        }
+    }
+
+    /// Replaces the last name.
+    fn rename(&mut self, name: &str) {
+        self.pop();
+        self.push(name);
+    }
+}
+
+/// The values of a JSON text in their order; null is left out. The first name of each path is `prefix`. A text with too many levels, too
+/// many values or a too long path is one value.
 pub(super) fn flatten(text: &str, prefix: &str) -> Vec<JsonLeaf> {
-    let (mut leaves, mut path, mut levels) = (Vec::new(), vec![prefix.to_owned()], Vec::new());
-    for token in tokens(text) {
+    let (mut leaves, mut levels) = (Vec::new(), Vec::new());
+    let mut path = LeafPath { names: vec![prefix.to_owned()], chars: 0 };
+    for (_, token) in tokens(text) {
         match (token, levels.last_mut()) {
             ("{", _) => {
                 levels.push(Level::Object { is_name: true });
-                path.push(String::new());
+                path.push("");
             }
             ("[", _) => {
                 levels.push(Level::List(0));
-                path.push("0".to_owned());
+                path.push("0");
             }
             ("}" | "]", _) => {
                 levels.pop();
-                if path.len() > 1 {
-                    path.pop();
-                }
+                path.pop();
             }
             (",", Some(Level::Object { is_name })) => *is_name = true,
             (",", Some(Level::List(index))) => {
                 *index += 1;
-                if let Some(last) = path.last_mut() {
-                    *last = index.to_string();
-                }
+                path.rename(&index.to_string());
             }
             (",", None) | (":" | "null", Some(Level::List(_) | Level::Object { is_name: false }) | None) => {}
             (name, Some(Level::Object { is_name: is_name @ true })) => {
                 *is_name = false;
-                if let Some(last) = path.last_mut() {
-                    *last = decode(name);
-                }
+                path.rename(&decode(name));
             }
-            (value, _) => leaves.push((path.join("."), decode(value))),
+            (value, _) => leaves.push((path.names.join("."), decode(value))),
+        }
+        if levels.len() > SHOWN_DEPTH || leaves.len() > SHOWN_VALUES || path.chars > SHOWN_PATH {
+            return vec![(prefix.to_owned(), text.to_owned())];
         }
     }
     leaves
 }
 
-/// The text of a token. A token that is no text of Unicode stays as it is.
-fn decode(token: &str) -> String {
-    let text = if token.starts_with('"') { serde_json::from_str(token).ok() } else { None };
-    text.unwrap_or_else(|| token.to_owned())
+/// Leaves by each path at or above them, as far as a layout has paths.
+pub(super) struct LeafIndex<'l>(HashMap<&'l str, Vec<&'l JsonLeaf>>);
+
+impl<'l> LeafIndex<'l> {
+    pub(super) fn of(leaves: &'l [JsonLeaf]) -> Self {
+        let mut found: HashMap<&str, Vec<&JsonLeaf>> = HashMap::new();
+        for leaf in leaves {
+            let (path, _) = leaf;
+            let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
+            let paths = ends.take(LAYOUT_NAMES).filter_map(|end| path.get(..end));
+            [""].into_iter().chain(paths).for_each(|path| found.entry(path).or_default().push(leaf));
+        }
+        Self(found)
+    }
+
+    /// The leaves at or under a path, in their order.
+    pub(super) fn under(&self, path: &str) -> &[&'l JsonLeaf] {
+        self.0.get(path).map_or(&[], Vec::as_slice)
+    }
 }
 
-/// The tokens of a JSON text.
-fn tokens(text: &str) -> impl Iterator<Item = &str> {
+/// The text that a token quotes; `None` if it is no text of Unicode.
+pub(super) fn text_of(token: &str) -> Option<String> {
+    if token.starts_with('"') { serde_json::from_str(token).ok() } else { None }
+}
+
+/// The text of a token. A token that is no text of Unicode stays as it is.
+fn decode(token: &str) -> String {
+    text_of(token).unwrap_or_else(|| token.to_owned())
+}
+
+/// The change of the depth by a token.
+pub(super) fn depth_step(token: &str) -> isize {
+    match token {
+        "{" | "[" => 1,
+        "}" | "]" => -1,
+        _ => 0,
+    }
+}
+
+/// The tokens of a JSON text, each with its place. Any text has them.
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
     const MARKS: [char; 6] = ['{', '}', '[', ']', ',', ':'];
     const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
     let mut rest = text;
@@ -74,9 +143,10 @@ fn tokens(text: &str) -> impl Iterator<Item = &str> {
             })
             .unwrap_or(rest.len())
         };
+        let at = text.len() - rest.len();
         let (token, after) = rest.split_at(len);
         rest = after;
-        Some(token)
+        Some((at, token))
     })
 }
 
