@@ -315,6 +315,7 @@ pub(crate) fn test_submission(session_id: &str, raw: &str, path: GatePath) -> Su
         path,
         prompt: None,
         generation_trace: None,
+        evidence: Vec::new(),
         check: None,
     }
 }

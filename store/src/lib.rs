@@ -20,8 +20,8 @@ pub use store_base::disk::{FileIdentity, boot_id};
 pub use store_base::error::{SourceFileKind, StoreError};
 pub use store_log::{
     CommitReceipt, CommittedRows, ComparedRows, EntryContent, Erasure, ErasureOutcome, ErasureStep,
-    FollowedChanges, GroupsEnd, Journal, JournalRecord, LogLine, LogPage, LogQuery, LogState, MirrorFault,
-    MirrorSnapshot, PREVIEW_REVISION, Postings, PostingsChange, RESTORING_FILE, RecordCallers,
+    EvidenceEntry, FollowedChanges, GroupsEnd, Journal, JournalRecord, LogLine, LogPage, LogQuery, LogState,
+    MirrorFault, MirrorSnapshot, PREVIEW_REVISION, Postings, PostingsChange, RESTORING_FILE, RecordCallers,
     RecordRejectedError, RemovableEntries, RemovalPlan, RowComparison, RowDifference, RowExpectation,
     RowName, RowWrite, SCHEMA, SegmentEntry, SegmentHealing, SegmentLog, SegmentRemains, SharedAppend,
     SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail, StoreBackup, StoreBackupFile, StoreCounts,

@@ -412,7 +412,9 @@ impl From<RecordRejectedError> for CommitError {
         match refused {
             RecordRejectedError::Stale(row) => Self::Stale(row),
             RecordRejectedError::LowSpace(cause) => Self::Unavailable(cause),
-            RecordRejectedError::Unlogged => Self::Unavailable(refused.to_string()),
+            RecordRejectedError::Unlogged | RecordRejectedError::ForeignEvidence(_) => {
+                Self::Unavailable(refused.to_string())
+            }
         }
     }
 }

@@ -171,6 +171,7 @@ pub(crate) fn submission_of_query(query: &str) -> Submission {
         path: GatePath::Generate,
         prompt: None,
         generation_trace: None,
+        evidence: Vec::new(),
     }
 }
 

@@ -407,7 +407,7 @@ impl GenerationRunner {
         if let Some(wait) = self.regen_wait(&session_id) {
             return Err(GenerationError::Limited(CallLimitError::Session { wait }));
         }
-        let job = GenerationJob {
+        let mut job = GenerationJob {
             request: ModelRequest {
                 prompt: self.regen_prompt(&session)?,
                 settings: model.regen_settings(session.original.as_ref()),
@@ -423,6 +423,7 @@ impl GenerationRunner {
                 path: GatePath::Regen,
                 prompt: None,
                 generation_trace: None,
+                evidence: Vec::new(),
             },
         };
         let lease = self.request_lease(model).await?;
@@ -435,6 +436,7 @@ impl GenerationRunner {
         // the deadline counts from before the commit: after it, another host may call
         let began = monotonic();
         let (regen_permit, slot) = self.handles.rate_limiter.ask(take).await??;
+        job.submission.evidence.clone_from(&regen_permit.evidence);
         let (spent, attempt) = (began.elapsed(), Some(regen_permit.clone()));
         let permits = ModelCallPermits { lease, slot, spent, regen_permit: attempt };
         let result = self.call_and_judge(model, job, permits).await.result;

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod crosscheck;
 pub mod documents;
 pub mod erasure;
+mod evidence;
 pub mod followed;
 pub mod generation;
 pub mod held_key;

@@ -7,7 +7,9 @@
 mod attempt;
 mod place;
 
+use self::attempt::CommittedOrder;
 use crate::cache::{AdmitVerdict, PolicyConfig, VerdictCacheError, VerdictRelease};
+use crate::evidence::evidence_of_held;
 use crate::generation::{GenerationError, GenerationRunner, PromptTrial, PromptTrialResult, QueueLimit};
 use crate::held_key::HeldKeyError;
 use crate::order_metrics::{OrderMetrics, OrderProgress, WAITING};
@@ -357,7 +359,7 @@ impl OrderWork {
             }
             error => error.into(),
         });
-        if let Some(session) = changed? {
+        if let Some(CommittedOrder { session, .. }) = changed? {
             return Ok(session);
         }
         let session = self.store().session(session_id).map_err(GenerationError::from)?;
@@ -440,11 +442,13 @@ impl OrderWork {
         if let Some(changed_at) = changed_at.filter(|at| known_change.is_some_and(|known| known != *at)) {
             return Err(OrderChangeError::Changed { session_id, changed_at });
         }
+        let evidence = evidence_of_held(self.store(), &held, held_revision).map_err(GenerationError::from)?;
         let trace = |generation| GenerationTrace { generation, interactions: Vec::new() };
         let submission = Submission {
             path: held.path,
             prompt: held.prompt,
             generation_trace: held.generation.map(trace),
+            evidence,
             ..Submission::of_order(&session)
         };
         let VerdictDelivery { approved, evaluation_sha256, .. } = delivery;
@@ -756,7 +760,7 @@ impl Handler<ChangeOrder> for OrdersActor {
                     (SessionRecord { order: Some(order), ..session }, vec![event])
                 })
             });
-            let Some(session) = changed.await? else {
+            let Some(CommittedOrder { session, .. }) = changed.await? else {
                 let session = work.store().session(&session_id).map_err(GenerationError::from)?;
                 let session = session.map(|(session, _)| session);
                 let is_cancellation = action == OrderAction::Cancel && !held_only;

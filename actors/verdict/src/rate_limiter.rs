@@ -24,7 +24,7 @@ use domain_verdict::session::SessionRecord;
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
 use jiff::Timestamp;
-use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
+use oracled_store::{EvidenceEntry, JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -126,12 +126,14 @@ pub struct RequestRegen {
 pub struct RegenPermit {
     attempt: RegenAttempt,
     revision: u64,
+    /// The entry of the attempt.
+    pub(crate) evidence: Vec<EvidenceEntry>,
 }
 
 impl RegenPermit {
     /// Adds to `record` the removal of the attempt. Use this if the model was not reached.
     pub fn remove_attempt(self, record: &mut JournalRecord) {
-        let Self { attempt: RegenAttempt { session_id, .. }, revision } = self;
+        let Self { attempt: RegenAttempt { session_id, .. }, revision, .. } = self;
         record.expect.push(RowExpectation::new::<RegenAttempt>(&session_id, Some(revision)));
         record.writes.push(RowWrite::remove::<RegenAttempt>(&session_id));
     }
@@ -139,7 +141,7 @@ impl RegenPermit {
     /// The record that the attempt failed, for readers on other hosts; `None` if this is the only host. It is stale if the attempt
     /// was removed.
     pub(crate) fn failed(self, failure: RegenFailure, now: Timestamp) -> Option<JournalRecord> {
-        let Self { attempt, revision } = self;
+        let Self { attempt, revision, .. } = self;
         attempt.host.as_ref()?;
         let (outcome, cause) = (failure.outcome, failure.cause.clone());
         let session_id = attempt.session_id.clone();
@@ -431,7 +433,9 @@ async fn commit_regen_attempt(
         Ok::<_, CallPermitError>(CommitDecision::Change(attempt, record))
     });
     let (attempt, receipt) = noted.await?;
-    Ok(RegenPermit { attempt, revision: receipt.map_or(0, |receipt| receipt.last_seq) })
+    let (revision, evidence) =
+        receipt.map(|receipt| (receipt.last_seq, receipt.evidence)).unwrap_or_default();
+    Ok(RegenPermit { attempt, revision, evidence })
 }
 
 impl Actor for RateLimiter {

@@ -19,7 +19,7 @@ use domain_verdict::query::CustomerQuery;
 use domain_verdict::rejection::AnswerRejection;
 use domain_verdict::rules_gate::RulesGateRejection;
 use domain_verdict::session::{CustomerEmail, SessionCaller, SessionMismatch, SessionRecord};
-use oracled_store::JournalRecord;
+use oracled_store::{EvidenceEntry, JournalRecord};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct Submission {
     pub prompt: Option<VerdictPrompt>,
     /// How the model generated the verdict; `None` for a submitted one.
     pub generation_trace: Option<GenerationTrace>,
+    /// The entries of earlier commits from which its delivery follows: the attempt that generated it, or what a kept answer follows from.
+    pub evidence: Vec<EvidenceEntry>,
 }
 
 impl Submission {
@@ -63,6 +65,7 @@ impl Submission {
             path: GatePath::Generate,
             prompt: None,
             generation_trace: None,
+            evidence: Vec::new(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser, problem_err
 use crate::base::output::{Output, format_pairs, print_json};
 use crate::base::program::examples;
 use domain_audit::checkpoint::Checkpoint;
+use domain_audit::leaf::EntryLink;
 use domain_audit::wire::LogBundle;
 use domain_base::event::{Event, event_in, read_open};
 use domain_base::wording::format_count;
@@ -145,44 +146,41 @@ async fn add_internal(
     let mut daemon = DaemonClient::connect(&options.control_path()?).await?;
     // one request for all entries, since the log names the reader of each
     let events: BTreeSet<_> = bundle.entries.iter().filter_map(|entry| event_in(&entry.line)).collect();
-    let events = events.into_iter().chain(OF_ORDER).collect::<Vec<_>>().join(",");
+    let of_order = [OrderStopped::NAME, OrderReleased::NAME];
+    let events = events.into_iter().chain(of_order).collect::<Vec<_>>().join(",");
     let lines = read_all_lines(&mut daemon, &format!("session={session_id}&event={events}"), 0).await?;
     let lines = internal_lines(&bundle, lines, size)?;
     Ok(card.with_entries(prove_at(&mut daemon, lines, size).await?))
 }
 
-/// The events of operators that stopped or released an order.
-const OF_ORDER: [&str; 2] = [OrderStopped::NAME, OrderReleased::NAME];
-
-/// The lines of the entries of `bundle`, and those of operators about its order, from `lines` of its session in a log of `size` entries.
+/// The lines of the entries of `bundle`, and of the further ones that its delivery names, from `lines` of its session in a log of `size`
+/// entries: who stopped or released the order.
 fn internal_lines(bundle: &LogBundle, lines: Vec<String>, size: u64) -> Result<Vec<String>, CtlError> {
     let numbers = bundle.entries.iter().map(|entry| number_of(&entry.line));
     let numbers = numbers.collect::<Result<BTreeSet<_>, _>>()?;
-    // an earlier verdict of the session can have been released, too
     let delivered = bundle.entries.iter().find(|entry| event_in(&entry.line) == Some(VerdictCached::NAME));
-    let delivered = delivered.and_then(|entry| text_of(&entry.line));
+    let named = delivered.map(|entry| links_of(&entry.line)).transpose()?.unwrap_or_default();
     let (mut of_card, mut of_order) = (Vec::new(), Vec::new());
     for line in lines {
         let number = number_of(&line)?;
-        let is_of_order = || event_in(&line).is_some_and(|event| OF_ORDER.contains(&event));
-        let is_of_verdict = || text_of(&line).is_none_or(|sha256| Some(sha256) == delivered);
         if numbers.contains(&number) {
             of_card.push(line);
-        } else if number <= size && is_of_order() && is_of_verdict() {
+        } else if number <= size && named.iter().any(|link| link.seq == number) {
             of_order.push(line);
         }
     }
     Ok([of_card, of_order].concat())
 }
 
-/// The SHA-256 of the verdict that an entry is about.
-fn text_of(line: &str) -> Option<String> {
+/// The links of an entry.
+fn links_of(line: &str) -> Result<Vec<EntryLink>, CtlError> {
     #[derive(Deserialize)]
-    struct EntryText {
+    struct EntryLinks {
         #[serde(default, deserialize_with = "read_open")]
-        verdict_sha256: Option<String>,
+        links: Option<Vec<EntryLink>>,
     }
-    serde_json::from_str(line).ok().and_then(|EntryText { verdict_sha256 }| verdict_sha256)
+    let EntryLinks { links } = serde_json::from_str(line).map_err(|error| refused(error.to_string()))?;
+    Ok(links.unwrap_or_default())
 }
 
 /// The number of an entry.

@@ -487,8 +487,8 @@ pub struct StorageSection {
     /// `storage_unavailable`; reads continue.
     #[schema(minimum = 0, maximum = 1_152_921_504_606_846_976u64)]
     pub min_free_bytes: u64,
-    /// Whether `oraclectl erase` also erases the ids of sessions, in log entries that are written from now on. Set it before the
-    /// first session.
+    /// Whether `oraclectl erase` also erases the ids of sessions, and the links between their entries, in log entries that are
+    /// written from now on. Set it before the first session.
     pub erase_session_ids: bool,
 }
 

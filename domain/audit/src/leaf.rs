@@ -12,7 +12,7 @@ use domain_base::caller::{RequestCaller, TraceId};
 use domain_base::digest::{DIGITS, Sha256Hex};
 use domain_base::event::{AuditEvent, EventType};
 use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
@@ -29,10 +29,10 @@ pub const TRACE_ID: &str = "trace_id";
 pub const TEST_MODE: &str = "test_mode";
 /// The member that has the digests of the rows that were set with the entry. It is always committed to.
 pub const ROWS: &str = "rows_sha256";
-/// The member of an entry of a delivery that names the entries that it follows from, and of an entry about a delivery that names it.
+/// The member that has the links to other entries of the same delivery.
 pub const LINKS: &str = "links";
-/// The members that have ids of sessions. The id of a mail contains one.
-pub const SESSION_IDS: [&str; 3] = ["session_id", "session_ids", "message_id"];
+/// The members that have ids of sessions, or relate entries of one session. The id of a mail contains one.
+pub const SESSION_IDS: [&str; 4] = ["session_id", "session_ids", "message_id", LINKS];
 /// The digits of a salt.
 const SALT_DIGITS: usize = 32;
 /// The start of a hash in place of a value.
@@ -67,9 +67,20 @@ pub struct EntryText {
 /// The SHA-256 of each row that was set with an entry, by its table and its name (`sessions/cs_1`); `None` if the row was removed.
 pub type RowDigests = BTreeMap<String, Option<Sha256Hex>>;
 
+/// Names an earlier entry of the same delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct EntryLink {
+    /// The number of the entry.
+    pub seq: u64,
+    /// The hash of its leaf in the Merkle tree of the log: the SHA-256 of a zero byte and the leaf.
+    pub leaf_sha256: Sha256Hex,
+}
+
 /// The members that the journal adds to an event.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EntryAdditions<'a> {
+    /// The links to other entries of the same delivery, by increasing numbers.
+    pub links: &'a [EntryLink],
     pub caller: Option<&'a RequestCaller>,
     /// The trace that the daemon continues on its own; `None` with a caller, which has its trace.
     pub trace_id: Option<&'a TraceId>,
@@ -129,7 +140,7 @@ pub fn entry_text(
     additions: EntryAdditions<'_>,
     salts: &EntrySalts,
 ) -> EntryText {
-    let EntryAdditions { caller, trace_id, rows, is_test } = additions;
+    let EntryAdditions { links, caller, trace_id, rows, is_test } = additions;
     let EntrySalts { secret, covers_session_ids } = salts;
     let mut line = format!("{{\"seq\":{seq},{}", event.members());
     if is_test {
@@ -137,6 +148,10 @@ pub fn entry_text(
     }
     if let Some(trace_id) = trace_id {
         write!(line, ",\"{TRACE_ID}\":\"{trace_id}\"").expect("a text can be extended");
+    }
+    if !links.is_empty() {
+        let links = serde_json::to_string(links).expect("links are plain data with string keys");
+        write!(line, ",\"{LINKS}\":{links}").expect("a text can be extended");
     }
     if let Some(caller) = caller {
         let caller = serde_json::to_string(caller).expect("a caller is plain data with string keys");

@@ -1,6 +1,6 @@
 //! The replay of a decision: it is computed again from its inputs, and compared with its entry.
 
-use crate::leaf::{CALLER, LineMembers, LogLineError, ROWS, SALTS, TEST_MODE, TRACE_ID};
+use crate::leaf::{CALLER, LINKS, LineMembers, LogLineError, ROWS, SALTS, TEST_MODE, TRACE_ID};
 use domain_base::event::read_open;
 use domain_base::session_id::SessionId;
 use serde::de::DeserializeOwned;
@@ -103,8 +103,8 @@ impl ReplayOutcome {
 /// Maximum number of differences of one entry that are listed.
 const DIFFERENCES_MAX: usize = 16;
 /// The members of a line that are no part of its decision.
-const LINE_MEMBERS: [&str; 9] =
-    ["seq", "event", "session_id", "timestamp", TEST_MODE, TRACE_ID, CALLER, ROWS, SALTS];
+const LINE_MEMBERS: [&str; 10] =
+    ["seq", "event", "session_id", "timestamp", TEST_MODE, TRACE_ID, LINKS, CALLER, ROWS, SALTS];
 
 /// An entry of a kind that is replayed.
 #[derive(Debug)]

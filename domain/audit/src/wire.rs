@@ -4,7 +4,7 @@
 #![warn(missing_docs)]
 
 use crate::checkpoint::{LogKey, LogSigner};
-use crate::leaf::RowDigests;
+use crate::leaf::{EntryLink, RowDigests};
 use crate::log_tree::TreeHash;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -47,6 +47,11 @@ pub struct LogEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub trace_id: Option<TraceId>,
+    /// The entries of the same delivery that came before it, by increasing numbers; absent if there are none. `verdict_cached` names the
+    /// attempt, the crosscheck, the evaluation, the policy and the release from which the delivery follows. `order_delivered` and
+    /// `regen_divergence_check` name `verdict_cached`. An entry of an older version has none. It is erased where session ids are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<EntryLink>,
     /// The process whose request caused it; absent if the daemon acted on its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

@@ -33,11 +33,14 @@ pub trait Event: Serialize + DeserializeOwned + ToSchema + Debug + Send + Sync +
     const NEEDS_COMMIT: bool;
     /// Whether an entry without a session has `"session_id": null`.
     const SAYS_NO_SESSION: bool = false;
+    /// The links of its entry to others of the same delivery.
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::None;
     const TYPE: &'static EventType = &EventType {
         name: Self::NAME,
         erasable: Self::ERASABLE,
         not_mirrored: Self::NOT_MIRRORED,
         class: Self::CLASS,
+        delivery_role: Self::DELIVERY_ROLE,
         read: |json| serde_json::from_str::<Self>(json).map(EventKind::from),
         summary: Self::summary,
         schema: <Self as PartialSchema>::schema,
@@ -93,6 +96,18 @@ pub enum EventClass {
     Kept,
 }
 
+/// The role of an event in the delivery of a verdict, by which the journal links the entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryRole {
+    None,
+    /// A delivery can follow from it.
+    Evidence,
+    /// The delivery. Its entry names the evidence that it follows from.
+    Delivery,
+    /// It follows from the delivery in the same commit, whose entry it names.
+    Effect,
+}
+
 /// A kind of events.
 #[derive(Debug)]
 pub struct EventType {
@@ -102,6 +117,8 @@ pub struct EventType {
     /// See [`Event::NOT_MIRRORED`].
     pub not_mirrored: &'static [&'static str],
     pub class: EventClass,
+    /// See [`Event::DELIVERY_ROLE`].
+    pub delivery_role: DeliveryRole,
     /// Reads the details from the JSON of an entry.
     pub read: fn(&str) -> Result<EventKind, serde_json::Error>,
     /// See [`Event::summary`].

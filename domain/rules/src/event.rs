@@ -4,7 +4,7 @@ use crate::references::{ReliedOn, StatementReference};
 use crate::sourced::{RecordOrigin, SourcedFactOrigin};
 use crate::{RuleId, RuleResult, RuleVerdict, RulesEvaluation, TextLanguage};
 use domain_base::digest::Sha256Hex;
-use domain_base::event::{EntryMembers, Event, EventClass, EventType};
+use domain_base::event::{DeliveryRole, EntryMembers, Event, EventClass, EventType};
 use domain_base::gate_path::GatePath;
 use domain_base::service::is_zero;
 use domain_ground::version_name::WordlistRef;
@@ -171,6 +171,7 @@ impl Event for RulesEvaluated {
         &["case_id", "candidate_sha256", "facts_sha256", "facts_from", "input_sha256", "evaluation_sha256"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Evidence;
     const SAYS_NO_SESSION: bool = true;
 
     fn summary(entry: EntryMembers<'_>) -> String {

@@ -25,7 +25,8 @@ use domain_base::caller::PeerCredentials;
 use domain_base::decimal::Decimal;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{
-    AuditEvent, EntryMembers, Event, EventClass, EventNotice, EventSeverity, EventType, read_open,
+    AuditEvent, DeliveryRole, EntryMembers, Event, EventClass, EventNotice, EventSeverity, EventType,
+    read_open,
 };
 use domain_base::gate_path::GatePath;
 use domain_base::row::SumWrite;
@@ -79,6 +80,7 @@ impl Event for TmmCrosscheck {
     const ERASABLE: &'static [&'static str] = &["query_preview", "flags"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Evidence;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let decided = if entry.is_true("approved") { "approved" } else { "rejected" };
@@ -144,6 +146,7 @@ impl Event for PolicyApplied {
     const ERASABLE: &'static [&'static str] = &["causes"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Evidence;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         format!("{}: {}", entry.words(&["action", "path"]), entry.list("causes"))
@@ -172,6 +175,7 @@ impl Event for VerdictCached {
     const ERASABLE: &'static [&'static str] = &["evaluation_sha256"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Delivery;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         entry.words(&["path", "tier", "verdict_label"])
@@ -348,6 +352,7 @@ impl Event for RegenAttempted {
     const ERASABLE: &'static [&'static str] = &["generation"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Evidence;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         entry.text("tier")
@@ -419,6 +424,7 @@ impl Event for OrderAttempted {
     const ERASABLE: &'static [&'static str] = &["generation"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Evidence;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let last = if entry.is_true("is_last") { "last " } else { "" };
@@ -487,6 +493,7 @@ impl Event for OrderStopped {
     const ERASABLE: &'static [&'static str] = &["reason", "user_name"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Evidence;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         format_end(entry, &["state", "cause"])
@@ -542,6 +549,7 @@ impl Event for OrderReleased {
     const ERASABLE: &'static [&'static str] = &["reason", "user_name"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Evidence;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         entry.by_peer()
@@ -582,6 +590,7 @@ impl Event for OrderDelivered {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Effect;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         format_end(entry, &["path"])
@@ -685,6 +694,7 @@ impl Event for RegenDivergenceCheck {
     const ERASABLE: &'static [&'static str] = &[];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = true;
+    const DELIVERY_ROLE: DeliveryRole = DeliveryRole::Effect;
 
     fn summary(entry: EntryMembers<'_>) -> String {
         let [original, regenerated, level] =

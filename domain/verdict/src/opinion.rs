@@ -71,6 +71,9 @@ pub struct SealedAnswer {
     /// The number of its attempt.
     #[serde(default)]
     pub attempt: u32,
+    /// The number of the entry of its attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt_seq: Option<u64>,
     /// How the model generated it.
     pub generation: VerdictGeneration,
     /// Its delivery document, encrypted.

@@ -279,6 +279,10 @@ pub struct HeldVerdict {
     /// The prompt of a submitted verdict, if the caller named it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub prompt: Option<VerdictPrompt>,
+    /// The numbers of the entries of earlier commits from which it follows: the attempt that generated it. With several opinions, also the
+    /// judgment of the answer, if that of the commit is of another one.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub evidence: Vec<u64>,
     /// Its delivery document, encrypted: the nonce and the ciphertext, in Base64.
     pub sealed: String,
 }

@@ -1,6 +1,6 @@
 //! The journal: the only way to write to the store.
 
-use crate::audit::log::{self, LogTip, RecordCallers};
+use crate::audit::log::{self, EvidenceEntry, LogTip, RecordCallers};
 use crate::audit::mirror::{LogMirror, MirrorFault, MirrorSnapshot};
 use crate::audit::segment_log::{LogState, SegmentLog};
 use crate::base::engine::{StoreEngine, StoreOptions, TableReader, lock_state};
@@ -507,13 +507,15 @@ impl Journal {
 /// Events and changes that are committed together: all of them, or none.
 ///
 /// A record is plain data, and applying one to equal stores gives equal stores, except for the salts in its entries and the
-/// hashes of these. It contains its own times, and its entry numbers depend only on the order of the records.
+/// hashes of these, which the links of a delivery have. It contains its own times, and its entry numbers depend only on the order of the records.
 #[derive(Debug, Clone, Default)]
 pub struct JournalRecord {
     /// The rows on which the record depends, with their revisions.
     pub expect: Vec<RowExpectation>,
     /// The events for the audit log, in this order.
     pub events: Vec<AuditEvent>,
+    /// The entries of earlier records from which its delivery follows, besides its own entries before the delivery.
+    pub evidence: Vec<EvidenceEntry>,
     /// The changes of the tables.
     pub writes: Vec<RowWrite>,
     /// Whether the record ends accepted work. Low disk space then does not reject its new rows.
@@ -529,12 +531,14 @@ impl From<AuditEvent> for JournalRecord {
 }
 
 /// Confirms that a record is on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitReceipt {
     /// The number of its first entry.
     pub first_seq: u64,
     /// The number of its last entry, which is also the revision of every row it wrote.
     pub last_seq: u64,
+    /// Its entries that a later delivery can name.
+    pub evidence: Vec<EvidenceEntry>,
 }
 
 /// The reason why the store rejected a record. No part of it was applied.
@@ -549,6 +553,9 @@ pub enum RecordRejectedError {
     /// The record changes state without an event that reports the change.
     #[error("the record has no event")]
     Unlogged,
+    /// The delivery of the record names this entry.
+    #[error("entry {0} is not an earlier entry of the session that the record delivers to")]
+    ForeignEvidence(u64),
 }
 
 /// The space that must be free before a failed store is reopened, in bytes, so that it can write again.

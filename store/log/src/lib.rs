@@ -14,7 +14,9 @@ mod journal;
 mod segments;
 mod shared_log;
 
-pub use audit::log::{LogLine, LogPage, LogQuery, RecordCallers, damaged_line, kept_entries_in};
+pub use audit::log::{
+    EvidenceEntry, LogLine, LogPage, LogQuery, RecordCallers, damaged_line, kept_entries_in,
+};
 pub use audit::logged_rows::{ComparedRows, RowComparison, RowDifference};
 pub use audit::mirror::{MirrorFault, MirrorSnapshot, is_mirror_line};
 pub use audit::removal::{RemovableEntries, RemovalPlan};

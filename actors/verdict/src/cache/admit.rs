@@ -36,7 +36,7 @@ use domain_verdict::policy::{
 use domain_verdict::prompt::VerdictPrompt;
 use domain_verdict::session::{OriginalVerdict, SessionRecord, effect_of_hold};
 use jiff::Timestamp;
-use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
+use oracled_store::{EvidenceEntry, JournalRecord, RowExpectation, RowName, RowWrite, Store, StoreError};
 use std::sync::Arc;
 
 /// A record to commit, and its contents.
@@ -276,7 +276,8 @@ fn build_delivery_record(
         RowExpectation::new::<VerdictDelivery>(session_id, None),
         RowExpectation::new::<SessionRecord>(session_id, revision),
     ];
-    let record = JournalRecord { expect, events, writes, ..JournalRecord::default() };
+    let evidence = submission.evidence.clone();
+    let record = JournalRecord { expect, events, evidence, writes, ..JournalRecord::default() };
     let effects = AdmissionEffects { order_end, policy: None };
     Ok(DeliveryRecord { record, delivery, check, effects })
 }
@@ -465,10 +466,9 @@ impl AdmitVerdict {
         store: &Store,
         now: Timestamp,
     ) -> Result<(JournalRecord, Order), StoreError> {
-        let Submission { session_id, query, path, customer_email, check, prompt, generation_trace, .. } =
-            &self.submission;
+        let Submission { session_id, query, path, customer_email, check, prompt, .. } = &self.submission;
         let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
-        let trace = generation_trace.as_ref();
+        let trace = self.submission.generation_trace.as_ref();
         let new = || SessionRecord::new(session_id.clone(), self.approved.tier(), query.clone());
         let base = known.cloned().unwrap_or_else(new).owned_by(self.submission.caller);
         let order = base.order.clone().unwrap_or_else(|| Order::placed(now));
@@ -489,6 +489,7 @@ impl AdmitVerdict {
             verdict_sha256: self.approved.sha256().clone(),
             generation: trace.map(|trace| trace.generation.clone()),
             prompt: prompt.clone(),
+            evidence: self.submission.evidence.iter().map(EvidenceEntry::seq).collect(),
             sealed,
         };
         let mut record = self.refusal_record(policy, now);

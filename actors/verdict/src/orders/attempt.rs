@@ -33,7 +33,7 @@ use domain_verdict::query::CustomerQuery;
 use domain_verdict::rejection::{AnswerRejection, RejectedClaim};
 use domain_verdict::session::SessionRecord;
 use jiff::{SignedDuration, Timestamp};
-use oracled_store::{JournalRecord, RowExpectation, RowWrite, StoreError};
+use oracled_store::{CommitReceipt, EvidenceEntry, JournalRecord, RowExpectation, RowWrite, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,18 @@ pub(super) const ORDER_PAUSE: SignedDuration = SignedDuration::from_secs(15);
 pub(super) struct StartedOrder {
     pub(super) session: SessionRecord,
     pub(super) event: AuditEvent,
+}
+
+/// A session after a commit that has changed its order, and the entries of the commit that a delivery can name.
+pub(super) struct CommittedOrder {
+    pub(super) session: SessionRecord,
+    evidence: Vec<EvidenceEntry>,
+}
+
+impl CommittedOrder {
+    pub(super) fn new(session: SessionRecord, receipt: Option<CommitReceipt>) -> Self {
+        Self { session, evidence: receipt.map(|receipt| receipt.evidence).unwrap_or_default() }
+    }
 }
 
 impl StartedOrder {
@@ -191,8 +203,8 @@ impl OrderWork {
                 return Ok(self.outcome_of(self.expire(session_id, denied).await?));
             }
         };
-        if let Some(session) = self.begin_attempt(session_id, &permits.start(&prompt, is_last)).await? {
-            self.start(session, prompt, (permits, claim), me);
+        if let Some(started) = self.begin_attempt(session_id, &permits.start(&prompt, is_last)).await? {
+            self.start(started, prompt, (permits, claim), me);
         }
         Ok(WorkOutcome::Left)
     }
@@ -323,7 +335,7 @@ impl OrderWork {
         &self,
         session_id: &SessionId,
         start: &OrderAttemptStart,
-    ) -> Result<Option<SessionRecord>, GenerationError> {
+    ) -> Result<Option<CommittedOrder>, GenerationError> {
         self.change_order(session_id, |session, order, now| {
             (order.state == OrderState::Queued).then(|| {
                 let StartedOrder { session, event } = StartedOrder::of(session, start.clone(), now);
@@ -336,7 +348,7 @@ impl OrderWork {
     /// Runs an attempt that was committed, in a task of its own. The order was claimed before the commit.
     pub(super) fn start(
         &self,
-        session: SessionRecord,
+        CommittedOrder { session, evidence }: CommittedOrder,
         prompt: ModelPrompt,
         (permits, claim): (FirstCallPermits, InFlightClaim<SessionId>),
         me: Addr<OrdersActor>,
@@ -352,7 +364,7 @@ impl OrderWork {
             let mut span = Span::child(SpanKind::Internal, "order attempt");
             span.set("oracled.tier", session.tier.into_str());
             span.set("oracled.attempt", session.order.as_ref().map_or(0, |order| u64::from(order.attempts)));
-            let submission = Submission::of_order(&session);
+            let submission = Submission { evidence, ..Submission::of_order(&session) };
             // the deadline counts from before the commit
             let permits = permits.with_time_spent(work.clock().now().duration_since(began).unsigned_abs());
             let end = span.run(work.runner.generate(submission.clone(), prompt, permits)).await;
@@ -520,7 +532,7 @@ impl OrderWork {
                 .then(|| fail_order(session, order, failure, (&models, &policy), now))
         });
         match changed.await? {
-            Some(session) => Ok(session.order),
+            Some(changed) => Ok(changed.session.order),
             // a verdict that a route submitted, or a cancellation, has ended the order meanwhile
             None => self.published(session_id),
         }
@@ -556,7 +568,7 @@ impl OrderWork {
                 (session, events)
             })
         });
-        Ok(changed.await?.and_then(|session| session.order))
+        Ok(changed.await?.and_then(|changed| changed.session.order))
     }
 
     /// Publishes the stored state of an order to waiting requests, and returns it.
@@ -570,12 +582,12 @@ impl OrderWork {
 
     /// Changes the order of a session in one commit, and reports its new state to the requests that wait for it. `change` gets
     /// the session, its order and the time, and returns the session after the change and the entries; `None` changes
-    /// nothing. Returns the session after the change. Refuses a user's change that would remove a text of a session on legal hold.
+    /// nothing. Refuses a user's change that would remove a text of a session on legal hold.
     pub(super) async fn change_order(
         &self,
         session_id: &SessionId,
         change: impl Fn(SessionRecord, Order, Timestamp) -> Option<(SessionRecord, Vec<AuditEvent>)>,
-    ) -> Result<Option<SessionRecord>, GenerationError> {
+    ) -> Result<Option<CommittedOrder>, GenerationError> {
         let changed = self.runner.handles.log.decide_and_commit(|| {
             let Some((session, revision)) = self.store().session(session_id)? else {
                 return Ok::<_, GenerationError>(CommitDecision::Already(None));
@@ -603,7 +615,7 @@ impl OrderWork {
             }
             Ok(CommitDecision::Change(Some((session, before)), record))
         });
-        let changed = changed.await?.0;
+        let (changed, receipt) = changed.await?;
         if let Some((SessionRecord { order: Some(order), .. }, before)) = &changed {
             self.progress.publish(session_id, order);
             // the end of a call changes nothing in the state of a cancelled order
@@ -611,7 +623,7 @@ impl OrderWork {
                 self.metrics.count_end(session_id.application(), order.state);
             }
         }
-        Ok(changed.map(|(session, _)| session))
+        Ok(changed.map(|(session, _)| CommittedOrder::new(session, receipt)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Accepting an order: one commit for the order and its session, and for its first attempt if it can start at once.
 
-use super::attempt::{ORDER_PAUSE, StartedOrder};
+use super::attempt::{CommittedOrder, ORDER_PAUSE, StartedOrder};
 use super::{OrderWork, OrdersActor};
 use crate::cache::{
     FindSession, FindSessionOutcome, address_change_event, find_check_in_force, new_address_record,
@@ -138,7 +138,8 @@ impl OrderWork {
                 Self::wake(&me, session_id.clone(), Some(self.clock().now()), false);
             }
         });
-        match placed?.0 {
+        let (placed, receipt) = placed?;
+        match placed {
             PlacedRow::Mismatch(mismatch) => Ok(PlacedOrder::Mismatch(mismatch)),
             PlacedRow::Existing(order) => {
                 let progress = self.progress.subscribe(&session_id, *order);
@@ -150,7 +151,9 @@ impl OrderWork {
                 }
                 Ok(PlacedOrder::Order { progress, is_new: false })
             }
-            PlacedRow::New(session) => Ok(self.start_or_queue(*session, start, &me)),
+            PlacedRow::New(session) => {
+                Ok(self.start_or_queue(CommittedOrder::new(*session, receipt), start, &me))
+            }
         }
     }
 
@@ -240,15 +243,15 @@ impl OrderWork {
 
     fn start_or_queue(
         &self,
-        session: SessionRecord,
+        placed: CommittedOrder,
         start: Option<(ModelPrompt, (FirstCallPermits, InFlightClaim<SessionId>))>,
         me: &Addr<OrdersActor>,
     ) -> PlacedOrder {
-        let session_id = session.session_id.clone();
-        let order = session.order.clone().unwrap_or_else(|| Order::placed(self.clock().now()));
+        let session_id = placed.session.session_id.clone();
+        let order = placed.session.order.clone().unwrap_or_else(|| Order::placed(self.clock().now()));
         let progress = self.progress.subscribe(&session_id, order.clone());
         match start {
-            Some((prompt, permits)) => self.start(session, prompt, permits, me.clone()),
+            Some((prompt, permits)) => self.start(placed, prompt, permits, me.clone()),
             None => {
                 // it was just tried in vain
                 let pause =

@@ -8,20 +8,15 @@ use crate::platform::service::{DaemonService, run_blocking};
 use actors_verdict::submission::CachedVerdict;
 use axum::response::{IntoResponse, Response};
 use domain_audit::event::SessionErased;
+use domain_audit::leaf::EntryLink;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{Event, read_open};
-use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
-use domain_rules::event::RulesEvaluated;
 use domain_verdict::card::VerdictCard;
-use domain_verdict::event::{
-    OrderAttempted, PolicyApplied, RegenAttempted, RegenDivergenceCheck, TmmCrosscheck, VerdictCached,
-};
-use domain_verdict::opinion::OrderOpinion;
+use domain_verdict::event::{OrderReleased, OrderStopped, RegenDivergenceCheck, VerdictCached};
 use hyper::header::CONTENT_TYPE;
 use oracled_store::{LogLine, LogQuery, StoreError};
 use serde::Deserialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,22 +24,16 @@ use std::sync::Arc;
 #[derive(Default, Deserialize)]
 struct EntryOfCard {
     event: String,
-    #[serde(default)]
-    attempt: Option<u32>,
     #[serde(default, deserialize_with = "read_open")]
     verdict_sha256: Option<Sha256Hex>,
-    /// The SHA-256 of an evaluation, or an object in its place if it was erased.
-    #[serde(default)]
-    evaluation_sha256: Option<Value>,
-    #[serde(default)]
-    path: Option<GatePath>,
+    #[serde(default, deserialize_with = "read_open")]
+    links: Option<Vec<EntryLink>>,
 }
 
-/// The text of a delivered verdict, and the SHA-256 of its evaluation.
+/// The text of a delivered verdict.
 struct CardVerdict {
     text: String,
     sha256: Sha256Hex,
-    evaluation_sha256: Option<Sha256Hex>,
 }
 
 /// Whether the data of the session were erased, and nothing was stored about it since.
@@ -65,10 +54,9 @@ pub(super) async fn read_card(
 ) -> Result<Response, Problem> {
     let verdict = cached.map(|cached| {
         let document = serde_json::from_slice(&cached.body);
-        let DeliveredText { verdict, evaluation_sha256 } =
-            document.expect("the document of a delivery has its verdict");
+        let DeliveredText { verdict } = document.expect("the document of a delivery has its verdict");
         let text = verdict.get().to_owned();
-        CardVerdict { sha256: Sha256Hex::of(text.as_bytes()), text, evaluation_sha256 }
+        CardVerdict { sha256: Sha256Hex::of(text.as_bytes()), text }
     });
     let (reading, id) = (Arc::clone(service), session_id.clone());
     let mut card = run_blocking(move || prove_card(&reading, &id, verdict)).await?;
@@ -123,55 +111,23 @@ fn of_session(session_id: &SessionId, event: Option<&str>) -> LogQuery {
     LogQuery { session, events, limit: usize::MAX, ..LogQuery::default() }
 }
 
-/// The last delivery of the verdict among the entries of its session, with the entries about it. `None` if there is none.
+/// The last delivery of the verdict among the entries of its session, the entries that it names, and the comparison that names it. `None`
+/// if there is none.
 fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<Vec<LogLine>> {
     // an entry of another form is none of them
-    let read = |line: &LogLine| serde_json::from_str(&line.json).unwrap_or_default();
-    let entries: Vec<EntryOfCard> = lines.iter().map(read).collect();
-    let is_delivery = |entry: &EntryOfCard| {
+    let read = |line: LogLine| (serde_json::from_str(&line.json).unwrap_or_default(), line);
+    let entries: Vec<(EntryOfCard, LogLine)> = lines.into_iter().map(read).collect();
+    let is_delivery = |(entry, _): &&(EntryOfCard, LogLine)| {
         let is_it = verdict.is_none_or(|verdict| entry.verdict_sha256.as_ref() == Some(&verdict.sha256));
         entry.event == VerdictCached::NAME && is_it
     };
-    let at = entries.iter().rposition(is_delivery)?;
-    let (before, after) = entries.split_at_checked(at)?;
-    let (delivered, after) = after.split_first()?;
-    let last = |name: &str, fits: &dyn Fn(&EntryOfCard) -> bool| {
-        before.iter().rposition(|entry| entry.event == name && fits(entry))
+    let (EntryOfCard { links, .. }, LogLine { seq: delivered, .. }) = entries.iter().rfind(is_delivery)?;
+    let (named, delivered) = (links.clone().unwrap_or_default(), *delivered);
+    let is_chosen = |(entry, LogLine { seq, .. }): &(EntryOfCard, LogLine)| match &*entry.event {
+        // they have the names of operators
+        OrderStopped::NAME | OrderReleased::NAME => false,
+        RegenDivergenceCheck::NAME => entry.links.iter().flatten().any(|link| link.seq == delivered),
+        _ => *seq == delivered || named.iter().any(|link| link.seq == *seq),
     };
-    let is_same_text = |entry: &EntryOfCard| entry.verdict_sha256 == delivered.verdict_sha256;
-    let decided = last(TmmCrosscheck::NAME, &is_same_text);
-    let evaluation = verdict.and_then(|verdict| verdict.evaluation_sha256.as_ref()).map(Sha256Hex::as_str);
-    let is_evaluation = |entry: &EntryOfCard| entry.event == RulesEvaluated::NAME;
-    let evaluated = match verdict {
-        // the entry of a delivery without facts names no evaluation
-        _ if delivered.evaluation_sha256.is_none() => None,
-        Some(_) => before.iter().rposition(|entry| {
-            let own = entry.evaluation_sha256.as_ref().and_then(Value::as_str);
-            is_evaluation(entry) && own.is_some() && own == evaluation
-        }),
-        // the evaluation of an erased verdict is in the record of its crosscheck
-        None => decided.and_then(|decided| {
-            let next = before.iter().skip(decided).position(is_evaluation)?;
-            Some(decided + next)
-        }),
-    };
-    let attempted = match delivered.path {
-        // with several opinions, an earlier attempt made the answer that is delivered
-        Some(GatePath::Generate) => {
-            let is_its_opinion =
-                |entry: &&EntryOfCard| entry.event == OrderOpinion::NAME && is_same_text(entry);
-            let opinion = before.iter().find(is_its_opinion).and_then(|entry| entry.attempt);
-            last(OrderAttempted::NAME, &|entry| opinion.is_none() || entry.attempt == opinion)
-        }
-        Some(GatePath::Regen) => last(RegenAttempted::NAME, &|_| true),
-        _ => None,
-    };
-    // a comparison is in the commit of its delivery
-    let commit = after.iter().take_while(|entry| entry.event != VerdictCached::NAME);
-    let compared = commit.map(|entry| entry.event == RegenDivergenceCheck::NAME).position(|is_it| is_it);
-    let compared = compared.map(|offset| at + 1 + offset);
-    let policy = last(PolicyApplied::NAME, &is_same_text);
-    let chosen = [attempted, decided, evaluated, policy, Some(at), compared];
-    let is_chosen = |index: &usize| chosen.contains(&Some(*index));
-    Some(lines.into_iter().enumerate().filter(|(index, _)| is_chosen(index)).map(|(_, line)| line).collect())
+    Some(entries.into_iter().filter(is_chosen).map(|(_, line)| line).collect())
 }

@@ -25,8 +25,6 @@ const NEWEST_ENTRIES: usize = 8;
 pub(super) struct DeliveredText<'b> {
     #[serde(borrow)]
     pub(super) verdict: &'b RawValue,
-    #[serde(default)]
-    pub(super) evaluation_sha256: Option<Sha256Hex>,
 }
 
 /// The text that an entry is about.
@@ -45,7 +43,7 @@ pub(super) async fn add_proof(
     let body = cached.body.clone();
     let proved = spawn_blocking(move || {
         let document = serde_json::from_slice(&body);
-        let DeliveredText { verdict, .. } = document.expect("the document of a delivery has its verdict");
+        let DeliveredText { verdict } = document.expect("the document of a delivery has its verdict");
         prove_delivery(&service, &session_id, &Sha256Hex::of(verdict.get().as_bytes()))
     });
     let failed = |error: JoinError| Problem::new(INTERNAL_ERROR, error.to_string());

@@ -130,6 +130,7 @@ pub async fn submit_verdict(
         path,
         prompt,
         generation_trace: None,
+        evidence: Vec::new(),
     };
     let mut _held = None;
     if let Some(check) = check
@@ -568,6 +569,7 @@ pub async fn write_cached_verdict(
         path: GatePath::CacheWrite,
         prompt: None,
         generation_trace: None,
+        evidence: Vec::new(),
         check: None,
     };
     deliver(service, submission).await
@@ -635,6 +637,7 @@ pub async fn crosscheck(
         path: GatePath::Check,
         prompt: None,
         generation_trace: None,
+        evidence: Vec::new(),
         check: None,
     };
     let crosscheck = service.system.crosscheck.clone();

@@ -172,6 +172,49 @@ fn session_ids_are_erased_only_where_the_log_commits_to_them() {
 }
 
 #[test]
+fn links_are_erased_with_session_ids_and_shown_with_them() {
+    let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
+    let session_id: SessionId = "cs_1".parse().expect("a valid id");
+    let event = AuditEvent::new(at, session_id, SessionAddressChanged { before: None, after: None });
+    let hash = Sha256Hex::of(b"leaf");
+    let links =
+        [EntryLink { seq: 4, leaf_sha256: hash.clone() }, EntryLink { seq: 8, leaf_sha256: hash.clone() }];
+    let peer = PeerCredentials { uid: 1, gid: 2, pid: None };
+    let caller = RequestCaller {
+        peer,
+        socket: None,
+        host: None,
+        application: None,
+        request_id: "r1".into(),
+        trace_id: None,
+        is_trace_sampled: false,
+    };
+    let member =
+        format!(r#""links":[{{"seq":4,"leaf_sha256":"{hash}"}},{{"seq":8,"leaf_sha256":"{hash}"}}]"#);
+    for covers_session_ids in [false, true] {
+        let salts = EntrySalts { secret: [1; 16], covers_session_ids };
+        let additions = EntryAdditions { links: &links, caller: Some(&caller), ..EntryAdditions::default() };
+        let EntryText { line, leaf } = entry_text(9, &event, additions, &salts);
+        assert!(line.contains(&format!(r#"{member},"caller""#)), "{line}");
+        assert_eq!(read_event(&line).expect("an event"), Some(event.clone()));
+        assert_eq!(leaf_of(&line).expect("an entry"), leaf);
+        assert_eq!(leaf.contains(&member), !covers_session_ids, "{leaf}");
+        // a reader without the caller sees them
+        let shown = hide_values(&line, is_addition).expect("an entry");
+        assert!(shown.contains(&member) && !shown.contains("r1"), "{shown}");
+        // with its session, or withheld with it
+        for is_hidden in [&(|_: &str| true) as &dyn Fn(&str) -> bool, &|name| SESSION_IDS.contains(&name)] {
+            let erased = hide_values(&line, is_hidden).expect("an entry");
+            assert_eq!(erased.contains("cs_1"), !covers_session_ids, "{erased}");
+            assert_eq!(erased.contains(hash.as_str()), !covers_session_ids, "{erased}");
+            assert_eq!(leaf_of(&erased).expect("an entry"), leaf);
+        }
+        let none = entry_text(9, &event, EntryAdditions::default(), &salts).line;
+        assert!(!none.contains(LINKS), "{none}");
+    }
+}
+
+#[test]
 fn leaf_of_an_entry_with_long_values_fits_into_a_tile() {
     let peer = PeerCredentials { uid: 1, gid: 2, pid: Some(3) };
     let pruned = PruneEntry {

@@ -16,6 +16,7 @@
 //! search for rare events reads few blocks.
 
 mod append;
+mod links;
 pub(crate) mod row;
 
 use crate::base::database::Database;
@@ -39,6 +40,7 @@ use store_base::error::StoreError;
 
 pub use append::RecordCallers;
 pub(crate) use append::{LogTip, RecordLogEntries, index_session, put, put_line};
+pub use links::EvidenceEntry;
 
 /// The table of the entries: the text of some successive ones under the number of the first.
 pub(crate) const LOG: &str = "log";

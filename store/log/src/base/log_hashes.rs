@@ -20,8 +20,9 @@ impl LogHashes {
         Self { tree, last }
     }
 
-    /// Appends a leaf, and adds the tiles that it completes to `batch`. Returns the bytes of these tiles.
-    pub(crate) fn append(&mut self, leaf: &[u8], batch: &mut RowBatch) -> usize {
+    /// Appends a leaf, and adds the tiles that it completes to `batch`. Returns the hash of the leaf, and the
+    /// bytes of these tiles.
+    pub(crate) fn append(&mut self, leaf: &[u8], batch: &mut RowBatch) -> (TreeHash, usize) {
         let index = self.tree.size();
         let hash = self.tree.append(leaf);
         let (mut bytes, revision) = (0, self.tree.size());
@@ -30,7 +31,7 @@ impl LogHashes {
             rows::put(batch, TILES, &name_of(place), revision, value, 0);
             bytes += value.len();
         });
-        bytes
+        (hash, bytes)
     }
 
     /// The hashes of this tile if it is the last one of its level, which is not full.

@@ -1,6 +1,6 @@
 //! Stages a group of records as one batch: numbers them, checks their expectations, and encodes their rows.
 
-use crate::audit::log::{self, LogTip};
+use crate::audit::log::{self, EvidenceEntry, LogTip};
 use crate::audit::removal::session_of_row;
 use crate::base::bundle::Bundle;
 use crate::base::engine::StoreEngine;
@@ -122,6 +122,10 @@ impl<'a> StagedGroup<'a> {
             }
         }
         let first_seq = self.counts.entries + 1;
+        let is_foreign = |entry: &&EvidenceEntry| !entry.precedes(first_seq, &record.events);
+        if let Some(foreign) = record.evidence.iter().find(is_foreign) {
+            return Ok(Err(RecordRejectedError::ForeignEvidence(foreign.seq())));
+        }
         let last_seq = self.counts.entries + record.events.len() as u64;
         let stores_session = |session_id: &SessionId| {
             let finds_entries = |write: &RowWrite| {
@@ -131,7 +135,7 @@ impl<'a> StagedGroup<'a> {
             };
             record.writes.iter().any(finds_entries)
         };
-        let JournalRecord { events, callers, .. } = record;
+        let JournalRecord { events, evidence, callers, .. } = record;
         let salts = &self.salts;
         let rows = &row_digests(&record.writes);
         debug_assert!(
@@ -139,11 +143,15 @@ impl<'a> StagedGroup<'a> {
             "an erasure of another session would hide the digests of {rows:?}"
         );
         let (stores_session, is_test) = (&stores_session, self.engine.is_test());
-        let entries = log::RecordLogEntries { events, callers, rows, salts, is_test, stores_session };
+        let entries =
+            log::RecordLogEntries { events, evidence, callers, rows, salts, is_test, stores_session };
         let Self { batch, tip, lines, hashes, row_bytes, .. } = self;
-        let mut add_leaf =
-            |batch: &mut RowBatch, leaf: &str| *row_bytes += hashes.append(leaf.as_bytes(), batch);
-        log::put(batch, first_seq, entries, tip, lines, &mut add_leaf);
+        let mut add_leaf = |batch: &mut RowBatch, leaf: &str| {
+            let (hash, bytes) = hashes.append(leaf.as_bytes(), batch);
+            *row_bytes += bytes;
+            hash
+        };
+        let evidence = log::put(batch, first_seq, entries, tip, lines, &mut add_leaf);
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;
@@ -154,7 +162,7 @@ impl<'a> StagedGroup<'a> {
         for (stored, name) in mem::take(&mut self.changed_bundles) {
             self.put_bundle(stored, name, last_seq)?;
         }
-        Ok(Ok(CommitReceipt { first_seq, last_seq }))
+        Ok(Ok(CommitReceipt { first_seq, last_seq, evidence }))
     }
 
     /// Ends the group.

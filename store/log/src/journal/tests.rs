@@ -1,3 +1,4 @@
+pub(crate) mod links;
 mod power_cuts;
 
 use super::*;
@@ -164,7 +165,8 @@ pub(crate) fn assert_mirror_is_whole(dir: &Path, store: &TableReader) {
 fn committed_records_are_readable_after_reopening() {
     let (dir, mut journal, store) = opened_with(0..3);
     let outcomes = journal.commit(&[delivered(3, 40)]).expect("the commit succeeds");
-    assert_eq!(outcomes, [Ok(CommitReceipt { first_seq: 7, last_seq: 8 })]);
+    let receipt = outcomes[0].as_ref().expect("it commits");
+    assert_eq!((receipt.first_seq, receipt.last_seq), (7, 8));
     let before = whole_log(&store);
     drop((journal, store));
     let (journal, store) = open(dir.path());
@@ -193,8 +195,9 @@ fn stale_record_changes_nothing_and_the_rest_of_its_group_commits() {
     let group = [delivered(1, 40), delivered(1, 50), unlogged, delivered(2, 40)];
     let outcomes = journal.commit(&group).expect("the commit succeeds");
     let stale = Err(RecordRejectedError::Stale(RowName::of::<VerdictDelivery>(&id(1))));
-    let receipt = |first_seq| Ok(CommitReceipt { first_seq, last_seq: first_seq + 1 });
-    assert_eq!(outcomes, [receipt(1), stale, Err(RecordRejectedError::Unlogged), receipt(3)]);
+    let outcomes: Vec<_> =
+        outcomes.into_iter().map(|outcome| outcome.map(|receipt| receipt.first_seq)).collect();
+    assert_eq!(outcomes, [Ok(1), stale, Err(RecordRejectedError::Unlogged), Ok(3)]);
     assert_eq!(whole_log(&store).len(), 4);
     assert_eq!(store.get::<VerdictDelivery>(&id(9)).expect("the verdict is readable").map(|_| ()), None);
 }

@@ -3,6 +3,7 @@
 
 use super::{Admission, AdmissionDecision, AdmissionEffects};
 use crate::cache::{AdmitVerdict, VerdictCacheError};
+use crate::evidence::evidence_of_answer;
 use crate::submission::{GenerationTrace, Submission, SubmissionOutcome};
 use actors_audit::logger::CommitError;
 use actors_audit::logger::handle::CommitDecision;
@@ -17,7 +18,7 @@ use domain_verdict::order::{Order, OrderState};
 use domain_verdict::policy::PolicyAction;
 use domain_verdict::session::SessionRecord;
 use jiff::Timestamp;
-use oracled_store::{JournalRecord, RowExpectation, RowName, RowWrite};
+use oracled_store::{EvidenceEntry, JournalRecord, RowExpectation, RowName, RowWrite};
 use std::mem;
 
 /// An approved answer as an opinion on the verdict of its order.
@@ -94,7 +95,9 @@ impl Admission {
         let Some(trace) = &admit.submission.generation_trace else { return Ok(None) };
         let sealed = admit.seal_delivery(&self.policy.key, &self.store, self.clock.now()).await?;
         let check_sha256 = digest_of(admit.submission.check.as_deref());
-        Ok(Some(SealedAnswer { attempt, generation: trace.generation.clone(), sealed, check_sha256 }))
+        let attempt_seq = admit.submission.evidence.first().map(EvidenceEntry::seq);
+        let generation = trace.generation.clone();
+        Ok(Some(SealedAnswer { attempt, attempt_seq, generation, sealed, check_sha256 }))
     }
 
     /// Replaces the answer by the `first` one with its label, and returns the attempt of that one. The answer stays if the first one cannot
@@ -113,15 +116,21 @@ impl Admission {
                 .map_err(|_| "the decrypted text is no verdict that the crosscheck approves".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        match delivery {
+        let evidence = match evidence_of_answer(&self.store, session_id, answer) {
+            Ok(Some(evidence)) => Ok(evidence),
+            Ok(None) => Err("the log has no entry of the opinion".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        match delivery.and_then(|delivery| Ok((delivery, evidence?))) {
             Ok(_) if answer.check_sha256 != digest_of(check.as_deref()) => {}
-            Ok(VerdictDelivery { approved, evaluation_sha256, .. }) => {
+            Ok((VerdictDelivery { approved, evaluation_sha256, .. }, evidence)) => {
                 let last = (mem::replace(&mut admit.approved, approved), admit.evaluation_sha256.clone());
                 admit.evaluation_sha256 = evaluation_sha256;
                 if self.is_refused(admit, Some(session)) {
                     (admit.approved, admit.evaluation_sha256) = last;
                 } else if let Some(trace) = &mut admit.submission.generation_trace {
                     trace.generation = answer.generation.clone();
+                    admit.submission.evidence = evidence;
                     return Some(answer.attempt);
                 }
             }

@@ -1,10 +1,12 @@
 //! Appends entries to the log: their rows and their index.
 
+use super::links::{EvidenceEntry, RecordLinks};
 use super::row::{self, TIME_BYTES};
 use super::{BY_SESSION, LOG, block_of, by_event, by_execution};
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, key};
 use domain_audit::leaf::{EntryAdditions, EntrySalts, RowDigests, entry_text};
+use domain_audit::log_tree::TreeHash;
 use domain_base::caller::{RequestCaller, TraceId};
 use domain_base::event::{AuditEvent, read_open};
 use domain_base::session_id::SessionId;
@@ -51,6 +53,8 @@ impl RecordCallers {
 #[derive(Clone, Copy)]
 pub(crate) struct RecordLogEntries<'r> {
     pub(crate) events: &'r [AuditEvent],
+    /// The entries of earlier records that a delivery in the record names.
+    pub(crate) evidence: &'r [EvidenceEntry],
     pub(crate) callers: &'r RecordCallers,
     /// The rows that the record sets, which its last entry names.
     pub(crate) rows: &'r RowDigests,
@@ -119,24 +123,27 @@ impl LogTip {
 }
 
 /// Puts the entries of one record into `batch`, appends their lines to `lines`, and moves the tip. Passes their leaves to
-/// `add_leaf`. The last row is put by [`LogTip::put_row`].
+/// `add_leaf`, which returns their hashes. Returns the entries that a later delivery can name. The last row is put by
+/// [`LogTip::put_row`].
 pub(crate) fn put(
     batch: &mut RowBatch,
     first_seq: u64,
     entries: RecordLogEntries<'_>,
     tip: &mut LogTip,
     lines: &mut Vec<u8>,
-    add_leaf: &mut dyn FnMut(&mut RowBatch, &str),
-) {
+    add_leaf: &mut dyn FnMut(&mut RowBatch, &str) -> TreeHash,
+) -> Vec<EvidenceEntry> {
     let begin = lines.len();
     let last_seq = first_seq + entries.events.len() as u64 - 1;
+    let mut links = RecordLinks::new(entries.evidence);
     for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp.as_microsecond());
         let rows = Some(entries.rows).filter(|rows| seq == last_seq && !rows.is_empty());
         let (caller, trace_id) = (entries.callers.of(index), entries.callers.trace_id());
-        let additions = EntryAdditions { caller, trace_id, rows, is_test: entries.is_test };
+        let named = &links.of(event);
+        let additions = EntryAdditions { links: named, caller, trace_id, rows, is_test: entries.is_test };
         let text = entry_text(seq, event, additions, entries.salts);
-        add_leaf(batch, &text.leaf);
+        links.note(event, seq, &add_leaf(batch, &text.leaf));
         lines.extend_from_slice(text.line.as_bytes());
         lines.push(b'\n');
     }
@@ -161,6 +168,7 @@ pub(crate) fn put(
         row.first_seq
     };
     index(batch, entries, last_seq, block_of(first_of_row), tip);
+    links.own
 }
 
 /// Puts the index of one record's entries into `batch`. Their row belongs to `block`.

@@ -4,6 +4,7 @@ use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowExpectation, RowWrite};
+use crate::journal::tests::links::{delivered_after, links_of, links_to, stopped};
 use crate::journal::tests::{
     assert_mirror_is_whole, at as at_second, copy_dir, delivered, fill, id, open, whole_log,
 };
@@ -634,4 +635,32 @@ fn commit_is_staged_again_after_the_groups_of_other_hosts() {
     assert!(matches!(outcomes[0], Err(RecordRejectedError::Stale(_))), "{outcomes:?}");
     let receipt = outcomes[1].as_ref().expect("no other host has this session");
     assert_eq!(receipt.last_seq, cluster.engine.lock().expect("no test panicked").tail());
+}
+
+#[test]
+fn links_of_a_record_that_is_staged_again_have_its_new_numbers() {
+    let mut cluster = with_one_group();
+    cluster.hosts[1].follow().expect("it answers");
+    let attempt = cluster.hosts[1].journal().commit(&[stopped(101)]).expect("it answers").remove(0);
+    let attempt = attempt.expect("it is accepted").evidence;
+    let staged_at = cluster.hosts[1].journal().counts().entries + 1;
+    // another host appends first
+    cluster.hosts[0].follow().expect("it answers");
+    let other = cluster.hosts[0].journal().commit(&[delivered(102, 40)]).expect("it answers").remove(0);
+    assert_eq!(other.expect("it is accepted").first_seq, staged_at);
+    let record = delivered_after(101, attempt.clone());
+    let receipt = cluster.hosts[1].journal().commit(&[record]).expect("it answers").remove(0);
+    let receipt = receipt.expect("it is accepted");
+    let crosscheck = receipt.first_seq;
+    assert!(crosscheck > staged_at, "it was staged again");
+    cluster.hosts[2].follow().expect("it answers");
+    let log = whole_log(cluster.hosts[2].store());
+    let line = |seq| log.iter().find(|line| line.seq == seq).expect("each host has it");
+    assert_eq!(links_of(line(crosscheck + 1)), links_to(&log, &[attempt[0].seq(), crosscheck]));
+    assert_eq!(links_of(line(crosscheck + 2)), links_to(&log, &[crosscheck + 1]));
+    assert_eq!(
+        receipt.evidence,
+        [cluster.hosts[2].store().evidence(line(crosscheck)).expect("an entry")]
+            .map(|entry| entry.expect("evidence"))
+    );
 }

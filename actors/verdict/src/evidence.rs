@@ -1,0 +1,62 @@
+//! The entries of the log from which the delivery of a kept answer follows: one that the policy has held, or an opinion of an earlier
+//! attempt. Any other delivery needs no read of the log: its judgment is in its commit, and its submission has the entry of its attempt.
+
+use domain_base::event::{Event, LoggedEvent};
+use domain_base::session_id::SessionId;
+use domain_verdict::event::{PolicyApplied, TmmCrosscheck};
+use domain_verdict::opinion::{OrderOpinion, SealedAnswer};
+use domain_verdict::policy::HeldVerdict;
+use oracled_store::{EvidenceEntry, LogLine, LogQuery, Store, StoreError};
+
+/// The entries from which a held verdict follows, whose row has this revision. Entries that the log has dropped are missing.
+pub(crate) fn evidence_of_held(
+    store: &Store,
+    held: &HeldVerdict,
+    revision: u64,
+) -> Result<Vec<EvidenceEntry>, StoreError> {
+    let evidence = evidence_in(store, &lines_of(store, &held.session_id)?)?;
+    let mut found = evidence.clone();
+    found.retain(|entry| held.evidence.contains(&entry.seq()));
+    let of_commit = judged_up_to(&evidence, revision);
+    // with an answer of an earlier attempt, the commit has the judgment of another answer before its policy
+    let is_judged_before = found.iter().any(is_crosscheck);
+    let is_other = |entry: &EvidenceEntry| is_judged_before && entry.event() != PolicyApplied::NAME;
+    found.extend(of_commit.into_iter().skip_while(is_other));
+    Ok(found)
+}
+
+/// The entries from which an answer that became an opinion follows; `None` if the log has dropped that of the opinion.
+pub(crate) fn evidence_of_answer(
+    store: &Store,
+    session_id: &SessionId,
+    answer: &SealedAnswer,
+) -> Result<Option<Vec<EvidenceEntry>>, StoreError> {
+    let lines = lines_of(store, session_id)?;
+    let is_its_opinion = |line: &&LogLine| {
+        let opinion = LoggedEvent::<OrderOpinion>::read(&line.json);
+        matches!(opinion, Ok(Some(opinion)) if opinion.event.attempt == answer.attempt)
+    };
+    let Some(opinion) = lines.iter().rfind(is_its_opinion) else { return Ok(None) };
+    let evidence = evidence_in(store, &lines)?;
+    let attempt = evidence.iter().find(|entry| Some(entry.seq()) == answer.attempt_seq).cloned();
+    Ok(Some(attempt.into_iter().chain(judged_up_to(&evidence, opinion.seq)).collect()))
+}
+
+/// The evidence up to entry `last` of the commit that has it. The first one of a commit with a judgment is its crosscheck.
+fn judged_up_to(evidence: &[EvidenceEntry], last: u64) -> Vec<EvidenceEntry> {
+    let mut judged: Vec<_> = evidence.iter().filter(|entry| entry.seq() <= last).cloned().collect();
+    let begin = judged.iter().rposition(is_crosscheck).unwrap_or(judged.len());
+    judged.split_off(begin)
+}
+
+fn is_crosscheck(entry: &EvidenceEntry) -> bool {
+    entry.event() == TmmCrosscheck::NAME
+}
+
+fn lines_of(store: &Store, session_id: &SessionId) -> Result<Vec<LogLine>, StoreError> {
+    store.log(&LogQuery { session: Some(session_id.clone()), limit: usize::MAX, ..LogQuery::default() })
+}
+
+fn evidence_in(store: &Store, lines: &[LogLine]) -> Result<Vec<EvidenceEntry>, StoreError> {
+    lines.iter().filter_map(|line| store.evidence(line).transpose()).collect()
+}
