@@ -34,6 +34,7 @@ for_each_file put
     sed 's|](|](docs/|' docs/SUMMARY.md
     echo '- [Architecture](ARCHITECTURE.md)'
     echo '- [Contributing](CONTRIBUTING.md)'
+    echo '- [Security](SECURITY.md)'
     echo '# More'
     echo '- [Changelog](CHANGELOG.md)'
     echo '- [The client for Node](clients/node/README.md)'

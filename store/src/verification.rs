@@ -4,7 +4,7 @@ use crate::ground::Store;
 use domain_base::row::Row;
 use domain_base::wording::ParseTextError;
 use domain_ground::id::WorkflowId;
-use domain_verification::replay::LoggedVerification;
+use domain_verification::replay::LoggedExecution;
 use domain_verification::review::{
     OPEN_BY_WORKFLOW, OPEN_REVIEWS, ReviewState, caller_openable_prefix, open_prefix,
 };
@@ -163,12 +163,11 @@ impl Store {
         self.all()
     }
 
-    /// The decisions with the id `execution_id`, in their order: two if the workflow answers before its sources do,
-    /// otherwise one. Decisions whose values were removed are left out.
+    /// The decisions with the id `execution_id`: two if the workflow answers before its sources do, otherwise one.
     ///
     /// # Errors
     /// An entry cannot be read.
-    pub fn decisions(&self, execution_id: &str) -> Result<Vec<LoggedVerification>, StoreError> {
+    pub fn decisions(&self, execution_id: &str) -> Result<LoggedExecution, StoreError> {
         let query = LogQuery {
             execution: Some(execution_id.to_owned()),
             events: vec!["verification_decided".to_owned()],
@@ -176,8 +175,8 @@ impl Store {
             ..LogQuery::default()
         };
         let lines = self.log(&query)?;
-        let read = lines.iter().map(|line| LoggedVerification::read(&line.json));
-        read.collect::<Result<_, _>>().map_err(|error| damaged_line(self.dir(), &error))
+        let lines = lines.iter().map(|line| &*line.json);
+        LoggedExecution::read(lines).map_err(|error| damaged_line(self.dir(), &error))
     }
 
     /// Parses the name of a cached answer's row.

@@ -481,3 +481,66 @@ fn serde_names(source: &str) -> impl Iterator<Item = String> {
         if style.starts_with("SCREAMING") { word.to_uppercase() } else { word }
     })
 }
+
+/// The names of the tests in a source that every run of all tests runs.
+fn names_of_tests(source: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    let (mut is_test, mut is_ignored) = (false, false);
+    for line in source.lines().map(str::trim) {
+        is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        is_ignored |= line.starts_with("#[ignore");
+        if let Some((_, rest)) = line.split_once("fn ") {
+            let name = rest.split_once('(').map(|(name, _)| name);
+            found.extend(name.filter(|_| is_test && !is_ignored));
+            (is_test, is_ignored) = (false, false);
+        }
+    }
+    found
+}
+
+/// The words in backticks that have the form of a test's name.
+fn named_tests(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |word: &&str| {
+        word.contains('_')
+            && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    text.split('`').skip(1).step_by(2).filter(is_name)
+}
+
+/// The names on the security page that are not among `tests`, and the claims in its table without a name.
+fn faults_of_security_page(page: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let unknown = named_tests(page).filter(|name| !tests.contains(*name)).map(str::to_owned);
+    let rows = page.lines().filter(|line| line.starts_with("| **"));
+    let protections = rows.map(|row| row.split('|').nth(3).unwrap_or_default());
+    let claims = protections
+        .flat_map(|cell| cell.trim().split(". "))
+        .filter(|claim| named_tests(claim).next().is_none());
+    unknown.chain(claims.map(str::to_owned)).collect()
+}
+
+/// A claim about security that no test holds stays on the page when it is no longer true.
+#[test]
+fn security_page_names_an_existing_test_for_each_claim() {
+    let mut tests = BTreeSet::new();
+    for folder in crates().chain(["tests"]) {
+        for path in rust_files(&root().join(folder)) {
+            tests.extend(names_of_tests(&read(&path)).into_iter().map(str::to_owned));
+        }
+    }
+    let page = read(&root().join("SECURITY.md"));
+    assert!(
+        page.lines().filter(|line| line.starts_with("| **")).count() >= 15,
+        "it has a row for each party"
+    );
+    assert_eq!(faults_of_security_page(&page, &tests), Vec::<String>::new());
+
+    let row = |claims: &str| format!("| **An operator** | all | {claims} | nothing |");
+    let known = "A (`security_page_names_an_existing_test_for_each_claim`)";
+    assert!(faults_of_security_page(&row(&format!("{known}.")), &tests).is_empty());
+    for made_up in
+        ["no_test_has_this_made_up_name", "names_of_tests", "three_hundred_forged_backups_are_refused"]
+    {
+        assert_eq!(faults_of_security_page(&row(&format!("{known}, B (`{made_up}`).")), &tests), [made_up]);
+    }
+    assert_eq!(faults_of_security_page(&row(&format!("{known}. B.")), &tests).len(), 1);
+}

@@ -119,6 +119,7 @@ mod verification_ctl;
 mod verification_data;
 mod verification_keys;
 mod verification_live;
+mod verification_owners;
 mod verification_reviews;
 mod verification_routes;
 mod webhooks;

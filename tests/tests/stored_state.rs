@@ -110,6 +110,7 @@ fn has_all(now: &Value, before: &Value) -> bool {
 #[tokio::test]
 async fn stored_backup_of_each_schema_is_restored_and_answers_as_before() {
     assert!(stored_path(SCHEMA).exists(), "no backup of schema {SCHEMA} is kept; see CONTRIBUTING.md");
+    let mut old_verifications = 0;
     for file in fs::read_dir(stored_dir()).expect("the folder exists") {
         let path = file.expect("the system reports it").path();
         let name = path.display();
@@ -137,11 +138,24 @@ async fn stored_backup_of_each_schema_is_restored_and_answers_as_before() {
             let (now, document) = answers.get(request).expect("it is answered");
             assert!(now == status && has_all(document, answer), "{name}: {request}: {now} {document}");
         }
+        // the owner of a verification of an earlier version is its caller
+        let is_old = |entry: &&Value| {
+            entry["event"] == "verification_decided" && entry["inputs"].get("owner").is_none()
+        };
+        for entry in before.log.iter().filter(is_old) {
+            let (caller, id) = (&entry["caller"], entry["execution_id"].as_str().expect("an id"));
+            let read = get(&mut daemon.routes().await, &format!("/v1/verify/{id}")).await;
+            let uid = json!(nix::unistd::geteuid().as_raw());
+            let is_own = caller["application"] == "default" && caller["uid"] == uid;
+            assert_eq!(read.status.is_success(), is_own, "{name}: {id}");
+            old_verifications += 1;
+        }
         let key = public_key(&world);
         assert!(daemon.stop().success());
         let verified = world.ctl(&["verify-log", text(&world.state()), "--key", &key, "--replay"]);
         assert!(verified.status.success(), "{name}: {verified:?}");
     }
+    assert!(old_verifications > 0, "the first backup has verifications without owners");
 }
 
 /// Keeps a backup of the present schema. To replace one, delete its file first.

@@ -384,7 +384,7 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
 
     assert!(daemon.stop().success());
     let (mut journal, store) = open_store(&world.state());
-    let entry = store.decisions(&id).expect("the log is read").remove(0);
+    let entry = store.decisions(&id).expect("the log is read").decisions.remove(0);
     let entry = entry.into_whole().expect("nothing is erased");
     let (mut forged, mut other) = (entry.clone(), entry);
     (forged.execution_id, forged.envelope_sha256) = ("v-forged".into(), Sha256Hex::of(b"another"));

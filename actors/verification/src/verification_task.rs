@@ -4,6 +4,7 @@ use super::{VerificationContext, VerifyError};
 use crate::source::SourceCallExtras;
 use crate::upkeep::start_decision;
 use actors_audit::logger::handle;
+use actors_platform::caller::current_caller;
 use actors_platform::clock::stopwatch;
 use actors_platform::key_file::unique_id;
 use domain_base::event::AuditEvent;
@@ -77,7 +78,8 @@ impl VerificationContext {
         let ontology = self.store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
         let asked_at = self.clock.now();
         let question = request.read(&workflow, &ontology, asked_at)?;
-        Ok(DecisionInputs::new(unique_id('v', asked_at), workflow, &ontology, question, asked_at))
+        let inputs = DecisionInputs::new(unique_id('v', asked_at), workflow, &ontology, question, asked_at);
+        Ok(DecisionInputs { owner: current_caller().and_then(|caller| caller.owner()), ..inputs })
     }
 
     /// Commits a pending decision, starts it in the background, and returns its provisional envelope.

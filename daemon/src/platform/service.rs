@@ -13,7 +13,7 @@ use actors_upstream::oracle_health::ListHealthStatuses;
 use actors_upstream::web::witness::SignedCheckpoint;
 use actors_upstream::witnesses::{ConflictingWitness, Witnesses};
 use domain_audit::checkpoint::LogSigner;
-use domain_base::caller::PeerCredentials;
+use domain_base::caller::{PeerCredentials, RequestOwner};
 use domain_base::cluster::ClusterReport;
 use domain_base::problem::{IN_CLUSTER, INTERNAL_ERROR, STORAGE_UNAVAILABLE};
 use domain_base::series::SeriesHistory;
@@ -574,6 +574,8 @@ pub struct ApplicationProcesses {
     pub gids: Vec<u32>,
     /// Maximum number of verdicts in flight.
     pub in_flight: Option<usize>,
+    /// Whether the other applications may read its verifications.
+    pub shares_verifications: bool,
 }
 
 /// The applications by name. If there are none, all callers belong to `default`.
@@ -598,6 +600,18 @@ impl Applications {
         let by_uid = || self.0.iter().find(|(_, processes)| processes.uids.contains(&peer.uid));
         let by_gid = || self.0.iter().find(|(_, processes)| processes.gids.contains(&peer.gid));
         by_uid().or_else(by_gid).map(|(name, _)| name.clone())
+    }
+
+    /// The user id that owns what the process `peer` creates; `None` if applications are configured, which own it.
+    pub(crate) fn owner_uid(&self, peer: PeerCredentials) -> Option<u32> {
+        self.0.is_empty().then_some(peer.uid)
+    }
+
+    /// Whether `reader` may read a verification of `owner`.
+    pub(crate) fn may_read_verification(&self, reader: &RequestOwner, owner: &RequestOwner) -> bool {
+        let is_shared =
+            || self.0.get(&owner.application).is_some_and(|processes| processes.shares_verifications);
+        reader.is_same(owner) || is_shared()
     }
 }
 
@@ -758,7 +772,7 @@ mod tests {
         let processes = |uids: &[u32], gids: &[u32]| ApplicationProcesses {
             uids: uids.into(),
             gids: gids.into(),
-            in_flight: None,
+            ..ApplicationProcesses::default()
         };
         let all = [("shop", processes(&[1], &[])), ("help", processes(&[3], &[2]))];
         let named = all.map(|(name, processes)| (name.parse().expect("a valid name"), processes));

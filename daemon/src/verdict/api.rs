@@ -181,12 +181,10 @@ impl FromRequestParts<Arc<DaemonService>> for RequestSessionCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<DaemonService>) -> Result<Self, Problem> {
-        if !service.applications.0.is_empty() {
-            return Ok(Self(SessionCaller::Application));
-        }
         let peer = parts.extensions.get::<PeerCredentials>();
         let unknown = || Problem::new(INTERNAL_ERROR, "the user id of the caller is not known");
-        peer.map(|peer| Self(SessionCaller::User(peer.uid))).ok_or_else(unknown)
+        let owner_uid = service.applications.owner_uid(*peer.ok_or_else(unknown)?);
+        Ok(Self(owner_uid.map_or(SessionCaller::Application, SessionCaller::User)))
     }
 }
 

@@ -8,13 +8,15 @@ use crate::platform::openapi::{JSON_BODY, STORE, problems};
 use crate::platform::problem::Problem;
 use crate::platform::routes::{Routes, routes};
 use crate::platform::service::{DaemonService, run_blocking};
+use actors_platform::caller::current_caller;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use domain_base::caller::RequestOwner;
 use domain_base::problem::{INVALID_REQUEST, UNSUPPORTED_MEDIA_TYPE};
 use domain_base::wording::excerpt;
 use domain_verification::problem::{DECISION_ALTERED, DECISION_ERASED, EXECUTION_UNKNOWN};
-use domain_verification::replay::LoggedVerification;
+use domain_verification::replay::{LoggedExecution, LoggedVerification};
 use domain_verification::wire::VerifyBatchAnswer;
 use domain_verification::{Envelope, EnvelopeKind, VerifyRequest};
 use hyper::StatusCode;
@@ -113,7 +115,8 @@ problems!(ReadProblems: STORE; EXECUTION_UNKNOWN DECISION_ERASED DECISION_ALTERE
 
 /// Read the envelope of a verification.
 ///
-/// This is the envelope of the latest decision with this execution id, from the log.
+/// This is the envelope of the latest decision with this execution id, from the log. A verification of another application, or without
+/// applications of another user id, is unknown, unless its application shares its verifications.
 #[utoipa::path(
     get,
     path = "/v1/verify/{execution_id}",
@@ -133,26 +136,35 @@ pub async fn read_verification(
     // the path has escapes that are not UTF-8
     let Path(execution_id) =
         execution_id.map_err(|error| Problem::new(INVALID_REQUEST, error.body_text()))?;
-    let latest = read_decisions(&service.system.store, execution_id).await?.pop();
-    let latest = latest.expect("`decisions` returns at least one");
+    let reader = current_caller().and_then(|caller| caller.owner());
+    let may_read = |owner: Option<&RequestOwner>| {
+        let known = reader.as_ref().zip(owner);
+        known.is_some_and(|(reader, owner)| service.applications.may_read_verification(reader, owner))
+    };
+    let latest = read_decisions(&service.system.store, execution_id, may_read).await?.pop();
+    let latest = latest.expect("`read_decisions` returns at least one");
     match latest {
         LoggedVerification::Whole(entry) => Ok(envelope_response(entry.read_envelope()?)),
         LoggedVerification::Erased(erased) => Err(Problem::decision_erased(&erased)),
     }
 }
 
-/// The logged decisions of an execution: at least one, the first one first.
+/// The logged decisions of an execution: at least one, the first one first. `may_read` gets the owner if it is known.
 ///
 /// # Errors
-/// `execution_unknown`.
+/// `execution_unknown` if there is none, or the reader may not read it.
 pub(crate) async fn read_decisions(
     store: &Store,
     execution_id: String,
+    may_read: impl FnOnce(Option<&RequestOwner>) -> bool,
 ) -> Result<Vec<LoggedVerification>, Problem> {
     let shown_id = excerpt(&execution_id);
     let store = store.clone();
-    let decisions = run_blocking(move || store.decisions(&execution_id)).await?;
-    if decisions.is_empty() { Err(Problem::execution_unknown(shown_id)) } else { Ok(decisions) }
+    let LoggedExecution { owner, decisions } = run_blocking(move || store.decisions(&execution_id)).await?;
+    if decisions.is_empty() || !may_read(owner.as_ref()) {
+        return Err(Problem::execution_unknown(shown_id));
+    }
+    Ok(decisions)
 }
 
 /// An envelope, byte for byte, with its HTTP status and headers.

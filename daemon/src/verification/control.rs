@@ -85,7 +85,7 @@ async fn explain_verification(
     read: LoggedRead,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ExplainResponse>, Problem> {
-    let decisions = read_decisions(&service.system.store, parse_name(execution_id)?).await?;
+    let decisions = read_decisions(&service.system.store, parse_name(execution_id)?, |_| true).await?;
     let mut explained = ExplainResponse { decisions: Vec::new(), erased: Vec::new() };
     for decision in decisions {
         match decision {

@@ -72,9 +72,37 @@ pub struct RequestCaller {
     /// Whether the trace is recorded. It is passed on to calls, and not logged.
     #[serde(skip)]
     pub is_trace_sampled: bool,
+    /// The user id that owns what the request creates; `None` if applications are configured, which own it. It is not logged.
+    #[serde(skip)]
+    pub owner_uid: Option<u32>,
+}
+
+/// The owner of what an application asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RequestOwner {
+    /// The application.
+    pub application: ApplicationName,
+    /// The user id of its process; absent if applications were configured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(nullable = false)]
+    pub uid: Option<u32>,
+}
+
+impl RequestOwner {
+    /// Whether `other` is the same owner. If applications are configured, user ids do not count.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.application == other.application && (self.uid.is_none() || self.uid == other.uid)
+    }
 }
 
 impl RequestCaller {
+    /// The owner of what the request creates; `None` on the control socket and the socket for reviewers.
+    #[must_use]
+    pub fn owner(&self) -> Option<RequestOwner> {
+        Some(RequestOwner { application: self.application.clone()?, uid: self.owner_uid })
+    }
+
     /// The trace of the request, if it has one.
     #[must_use]
     pub fn trace(&self) -> Option<TraceContext> {

@@ -5,6 +5,7 @@ use super::request::VerificationQuestion;
 use super::stored_state::OpenReview;
 use super::workflow::{ConflictGranularity, PartialConflictBehavior, Workflow};
 use crate::stored_state::HumanLock;
+use domain_base::caller::RequestOwner;
 use domain_base::digest::{Sha256Hex, digest_of_json};
 use domain_base::moment::find_past_time;
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
@@ -21,6 +22,10 @@ use std::collections::BTreeMap;
 pub struct DecisionInputs {
     /// The execution id of the decision.
     pub execution_id: String,
+    /// The owner of the verification; absent in entries of earlier versions, whose owner is their caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub owner: Option<RequestOwner>,
     /// Whether the caller waits for the decision.
     pub stage: DecisionStage,
     /// Whether the oracles were already queried again, so that conflicts are settled now.
@@ -95,6 +100,7 @@ impl DecisionInputs {
         let axes = question.axes.iter().filter_map(found).chain(others).collect();
         Self {
             execution_id,
+            owner: None,
             stage: DecisionStage::First,
             reverified: false,
             identity: ontology.identity().map(|axis| axis.axis.clone()).collect(),

@@ -6,7 +6,9 @@ use domain_audit::leaf::{LogLineError, hidden_members};
 use domain_audit::replay::{
     LoggedDecision, MemberDifference, MissingInput, ReplayOutcome, ReplayStop, ReplayedDecision,
 };
+use domain_base::caller::RequestOwner;
 use domain_base::event::Event;
+use domain_base::session_id::ApplicationName;
 use domain_ground::id::WorkflowId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -138,6 +140,57 @@ pub fn continues_calls(event: &str) -> bool {
     [SourceAsked::NAME, VerificationDecided::NAME].contains(&event)
 }
 
+/// The decisions of an execution in the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LoggedExecution {
+    /// The owner; `None` if it is not known or was erased, so that only operators may read the decisions.
+    pub owner: Option<RequestOwner>,
+    /// The decisions, in their order.
+    pub decisions: Vec<LoggedVerification>,
+}
+
+impl LoggedExecution {
+    /// Reads the lines of the entries, which are in their order.
+    ///
+    /// # Errors
+    /// A line is not the entry of a decision.
+    pub fn read<'l>(lines: impl IntoIterator<Item = &'l str>) -> Result<Self, LogLineError> {
+        let mut execution = Self::default();
+        for line in lines {
+            execution.decisions.push(LoggedVerification::read(line)?);
+            execution.owner = execution.owner.or(read_owner(line)?);
+        }
+        Ok(execution)
+    }
+}
+
+/// The owner in the entry of a decision: that of its inputs, or else its caller.
+fn read_owner(line: &str) -> Result<Option<RequestOwner>, LogLineError> {
+    // each value can be a hash instead, which has none of these members
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Inputs {
+        owner: Option<RequestOwner>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Caller {
+        application: Option<ApplicationName>,
+        uid: Option<u32>,
+    }
+    #[derive(Deserialize)]
+    struct Members {
+        #[serde(default)]
+        inputs: Inputs,
+        #[serde(default)]
+        caller: Caller,
+    }
+    let Members { inputs, caller } = serde_json::from_str(line)?;
+    let (application, uid) = inputs.owner.map(|owner| (owner.application, owner.uid)).unzip();
+    let uid = uid.flatten().or(caller.uid);
+    Ok(application.or(caller.application).map(|application| RequestOwner { application, uid }))
+}
+
 /// The log entry of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoggedVerification {
@@ -232,5 +285,25 @@ mod tests {
             };
             assert_eq!(erased, LoggedVerification::Erased(expected));
         }
+    }
+
+    #[test]
+    fn owner_is_that_of_the_inputs_or_else_the_caller() {
+        let shop = json!({"application": "shop"});
+        let caller = json!({"application": "default", "uid": 7, "gid": 7, "pid": null, "request_id": "r1"});
+        let hidden = json!({"sha256": "0".repeat(64)});
+        let operator = json!({"uid": 7, "gid": 7, "pid": null, "request_id": "r1"});
+        let owner = |inputs: &Value, caller: &Value| {
+            let line = json!({"seq": 1, "inputs": inputs, "caller": caller}).to_string();
+            read_owner(&line).expect("an entry").map(|owner| (owner.application.to_string(), owner.uid))
+        };
+        let of_shop = json!({"owner": shop});
+        assert_eq!(owner(&of_shop, &hidden), Some(("shop".to_owned(), None)));
+        assert_eq!(owner(&of_shop, &caller), Some(("shop".to_owned(), Some(7))));
+        for inputs in [&json!({}), &hidden] {
+            assert_eq!(owner(inputs, &caller), Some(("default".to_owned(), Some(7))));
+            assert_eq!((owner(inputs, &hidden), owner(inputs, &operator)), (None, None));
+        }
+        assert_eq!(read_owner("{}").expect("an entry"), None);
     }
 }

@@ -444,14 +444,14 @@ fn decision_whose_values_were_erased_is_read_as_erased() {
         erasure.prepare(&|| true).expect("the disk is writable");
     }
     erasure.finish().expect("the disk is writable");
-    let decisions = store.decisions("v-1").expect("the log is read");
+    let decisions = store.decisions("v-1").expect("the log is read").decisions;
     let [LoggedVerification::Erased(decision)] = &decisions[..] else { panic!("{decisions:?}") };
     let erased = ["envelope_sha256", "envelope", "inputs"].map(str::to_owned);
     assert_eq!((decision.seq, &decision.erased[..]), (1, &erased[..]));
 }
 
 fn whole_decisions(store: &Store, execution_id: &str) -> Vec<VerificationEntry> {
-    let decisions = store.decisions(execution_id).expect("read").into_iter();
+    let decisions = store.decisions(execution_id).expect("read").decisions.into_iter();
     decisions.map(|decision| decision.into_whole().expect("nothing is erased")).collect()
 }
 

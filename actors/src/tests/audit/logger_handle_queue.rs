@@ -27,6 +27,7 @@ fn caller(request_id: &str) -> RequestCaller {
         request_id: request_id.into(),
         trace_id: None,
         is_trace_sampled: false,
+        owner_uid: None,
     }
 }
 

@@ -146,7 +146,7 @@ pub(crate) fn events(system: &ActorSystem, execution_id: &str) -> Vec<String> {
 
 /// The logged decisions of an execution, each with its rebuilt envelope.
 pub(crate) fn rebuilt(system: &ActorSystem, execution_id: &str) -> Vec<(VerificationEntry, Envelope)> {
-    let decisions = system.store.decisions(execution_id).expect("the log is read");
+    let decisions = system.store.decisions(execution_id).expect("the log is read").decisions;
     let rebuild = |entry: LoggedVerification| {
         let entry = entry.into_whole().expect("nothing is erased");
         assert!(entry.is_reproduced(), "the decision is reproduced: {entry:?}");

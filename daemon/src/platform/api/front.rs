@@ -137,6 +137,7 @@ impl SocketFrontend {
                 let request_id = id.to_str().unwrap_or_default().to_owned();
                 let caller = RequestCaller {
                     peer,
+                    owner_uid: applications.and_then(|all| all.owner_uid(peer)),
                     socket: self.socket,
                     host: self.host.take(),
                     application,

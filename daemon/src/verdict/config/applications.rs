@@ -74,6 +74,9 @@ pub struct ApplicationSection {
     /// Maximum number of verdicts of the application in flight. Beyond the limit, requests get 503 `overloaded`.
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub in_flight: Option<usize>,
+    /// Data of the application that the other applications can read, too; the only kind is `verifications`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shares: Vec<SharedData>,
     /// What is done about delivered verdicts of the application that relied on statements that differ now, in place of `recall`.
     pub recall: Option<RecallMode>,
     /// The [opinions](../delivery.md#several-opinions) that decide on verdicts of the application, in place of `orders.opinions`. Keys
@@ -84,6 +87,14 @@ pub struct ApplicationSection {
     /// `coherence_min` and `rules`, and the tables `quick`, `full` and `strategy` with the same keys.
     #[serde(skip_serializing_if = "ApplicationGateSection::is_empty")]
     pub gate: ApplicationGateSection,
+}
+
+/// Data of an application that others can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SharedData {
+    /// Its [verifications](../verification.md), by their execution ids.
+    Verifications,
 }
 
 impl ApplicationSection {
@@ -125,6 +136,7 @@ pub(crate) fn processes(applications: &ApplicationSections) -> Applications {
         uids: section.uids.clone(),
         gids: section.gids.clone(),
         in_flight: section.in_flight,
+        shares_verifications: section.shares.contains(&SharedData::Verifications),
     };
     Applications(applications.iter().map(|(name, section)| (name.clone(), processes(section))).collect())
 }

@@ -104,6 +104,7 @@ fn entry_text_has_the_leaf_of_its_line() {
         request_id: "r1".into(),
         trace_id: None,
         is_trace_sampled: false,
+        owner_uid: None,
     };
     let at = "2026-11-20T10:00:00Z".parse().expect("a valid time");
     let salted = |secret, covers_session_ids| EntrySalts { secret: [secret; 16], covers_session_ids };

@@ -71,6 +71,7 @@ fn caller(number: usize) -> RequestCaller {
         request_id: format!("1092-{number:x}"),
         trace_id: None,
         is_trace_sampled: false,
+        owner_uid: None,
     }
 }
 
