@@ -57,7 +57,7 @@ real-data folder:
 release-check:
     .ci/release
 
-# drive the console in a real browser (needs chromium and npm's registry); `SHOTS=FOLDER just console` writes screenshots of each page
+# drive the console in real browsers (needs chromium and npm's registry; firefox-esr if it is here); `SHOTS=FOLDER just console` writes screenshots of each page
 console:
     tests/console.sh
 

@@ -42,12 +42,12 @@ mod what_if;
 
 use crate::base::error::CtlError;
 use crate::base::options::{GlobalOptions, limit_each_request};
-use crate::base::output::print_json;
+use crate::base::output::{print_json, print_note};
 use crate::base::program::examples;
 use crate::console::access::LoginEnd;
 use crate::console::counts::{FrameState, NavCounts, try_read_counts};
 use crate::console::layout::{PageError, PageResult};
-use access::Access;
+use access::{Access, Origin};
 use axum::Router;
 use axum::body::Body;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -59,8 +59,9 @@ use hyper::header::CONTENT_TYPE;
 use maud::Markup;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{AF_INET, IPPROTO_TCP, TCP_ESTABLISHED};
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP, TCP_ESTABLISHED};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
+use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
@@ -69,26 +70,32 @@ use oracled_api::streamed_body::{StreamedBody, StreamedBodySender};
 use serde_json::json;
 use std::future::IntoFuture;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io, thread};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 /// Serve a console for browsers on this machine
 ///
 /// It prints a login link that can be used once. Enter prints a new one, and ends the current login. The console has your rights: it
-/// uses the daemon's sockets. It accepts connections from your own processes on this machine only. For another machine, forward the
-/// port: `ssh -L 7627:127.0.0.1:7627 HOST`.
+/// uses the daemon's sockets. It accepts connections from your own processes on this machine only. Its name is another one at each
+/// start, so that nothing runs in its pages that another server has left in the browser. For another machine, forward the port:
+/// `ssh -t -o ExitOnForwardFailure=yes -L 127.0.0.1:7627:127.0.0.1:7627 -L '[::1]:7627:127.0.0.1:7627' HOST oraclectl console`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&["oraclectl console", "oraclectl console --port 8080"]))]
 pub(crate) struct ConsoleArgs {
-    /// The TCP port on 127.0.0.1; 0 selects a free one
+    /// The TCP port on 127.0.0.1 and [::1]; 0 selects a free one
     #[arg(long, default_value_t = 7627)]
     port: u16,
+    /// Use http://127.0.0.1:PORT, for a browser that does not find names below localhost. What another server of the port has left in
+    /// the browser runs in the console, too
+    #[arg(long)]
+    ip: bool,
     /// End when standard input ends, for a console that another process starts
     #[arg(long, hide = true)]
     until_eof: bool,
@@ -96,22 +103,25 @@ pub(crate) struct ConsoleArgs {
 
 impl ConsoleArgs {
     pub(crate) async fn run(&self, options: &GlobalOptions, out: &mut dyn Write) -> Result<(), CtlError> {
-        let listener = LocalListener::bind(self.port).await.map_err(|error| CtlError::Verb {
-            message: format!(
-                "cannot listen on 127.0.0.1:{}: {error}; choose another port with --port",
-                self.port
-            ),
-            exit_code: 5,
-            was_printed: false,
+        let cannot_start = |message| CtlError::Verb { message, exit_code: 5, was_printed: false };
+        let ips: &[IpAddr] = if self.ip { &LOOPBACK[..1] } else { &LOOPBACK };
+        let listeners = LocalListener::bind_all(ips, self.port).await.map_err(|(address, error)| {
+            cannot_start(format!("cannot listen on {address}: {error}; choose another port with --port"))
         })?;
-        listener.check_kernel().map_err(|error| CtlError::Verb {
-            message: format!(
+        listeners.iter().try_for_each(LocalListener::check_kernel).map_err(|error| {
+            cannot_start(format!(
                 "the kernel does not describe TCP connections: {error}; load its module: `modprobe tcp_diag`"
-            ),
-            exit_code: 5,
-            was_printed: false,
+            ))
         })?;
-        let console = Console::new(options.clone(), listener.port()).await?;
+        let port = listeners.first().map_or(self.port, |listener| listener.own.port());
+        let origin = if self.ip { Origin::of_ip(port) } else { Origin::new(port) };
+        let console = Console::new(options.clone(), Access::new(origin)).await?;
+        if self.ip {
+            print_note(&format!(
+                "oraclectl: what an earlier server of 127.0.0.1:{port} has left in the browser can read these pages and act on them; open \
+                 the link in a new private window"
+            ));
+        }
         let (sender, mut lines) = mpsc::channel(1);
         thread::spawn(move || {
             for _ in io::stdin().lines().map_while(Result::ok) {
@@ -122,12 +132,14 @@ impl ConsoleArgs {
             }
         });
         print_link(&console, out)?;
-        let server = axum::serve(listener, router(console.clone())).into_future();
-        tokio::pin!(server);
+        let mut servers = JoinSet::new();
+        for listener in listeners {
+            servers.spawn(axum::serve(listener, router(console.clone())).into_future());
+        }
         let mut is_open = true;
         loop {
             tokio::select! {
-                ended = &mut server => return Ok(ended?),
+                Some(ended) = servers.join_next() => return Ok(ended.map_err(io::Error::other)??),
                 line = lines.recv(), if is_open => match line {
                     Some(()) => print_link(&console, out)?,
                     None if self.until_eof => return Ok(()),
@@ -238,14 +250,14 @@ async fn is_reviewer_socket(options: &GlobalOptions) -> bool {
 type ConsoleState = Arc<Console>;
 
 impl Console {
-    pub(crate) async fn new(options: GlobalOptions, port: u16) -> Result<ConsoleState, CtlError> {
+    pub(crate) async fn new(options: GlobalOptions, access: Access) -> Result<ConsoleState, CtlError> {
         let has_only_reviews =
             options.reviewer_socket_path()? != options.control_path()? || is_reviewer_socket(&options).await;
         Ok(Arc::new(Self {
             options,
             host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
             has_only_reviews,
-            access: Access::new(port),
+            access,
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             frame: FrameState::default(),
         }))
@@ -257,37 +269,69 @@ const ANSWER_MAX_BYTES: usize = 4096;
 /// Time before the next attempt after a failed one, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Connections from the user's own processes on this machine.
+/// The loopback addresses. A browser tries both for a name below `localhost`, so the console must have both: another user could
+/// listen on the second one, and would get the browser's requests.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+/// The most free ports that are tried: one that is free at one address can be in use at the other.
+const FREE_PORTS_MAX: usize = 16;
+
+/// Connections from the user's own processes on this machine, at one address.
 ///
-/// A browser sends a cookie to each port of 127.0.0.1, so a server of another user may read the console's cookie. It cannot use
-/// it, because the console accepts no connection from that user.
+/// A browser sends a cookie to each port of a host, so a server of another user may read the console's cookie. It cannot use it,
+/// because the console accepts no connection from that user.
 ///
 /// The kernel is asked for the one connection, by `sock_diag`: its list of all connections takes longer the more connections
 /// other users open, so they could keep the console busy with them.
 #[derive(Debug)]
 struct LocalListener {
     listener: TcpListener,
-    port: u16,
+    own: SocketAddr,
     /// The users whose processes may connect.
     uids: Vec<u32>,
 }
 
 impl LocalListener {
-    /// Listens on 127.0.0.1.
+    /// Listens on one port of all these addresses.
     ///
     /// # Errors
-    /// The port is in use or reserved.
-    async fn bind(port: u16) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
-        let port = listener.local_addr()?.port();
-        let own = geteuid();
-        // with sudo, the browser runs as the user who called sudo
-        let sudo = env::var("SUDO_UID").ok().filter(|_| own.is_root()).and_then(|uid| uid.parse().ok());
-        Ok(Self { listener, port, uids: [own.as_raw()].into_iter().chain(sudo).collect() })
+    /// The port is in use or reserved at one of them, which is returned, too.
+    async fn bind_all(ips: &[IpAddr], port: u16) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
+        let mut bound = Self::try_bind_all(ips, port).await;
+        for _ in 1..FREE_PORTS_MAX {
+            match bound {
+                Err((_, error)) if port == 0 && error.kind() == io::ErrorKind::AddrInUse => {
+                    bound = Self::try_bind_all(ips, port).await;
+                }
+                _ => break,
+            }
+        }
+        bound
     }
 
-    const fn port(&self) -> u16 {
-        self.port
+    async fn try_bind_all(ips: &[IpAddr], mut port: u16) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
+        let mut listeners = Vec::new();
+        for ip in ips {
+            let address = SocketAddr::new(*ip, port);
+            match Self::bind(address).await {
+                Ok(listener) => {
+                    port = listener.own.port();
+                    listeners.push(listener);
+                }
+                // a host without IPv6: no other user can listen there, and a browser cannot connect
+                Err(error) if ip.is_ipv6() && is_absent(&error) => {}
+                Err(error) => return Err((address, error)),
+            }
+        }
+        Ok(listeners)
+    }
+
+    async fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let own = listener.local_addr()?;
+        let user = geteuid();
+        // with sudo, the browser runs as the user who called sudo
+        let sudo = env::var("SUDO_UID").ok().filter(|_| user.is_root()).and_then(|uid| uid.parse().ok());
+        Ok(Self { listener, own, uids: [user.as_raw()].into_iter().chain(sudo).collect() })
     }
 
     /// Checks that the kernel describes sockets: without that, no connection is accepted.
@@ -295,29 +339,24 @@ impl LocalListener {
     /// # Errors
     /// The kernel does not find the console's own socket.
     fn check_kernel(&self) -> io::Result<()> {
-        let own = self.own();
-        find_socket(own, own).map(drop)
-    }
-
-    const fn own(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(Ipv4Addr::LOCALHOST, self.port)
+        find_socket(self.own, self.own).map(drop)
     }
 
     fn is_permitted(&self, peer: SocketAddr) -> bool {
-        let SocketAddr::V4(peer) = peer else { return false };
-        find_socket(peer, self.own()).is_ok_and(|found| {
+        find_socket(peer, self.own).is_ok_and(|InetResponseHeader { state, socket_id, uid, .. }| {
             // the kernel describes closed sockets with the user id 0, and a listening one if there is no connection
-            let is_it = found.state == TCP_ESTABLISHED
-                && address(found.socket_id.source_address, found.socket_id.source_port) == peer.into()
-                && address(found.socket_id.destination_address, found.socket_id.destination_port)
-                    == self.own().into();
-            is_it && self.uids.contains(&found.uid)
+            let is_it = state == TCP_ESTABLISHED
+                && SocketAddr::new(socket_id.source_address, socket_id.source_port) == peer
+                && SocketAddr::new(socket_id.destination_address, socket_id.destination_port) == self.own;
+            is_it && self.uids.contains(&uid)
         })
     }
 }
 
-const fn address(ip: IpAddr, port: u16) -> SocketAddr {
-    SocketAddr::new(ip, port)
+/// Whether the host does not have an address, or no address of its family.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(Errno::EAFNOSUPPORT as i32)
 }
 
 impl Listener for LocalListener {
@@ -340,18 +379,20 @@ impl Listener for LocalListener {
 }
 
 /// The kernel's description of the socket at `from` that is connected to `to`, or that listens at `from`.
-fn find_socket(from: SocketAddrV4, to: SocketAddrV4) -> io::Result<InetResponseHeader> {
+fn find_socket(from: SocketAddr, to: SocketAddr) -> io::Result<InetResponseHeader> {
+    let (family, empty) =
+        if from.is_ipv4() { (AF_INET, SocketId::new_v4()) } else { (AF_INET6, SocketId::new_v6()) };
     let socket_id = SocketId {
         source_port: from.port(),
         destination_port: to.port(),
-        source_address: IpAddr::V4(*from.ip()),
-        destination_address: IpAddr::V4(*to.ip()),
+        source_address: from.ip(),
+        destination_address: to.ip(),
         // any socket
         cookie: [0xff; 8],
-        ..SocketId::new_v4()
+        ..empty
     };
     let request = InetRequest {
-        family: AF_INET,
+        family,
         protocol: IPPROTO_TCP,
         extensions: ExtensionFlags::empty(),
         states: StateFlags::all(),
@@ -502,7 +543,7 @@ mod tests {
         let options = GlobalOptions { socket: socket.clone(), control_socket: socket, json: false };
         let streams = Arc::new(Semaphore::new(1));
         let host = "shop-1".to_owned();
-        let (access, frame) = (Access::new(7627), FrameState::default());
+        let (access, frame) = (Access::new(Origin::of_ip(7627)), FrameState::default());
         Arc::new(Console { options, host, has_only_reviews, access, streams, frame })
     }
 
@@ -582,7 +623,7 @@ mod tests {
             options,
             host: "shop-1".to_owned(),
             has_only_reviews: false,
-            access: Access::new(7627),
+            access: Access::new(Origin::of_ip(7627)),
             streams,
             frame: FrameState::default(),
         });
@@ -653,6 +694,60 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn refused_and_failed_answers_have_the_headers_of_pages() {
+        let console = console(false);
+        let cookie = log_in(&console).await;
+        let own = ("host", "127.0.0.1:7627");
+        let with_cookie = [own, ("cookie", cookie.as_str())];
+        let post = [own, ("cookie", cookie.as_str()), ("origin", "http://127.0.0.1:7627")];
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        let too_large = "a".repeat(3 * 1024 * 1024);
+        for (status, method, path, headers, body) in [
+            (421, "GET", "/", vec![("host", "localhost:7627")], ""),
+            (421, "GET", "/login?secret=x", vec![], ""),
+            (403, "GET", "/assets/console.js", vec![own, ("service-worker", "script")], ""),
+            (403, "GET", "/", vec![own, ("sec-fetch-site", "cross-site")], ""),
+            (403, "POST", "/logout", vec![own], ""),
+            (401, "GET", "/", vec![own], ""),
+            (401, "GET", "/login", vec![own], ""),
+            (400, "GET", "/log/x", with_cookie.to_vec(), ""),
+            (400, "GET", "/sessions/%ff", with_cookie.to_vec(), ""),
+            (400, "GET", "/login?secret=a&secret=b", vec![own], ""),
+            (404, "GET", "/no/such/page", vec![own], ""),
+            (405, "GET", "/logout", with_cookie.to_vec(), ""),
+            (413, "POST", "/logout", post.to_vec(), too_large.as_str()),
+            (415, "POST", "/sessions/a/order", post.to_vec(), "a=b"),
+            (502, "POST", "/sessions/a/order", [&post[..], &[form]].concat(), "action=fail&reason=x"),
+            (502, "GET", "/orders", with_cookie.to_vec(), ""),
+            (200, "GET", "/assets/console.js", vec![own], ""),
+        ] {
+            let request =
+                headers.iter().fold(Request::builder().method(method).uri(path), |request, (name, value)| {
+                    request.header(*name, *value)
+                });
+            let request = request.body(Body::from(body.to_owned())).expect("a valid request");
+            let answer = router(console.clone()).oneshot(request).await.expect("the router answers");
+            assert_eq!(answer.status(), status, "{method} {path}");
+            let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+            let policy = header("content-security-policy").expect("a policy");
+            for part in ["default-src 'none'", "worker-src 'none'", "frame-ancestors 'none'"] {
+                assert!(policy.contains(part), "{method} {path}: {policy}");
+            }
+            for (name, value) in [
+                ("cache-control", "no-store"),
+                ("x-content-type-options", "nosniff"),
+                ("referrer-policy", "same-origin"),
+                ("cross-origin-resource-policy", "same-origin"),
+            ] {
+                assert_eq!(header(name), Some(value), "{method} {path}");
+            }
+            // a page at an address of others would run what they have left there
+            let is_page = header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
+            assert!(status != 421 || (!is_page && header("location").is_none()), "{method} {path}");
+        }
+    }
+
+    #[tokio::test]
     async fn failed_page_leads_to_the_page_before() {
         let console = console(false);
         let request = Request::get("/sessions/a").header(HOST, "127.0.0.1:7627");
@@ -664,29 +759,51 @@ mod tests {
         assert!(page.contains("href=\"/inbox?kind=dispute\">Back"), "{page}");
     }
 
-    fn v4(address: io::Result<SocketAddr>) -> SocketAddrV4 {
-        match address.expect("a connected socket") {
-            SocketAddr::V4(address) => address,
-            SocketAddr::V6(other) => panic!("{other}"),
+    #[tokio::test]
+    async fn peer_is_permitted_while_its_user_is_connected() {
+        let listeners = LocalListener::bind_all(&LOOPBACK, 0).await.expect("a free port");
+        assert_eq!(listeners.len(), if StdListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() { 2 } else { 1 });
+        for mut listener in listeners {
+            listener.check_kernel().expect("the kernel describes sockets");
+            let client = StdStream::connect(listener.own).expect("it listens");
+            let peer = client.local_addr().expect("a connected socket");
+            assert!(listener.is_permitted(peer), "{peer}");
+            let uids = std::mem::replace(&mut listener.uids, vec![geteuid().as_raw() + 1]);
+            assert!(!listener.is_permitted(peer), "{peer}: another user");
+            // closed sockets have the user id 0, which may be that of this test
+            listener.uids = uids.into_iter().chain([0]).collect();
+            drop(client);
+            assert!(!listener.is_permitted(peer), "{peer}: closed");
+            // a listening socket of the same user is no connection
+            let other = StdListener::bind((listener.own.ip(), 0)).expect("a free port");
+            let other = other.local_addr().expect("it listens");
+            assert!(!listener.is_permitted(other), "{other}: not connected");
         }
     }
 
     #[tokio::test]
-    async fn peer_is_permitted_while_its_user_is_connected() {
-        let mut listener = LocalListener::bind(0).await.expect("a free port");
-        listener.check_kernel().expect("the kernel describes sockets");
-        let client = StdStream::connect((Ipv4Addr::LOCALHOST, listener.port())).expect("it listens");
-        let peer = SocketAddr::from(v4(client.local_addr()));
-        assert!(listener.is_permitted(peer));
-        let uids = std::mem::replace(&mut listener.uids, vec![geteuid().as_raw() + 1]);
-        assert!(!listener.is_permitted(peer), "another user");
-        // closed sockets have the user id 0, which may be that of this test
-        listener.uids = uids.into_iter().chain([0]).collect();
-        drop(client);
-        assert!(!listener.is_permitted(peer), "closed");
-        // a listening socket of the same user is no connection
-        let other = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        assert!(!listener.is_permitted(v4(other.local_addr()).into()), "not connected");
+    async fn console_listens_at_no_address_of_a_port_that_is_taken_at_one() {
+        for ip in LOOPBACK {
+            // a host can lack IPv6
+            let Ok(other) = StdListener::bind((ip, 0)) else { continue };
+            let taken = other.local_addr().expect("it listens");
+            let fault = LocalListener::bind_all(&LOOPBACK, taken.port()).await;
+            let (address, error) = fault.expect_err("the port is in use");
+            assert_eq!((address, error.kind()), (taken, io::ErrorKind::AddrInUse));
+        }
+    }
+
+    #[tokio::test]
+    async fn console_starts_on_a_host_without_ipv6() {
+        // for documentation, so no host has it
+        let absent = "2001:db8::1".parse().expect("an address");
+        let listeners = LocalListener::bind_all(&[LOOPBACK[0], absent], 0).await.expect("a free port");
+        assert_eq!(listeners.iter().map(|listener| listener.own.ip()).collect::<Vec<_>>(), [LOOPBACK[0]]);
+        assert!(is_absent(&io::Error::from_raw_os_error(Errno::EAFNOSUPPORT as i32)));
+        // without IPv4, browsers that know no other address could not connect
+        let absent = "192.0.2.1".parse().expect("an address");
+        let (_, error) = LocalListener::bind_all(&[absent], 0).await.expect_err("the host lacks the address");
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 
     #[test]

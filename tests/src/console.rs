@@ -31,6 +31,7 @@ pub struct ConsoleProcess {
     stdout: BufReader<std::process::ChildStdout>,
     /// The login link that it printed last.
     pub link: String,
+    /// Where it listens, on 127.0.0.1 and on [::1].
     port: u16,
     cookie: Option<String>,
     /// The user of the browser, if it is not the user of the test.
@@ -64,7 +65,16 @@ impl ConsoleProcess {
     /// Panics if it prints no link.
     #[must_use]
     pub fn start(world: &DaemonWorld) -> Self {
-        Self::spawn(world.ctl_command(&["console", "--port", "0"]), None)
+        Self::start_with(world, &[])
+    }
+
+    /// The same with further arguments.
+    ///
+    /// # Panics
+    /// Panics if it prints no link.
+    #[must_use]
+    pub fn start_with(world: &DaemonWorld, arguments: &[&str]) -> Self {
+        Self::spawn(world.ctl_command(&[&["console", "--port", "0"], arguments].concat()), None)
     }
 
     /// Starts the console with the socket for reviewers in place of the control socket.
@@ -109,8 +119,8 @@ impl ConsoleProcess {
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut console = Self { child, stdin, stdout, link: String::new(), port: 0, cookie: None, uid };
         console.read_link();
-        let (port, _) = console.link.rsplit_once("/login").expect("a link");
-        console.port = port.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
+        console.port =
+            console.authority().rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
         console
     }
 
@@ -130,9 +140,18 @@ impl ConsoleProcess {
     }
 
     /// The address without a path.
+    ///
+    /// # Panics
+    /// Panics if the console has printed no link.
     #[must_use]
     pub fn origin(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+        format!("http://{}", self.authority())
+    }
+
+    /// The host and the port of the link. The system need not resolve the host: the client connects to 127.0.0.1.
+    fn authority(&self) -> &str {
+        let link = self.link.strip_prefix("http://").and_then(|link| link.split_once("/login"));
+        link.expect("a link").0
     }
 
     #[must_use]
@@ -159,6 +178,7 @@ impl ConsoleProcess {
         let cookie =
             answer.headers.get(SET_COOKIE).and_then(|cookie| cookie.to_str().ok()).expect("a cookie");
         assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
+        assert!(!cookie.contains("Domain"), "it is for this host only: {cookie}");
         self.cookie = cookie.split(';').next().map(str::to_owned);
     }
 
@@ -212,7 +232,7 @@ impl ConsoleProcess {
             http1::handshake(TokioIo::new(stream)).await.expect("the console answers");
         let connection = tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path);
-        let own = [(HOST.as_str(), format!("127.0.0.1:{}", self.port))];
+        let own = [(HOST.as_str(), self.authority().to_owned())];
         let cookie = self.cookie.iter().map(|cookie| (COOKIE.as_str(), cookie.clone()));
         let form = [(CONTENT_TYPE.as_str(), "application/x-www-form-urlencoded".to_owned())];
         for (name, value) in own.into_iter().chain(cookie).chain(form) {

@@ -1,7 +1,7 @@
 //! `oraclectl console`: its pages, each action on them, and requests that are not from its own pages.
 
 use domain_base::text_form::is_hiding;
-use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use hyper::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION};
 use hyper::{Method, StatusCode};
 use oracled_tests::console::{ConnectionFlood, ConsoleAnswer, ConsoleProcess};
 use oracled_tests::generation::{purge_verdict, request_verdict, wait_for_order};
@@ -13,7 +13,10 @@ use oracled_tests::verification::{register, register_offices, several_years, wor
 use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, at, document, eventually, get, log, post, submission};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -153,7 +156,8 @@ async fn console_refuses_requests_of_other_pages() {
     hold(&daemon, &["cs_1"]).await;
     let console = start(&world).await;
     let own = console.origin();
-    let by_name = format!("http://localhost:{}", console.port());
+    let [by_name, by_ip] = ["localhost", "127.0.0.1"].map(|host| format!("{host}:{}", console.port()));
+    let by_name_origin = format!("http://{by_name}");
     let changed_at = changed_at(&console, "cs_1").await.replace(':', "%3A");
     let action = format!("action=release&reason=x&changed_at={changed_at}");
     let path = "/sessions/cs_1/order";
@@ -162,20 +166,31 @@ async fn console_refuses_requests_of_other_pages() {
         vec![("origin", "https://evil.example")],
         vec![("origin", "http://127.0.0.1:3000")],
         vec![("origin", "null")],
-        vec![("origin", by_name.as_str())],
+        vec![("origin", by_name_origin.as_str())],
         vec![],
-        vec![("origin", own.as_str()), ("host", "evil.example:7627")],
         vec![("origin", own.as_str()), ("sec-fetch-site", "same-site")],
         vec![("origin", own.as_str()), ("sec-fetch-site", "cross-site")],
     ] {
         let answer = console.send(Method::POST, path, &headers, action.clone()).await;
         assert_eq!(answer.status, 403, "{headers:?}");
     }
+    // addresses and names that other servers have, too, and those of other machines: without a redirect to the console's own name
+    for host in [by_ip.as_str(), by_name.as_str(), "127.0.0.1", "evil.example", "evil.example:7627"] {
+        for (method, body) in [(Method::GET, String::new()), (Method::POST, action.clone())] {
+            let headers = [("host", host), ("origin", own.as_str())];
+            let answer = console.send(method, path, &headers, body).await;
+            assert_eq!(
+                (answer.status, answer.headers.get(LOCATION)),
+                (StatusCode::MISDIRECTED_REQUEST, None)
+            );
+            assert!(!answer.text.contains(".localhost"), "{}", answer.text);
+        }
+    }
     for headers in [
-        vec![("host", "evil.example")],
-        vec![("host", "127.0.0.1")],
         vec![("sec-fetch-site", "cross-site")],
+        vec![("sec-fetch-site", "same-site")],
         vec![("origin", "http://127.0.0.1:3000")],
+        vec![("service-worker", "script")],
     ] {
         let answer = console.send(Method::GET, "/sessions/cs_1", &headers, String::new()).await;
         assert_eq!(answer.status, 403, "{headers:?}");
@@ -192,18 +207,78 @@ async fn console_accepts_no_connection_of_another_user() {
     let world = DaemonWorld::default();
     let _daemon = world.serve().await;
     let console = start(&world).await;
-    let ask = format!(
-        "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET /login HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3",
-        port = console.port()
-    );
-    let asked = |command: &mut Command| command.args(["-c", &ask]).output().expect("bash starts");
-    let own = asked(&mut Command::new("bash"));
-    assert!(String::from_utf8_lossy(&own.stdout).starts_with("HTTP/1.1 4"), "{own:?}");
-    if nix::unistd::geteuid().is_root() {
-        let mut other = Command::new("setpriv");
-        other.args(["--reuid", "65534", "--clear-groups", "bash"]);
-        let other = asked(&mut other);
-        assert!(other.stdout.is_empty(), "{other:?}");
+    for ip in loopback_addresses() {
+        let ask = format!(
+            "exec 3<>/dev/tcp/{ip}/{port}; printf 'GET /login HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3",
+            port = console.port(),
+            host = console.origin().trim_start_matches("http://")
+        );
+        let asked = |command: &mut Command| command.args(["-c", &ask]).output().expect("bash starts");
+        let own = asked(&mut Command::new("bash"));
+        assert!(String::from_utf8_lossy(&own.stdout).starts_with("HTTP/1.1 401"), "{own:?}");
+        if nix::unistd::geteuid().is_root() {
+            let mut other = Command::new("setpriv");
+            other.args(["--reuid", "65534", "--clear-groups", "bash"]);
+            let other = asked(&mut other);
+            assert!(other.stdout.is_empty(), "{other:?}");
+        }
+    }
+}
+
+/// Those of this machine: it can lack IPv6.
+fn loopback_addresses() -> Vec<IpAddr> {
+    let all = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+    all.into_iter().filter(|ip| TcpListener::bind((*ip, 0)).is_ok()).collect()
+}
+
+/// Another user who listens on the port at one of the addresses would get requests of the browser.
+#[tokio::test]
+async fn console_does_not_start_on_a_port_that_is_taken_at_one_address() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    for ip in loopback_addresses() {
+        let other = TcpListener::bind((ip, 0)).expect("a free port");
+        let taken = other.local_addr().expect("it listens");
+        let refused = world.ctl(&["console", "--port", &taken.port().to_string()]);
+        assert_eq!(refused.status.code(), Some(5), "{refused:?}");
+        assert!(refused.stdout.is_empty(), "no link is printed: {refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains(&taken.to_string()), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn console_has_another_name_at_each_start_and_an_address_only_on_request() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let [first, second] = [(); 2].map(|()| ConsoleProcess::start(&world).origin());
+    let label = |origin: &str| {
+        let host = origin.strip_prefix("http://").and_then(|host| host.split_once(".localhost:"));
+        host.expect("a name below localhost").0.to_owned()
+    };
+    assert_ne!(label(&first), label(&second));
+    let mut by_ip = ConsoleProcess::start_with(&world, &["--ip"]);
+    assert_eq!(by_ip.origin(), format!("http://127.0.0.1:{}", by_ip.port()));
+    by_ip.log_in().await;
+    assert_eq!(by_ip.get("/").await.status, 200);
+    let name = format!("localhost:{}", by_ip.port());
+    assert_eq!(by_ip.send(Method::GET, "/", &[("host", &name)], String::new()).await.status, 421);
+}
+
+/// The HTTP library answers before the console does, and without its headers: such an answer must have nothing to protect.
+#[tokio::test]
+async fn malformed_request_gets_an_answer_without_a_page() {
+    let world = DaemonWorld::default();
+    let _daemon = world.serve().await;
+    let console = ConsoleProcess::start(&world);
+    let too_long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(70_000));
+    for wrong in ["GET / HTTP/9.9\r\n\r\n", &too_long] {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, console.port())).expect("it listens");
+        // it may close the connection before it has read all
+        drop(stream.write_all(wrong.as_bytes()));
+        let mut answer = String::new();
+        drop(stream.read_to_string(&mut answer));
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+        assert!(head.starts_with("HTTP/1.1 4") && body.is_empty(), "{answer}");
     }
 }
 
@@ -1151,6 +1226,36 @@ async fn recall_verdict(daemon: &DaemonProcess<'_>, session: &str) -> String {
         .await;
     }
     run
+}
+
+/// Shows in real browsers that nothing runs in the console that an earlier server of its port has left; `tests/console.sh` calls it.
+#[tokio::test]
+#[ignore = "needs chromium or firefox, and npm: `just console`"]
+async fn browser_runs_nothing_of_an_earlier_server_of_the_port() {
+    let folder = std::env::var("ORACLED_CONSOLE_WALK").expect("`tests/console.sh` sets ORACLED_CONSOLE_WALK");
+    let world = DaemonWorld::with_config(HOLD);
+    let daemon = world.serve().await;
+    let is_given = |name: &&str| std::env::var(name.to_uppercase()).is_ok_and(|path| !path.is_empty());
+    let browsers = ["chromium", "firefox"].into_iter().filter(is_given);
+    let cases = browsers.flat_map(|browser| ["script", "worker"].map(|kind| format!("{browser}-{kind}")));
+    let [with_ip, with_name]: [Vec<_>; 2] = cases
+        .map(|case| (format!("{case}-ip"), format!("{case}-name")))
+        .unzip::<_, _, Vec<_>, Vec<_>>()
+        .into();
+    assert!(!with_ip.is_empty(), "no browser is given");
+    let sessions: Vec<_> = with_ip.iter().chain(&with_name).map(String::as_str).collect();
+    hold(&daemon, &sessions).await;
+    let own = world.ctl_command(&[]);
+    let own: Vec<_> =
+        [own.get_program()].into_iter().chain(own.get_args()).map(OsStr::to_string_lossy).collect();
+    let mut walk = Command::new("node");
+    walk.arg("earlier.mjs").current_dir(&folder).env("ORACLECTL", json!(own).to_string());
+    let status = tokio::task::spawn_blocking(move || walk.status()).await.expect("it does not panic");
+    assert!(status.expect("node starts").success());
+    // the attack works, and not where the console has a name of its own
+    let released = log(&mut daemon.control().await, "event=order_released").await;
+    let released: BTreeSet<_> = released.iter().filter_map(|entry| entry["session_id"].as_str()).collect();
+    assert_eq!(released, with_ip.iter().map(String::as_str).collect());
 }
 
 /// Drives the console through every action in a real browser while the daemon judges verdicts; `tests/console.sh` calls it.

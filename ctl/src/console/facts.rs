@@ -7,6 +7,7 @@ use super::parts::{Tone, card, group_digits, message, pairs, scrolled, unit_of};
 use super::resolve::without_separators;
 use super::{Console, ConsoleState};
 use crate::base::options::encode_segment;
+use crate::base::output::spreadsheet_csv;
 use crate::ground::query::{format_validity, format_value, parse_filter, send_query, value_paths};
 use axum::extract::{self, State};
 use axum::response::IntoResponse;
@@ -286,19 +287,16 @@ impl FactTable {
     }
 
     fn to_csv(&self) -> Result<Vec<u8>, PageError> {
-        let mut writer = ::csv::Writer::from_writer(Vec::new());
-        let titles = self.paths.iter().map(String::as_str).chain(["valid_from", "valid_until", "record_id"]);
-        writer.write_record(titles).map_err(std::io::Error::other)?;
-        for record in &self.records {
+        let further = ["valid_from", "valid_until", "record_id"].map(str::to_owned);
+        let titles = self.paths.iter().cloned().chain(further).collect();
+        let rows = self.records.iter().map(|record| {
             let from = record.valid_from.to_string();
             // empty without an end, as in the CSV of `oraclectl query`
             let until = record.valid_until.map(|until| until.to_string()).unwrap_or_default();
             let values = self.paths.iter().map(|path| format_value(record, path));
-            writer
-                .write_record(values.chain([from, until, record.record_id.clone()]))
-                .map_err(std::io::Error::other)?;
-        }
-        Ok(writer.into_inner().map_err(|error| std::io::Error::other(error.to_string()))?)
+            values.chain([from, until, record.record_id.clone()]).collect()
+        });
+        Ok(spreadsheet_csv([titles].into_iter().chain(rows))?)
     }
 }
 
@@ -581,6 +579,28 @@ mod tests {
         ] {
             assert_eq!(plain_value(&value), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn csv_file_has_formulas_as_text_and_numbers_as_numbers() {
+        let text = |text: &str| Some(AxisValue::Text(text.to_owned()));
+        let record = NormalizedRecord {
+            record_id: "r-0".to_owned(),
+            source_record_id: "r".to_owned(),
+            axes: [("=name".to_owned(), text("=1+1")), ("change".to_owned(), text("-2.5"))].into(),
+            units: BTreeMap::new(),
+            definitions: BTreeMap::new(),
+            valid_from: "2026-01-01T00:00:00Z".parse().expect("a time"),
+            valid_until: None,
+            unconfirmed_by: None,
+        };
+        let paths = ["=name", "change"].map(str::to_owned).to_vec();
+        let csv = FactTable { paths, records: vec![record] }.to_csv().expect("CSV");
+        assert_eq!(
+            String::from_utf8(csv).expect("text"),
+            "\"'=name\",\"change\",\"valid_from\",\"valid_until\",\"record_id\"\n\
+             \"'=1+1\",-2.5,\"2026-01-01T00:00:00Z\",\"\",\"r-0\"\n"
+        );
     }
 
     #[test]
