@@ -378,7 +378,7 @@ pub async fn read_status(
         journal_failure: journal.failure.map(|(cause, _)| cause),
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
-        segment_damage: journal.segment_damage,
+        segment_damage: journal.segment_damage.map(|(damage, _)| damage),
         lost_rows: journal.lost_rows,
         model: describe_model(&service, &start.config),
         prompt: describe_prompts(&service, &start.config),

@@ -761,7 +761,7 @@ impl Store {
             session.customer_email.as_ref().is_some_and(|found| found.as_str().to_lowercase() == address)
         };
         let mut ever: BTreeSet<SessionId> = BTreeSet::new();
-        visit_rows(self.dir(), |batch| {
+        visit_rows(self, |batch| {
             let stored_in = stored_in(SessionRecord::TABLE);
             for (name, _) in rows::changed(batch, stored_in) {
                 let Some(Some(row)) = rows::get_from(batch, stored_in, name) else { continue };

@@ -257,17 +257,18 @@ async fn backup_of_a_damaged_state_fails_and_leaves_no_folder() {
         } else {
             flip_bit(&path, 60);
         }
-        assert_refused(&name, "state_damaged").await;
         let repaired = format!("repaired-{n}");
-        eventually("the segments are written again", async || {
-            world.ctl_in_thread(&["backup", text(&world.path(&repaired))]).await.status.success()
-        })
-        .await;
+        back_up(&world, &repaired).await;
         let events = log(&mut daemon.control().await, "event=storage_recovered&after=0").await;
         assert_eq!(events.len(), n + 1, "{events:?}");
         let restored = world.path(&format!("restored-{n}"));
         assert!(restore(&world, &world.path(&repaired), &restored, &key, &[]).status.success());
     }
+    let name = named("segments/0000000001", ".zst");
+    for folder in ["segments", "segments.copy"] {
+        flip_bit(&world.state().join(folder).join("0000000001.zst"), 60);
+    }
+    assert_refused(&name, "state_damaged").await;
     assert!(restore(&world, &good, &world.path("restored"), &key, &[]).status.success());
     assert!(daemon.stop().success());
 }

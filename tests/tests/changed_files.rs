@@ -176,6 +176,9 @@ impl Target {
                 let Verified::Accepted(known) = unchanged else { unreachable!("it is whole") };
                 let is_place = |note: &Value| {
                     note["file"] == name
+                        // a damaged segment beside a whole copy
+                        || note["file"] == "segments"
+                            && is_place_named(note["note"].as_str().unwrap_or_default(), name)
                         || is_mirror(name) && is_mirror(note["file"].as_str().unwrap_or_default())
                 };
                 notes.iter().any(|note| !known.contains(note) && is_place(note))

@@ -2,7 +2,10 @@
 
 use oracled_api::client::DaemonClient;
 use oracled_tests::load::{AnswerLedger, KnownSessionState, LoadConfig, check_served};
-use oracled_tests::{DaemonProcess, DaemonWorld, GOOD, PATIENCE, copy_dir, document, get, post, submission};
+use oracled_tests::{
+    DaemonProcess, DaemonWorld, GOOD, PATIENCE, copy_dir, document, eventually, get, post, submission,
+};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -487,4 +490,133 @@ async fn error_names_a_state_directory_that_is_not_writable() {
     set_modes(&state, 0o755);
     let StartOutcome::Refuses(line) = refused else { panic!("the state is served") };
     assert!(line.contains("Permission denied") && line.contains("state"), "{line}");
+}
+
+/// Changes a bit in the middle of a file in place: a copy of the file has other bytes than the one that the daemon has open.
+fn flip_middle(world: &DaemonWorld, file: &str) {
+    let path = world.state().join(file);
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("the file opens");
+    let middle = file.metadata().expect("a length").len() / 2;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, middle).expect("the file is readable");
+    file.write_all_at(&[byte[0] ^ 4], middle).expect("the write succeeds");
+}
+
+/// The segment that holds the verdicts of the next tests.
+const SEALED: &str = "segments/0000000001.zst";
+
+/// A daemon with three sessions, of which the first ones are in a sealed segment, each with an address. It was stopped.
+async fn with_sealed_segment() -> DaemonWorld {
+    let world = DaemonWorld::default();
+    let daemon = world.serve().await;
+    for n in 0..3 {
+        let texts: Vec<_> = (0..4000).map(|at| format!("{n} {at} {}", at * 7919 % 997)).collect();
+        let raw = json!({"verdict": "GREEN", "summary": texts.join(", ")}).to_string();
+        let mut body = submission(&raw);
+        body["customer_email"] = json!(format!("person{n}@example.org"));
+        let path = format!("/v1/verdicts/cs_{n}");
+        assert_eq!(post(&mut daemon.routes().await, &path, &body).await.status, 201);
+    }
+    eventually("the first segment is compressed", async || world.state().join(SEALED).exists()).await;
+    assert!(daemon.stop().success());
+    world
+}
+
+fn key_of(world: &DaemonWorld) -> String {
+    let key = world.ctl(&["log", "key"]).stdout;
+    String::from_utf8(key).expect("valid UTF-8").trim().to_owned()
+}
+
+async fn status_of(daemon: &DaemonProcess<'_>) -> Value {
+    document(&get(&mut daemon.control().await, "/v1/status").await)
+}
+
+async fn damage_gauge(daemon: &DaemonProcess<'_>) -> String {
+    let metrics = get(&mut daemon.routes().await, "/metrics").await;
+    let text = String::from_utf8(metrics.body.to_vec()).expect("valid UTF-8");
+    text.lines().find(|line| line.starts_with("oracled_segments_damaged ")).expect("the gauge").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_is_served_from_the_copy_while_a_segment_cannot_be_repaired() {
+    let world = with_sealed_segment().await;
+    flip_middle(&world, SEALED);
+    // no file can be written for the repair
+    let blocked = world.state().join(SEALED).with_extension("new");
+    let daemon = world.serve().await;
+    fs::create_dir(&blocked).expect("the folder is created");
+    let key = key_of(&world);
+    for n in 0..3 {
+        let read = get(&mut daemon.routes().await, &format!("/v1/verdicts/cs_{n}")).await;
+        assert_eq!(read.status, 200, "{n}");
+    }
+    let [state, exported, backup] = [world.state(), world.path("exported"), world.path("backup")]
+        .map(|path| path.to_str().expect("valid UTF-8").to_owned());
+    for arguments in [
+        &["explain", "cs_0"][..],
+        &["card", "cs_0"],
+        &["log", "--json", "--after", "0"],
+        &["log", "export", &exported],
+        &["verify-log", &state, "--key", &key, "--replay"],
+    ] {
+        let output = world.ctl_in_thread(arguments).await;
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+    eventually("the damage is reported", async || {
+        let reasons = status_of(&daemon).await["degraded"].to_string();
+        reasons.contains("state_damaged since 20") && reasons.contains("segment 1")
+    })
+    .await;
+    assert_eq!(damage_gauge(&daemon).await, "oracled_segments_damaged 1");
+    let doctor = world.ctl_in_thread(&["doctor"]).await;
+    let report = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(report.contains("state_damaged since 20"), "{doctor:?}");
+
+    fs::remove_dir(&blocked).expect("the removal succeeds");
+    let backed_up = world.ctl_in_thread(&["backup", &backup]).await;
+    assert!(backed_up.status.success(), "{backed_up:?}");
+    eventually("the damage is repaired", async || {
+        let status = status_of(&daemon).await;
+        status["segment_damage"].is_null() && !status["degraded"].to_string().contains("state_damaged")
+    })
+    .await;
+    assert_eq!(damage_gauge(&daemon).await, "oracled_segments_damaged 0");
+    let recovered = get(&mut daemon.control().await, "/v1/log?event=storage_recovered&after=0").await;
+    let recovered: Value = serde_json::from_slice(&recovered.body).expect("one entry");
+    assert!(recovered["failed_at"].as_str() < recovered["timestamp"].as_str(), "{recovered}");
+    assert!(world.ctl_in_thread(&["verify-log", &backup, "--key", &key]).await.status.success());
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn erasure_by_address_succeeds_while_a_segment_or_its_copy_is_damaged() {
+    for damaged in [SEALED, "segments.copy/0000000001.zst"] {
+        let world = with_sealed_segment().await;
+        let daemon = world.serve().await;
+        flip_middle(&world, damaged);
+        let erased =
+            world.ctl_in_thread(&["erase", "--email", "person0@example.org", "--reason", "asked"]).await;
+        assert!(erased.status.success(), "{damaged}: {erased:?}");
+        assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_0").await.status, 404);
+        eventually("the damage is repaired", async || status_of(&daemon).await["segment_damage"].is_null())
+            .await;
+        let key = key_of(&world);
+        assert!(daemon.stop().success());
+        for folder in ["segments", "segments.copy"] {
+            for file in fs::read_dir(world.state().join(folder)).expect("the folder is readable") {
+                let path = file.expect("an entry").path();
+                let mut content = fs::read(&path).expect("the file is readable");
+                if path.extension().is_some() {
+                    content = zstd::decode_all(&*content).expect("the file is whole");
+                }
+                let text = String::from_utf8_lossy(&content);
+                assert!(!text.contains("person0@example.org"), "{damaged}: {}", path.display());
+            }
+        }
+        let state = world.state();
+        let state = state.to_str().expect("valid UTF-8");
+        let verified = world.ctl(&["--json", "verify-log", state, "--key", &key]);
+        let report: Value = serde_json::from_slice(&verified.stdout).expect("JSON");
+        assert!(!report["notes"].to_string().contains("segments.copy"), "{damaged}: {report}");
+    }
 }

@@ -108,6 +108,19 @@ impl ForgedLog {
         last.into_values().collect()
     }
 
+    /// The versions of rows of a table that a later group has replaced or removed.
+    fn replaced_rows(&self, table: &str) -> Vec<(usize, usize)> {
+        let last = self.last_rows(table);
+        let mut replaced = Vec::new();
+        for (group, (_, (_, rows))) in self.groups.iter().enumerate() {
+            let versions = rows.iter().enumerate().filter(|(_, (key, value))| {
+                is_of(key, table) && key.ends_with(&[0, 0, 0]) && value.is_some()
+            });
+            replaced.extend(versions.map(|(index, _)| (group, index)).filter(|place| !last.contains(place)));
+        }
+        replaced
+    }
+
     /// Hides the digests of rows in the entries, as an erasure does. No leaf changes.
     fn hide_digests(&mut self) {
         for (key, value) in self.groups.iter_mut().flat_map(|(_, (_, rows))| rows) {
@@ -126,8 +139,8 @@ impl ForgedLog {
     }
 
     /// Forges a row of the table. Returns a description.
-    fn forge(&mut self, table: &str, random: &mut fastrand::Rng) -> String {
-        let rows = self.last_rows(table);
+    fn forge(&mut self, table: &str, is_replaced: bool, random: &mut fastrand::Rng) -> String {
+        let rows = if is_replaced { self.replaced_rows(table) } else { self.last_rows(table) };
         let (group, index) = rows[random.usize(..rows.len())];
         let (key, value) = self.groups[group].1.1[index].clone();
         let value = value.expect("it is stored");
@@ -143,7 +156,7 @@ impl ForgedLog {
             "added",
             "chunk",
             "no chunk",
-        ][random.usize(..9)];
+        ][random.usize(..if is_replaced { 1 } else { 9 })];
         match kind {
             // a character of its JSON, after the heads of the row and of a bundle
             "changed" | "hidden" => {
@@ -284,6 +297,8 @@ async fn forge_backups(count: usize) {
             "{path:?}: the forger writes what the daemon writes"
         );
     }
+    let replaced = TABLES.iter().filter(|table| !whole.replaced_rows(table).is_empty());
+    assert!(replaced.count() > 3);
     let tables: BTreeSet<_> = TABLES.iter().filter(|table| !whole.last_rows(table).is_empty()).collect();
     assert_eq!(tables.len(), TABLES.len(), "{tables:?}");
     let report = world.ctl(&[&verify[..], &["--json"]].concat());
@@ -294,7 +309,8 @@ async fn forge_backups(count: usize) {
     for number in 0..count {
         let mut forged = whole.clone();
         let table = TABLES[number % TABLES.len()];
-        let what = forged.forge(table, &mut random);
+        let is_replaced = number / TABLES.len() == 1 && !whole.replaced_rows(table).is_empty();
+        let what = forged.forge(table, is_replaced, &mut random);
         forged.write();
         // the digests of the manifest are those of the forged files, but its signature is not
         let mut adapted: Value = serde_json::from_slice(manifest).expect("JSON");

@@ -65,8 +65,8 @@ pub struct JournalReport {
     pub low_space: Option<(String, Timestamp)>,
     /// Why `oracle_log.jsonl` lags behind the journal.
     pub mirror_lag: Option<String>,
-    /// The damage of the segments that is being repaired.
-    pub segment_damage: Option<String>,
+    /// The damage of the segments that is being repaired, and since when it is known.
+    pub segment_damage: Option<(String, Timestamp)>,
     /// The rows that every copy has lost.
     #[serde(skip)]
     pub lost_rows: Vec<LostRow>,
@@ -388,6 +388,10 @@ impl Logger {
         }
     }
 
+    fn damaged_since(&self) -> Option<Timestamp> {
+        self.report.borrow().segment_damage.as_ref().map(|(_, since)| *since)
+    }
+
     fn publish(&self) {
         let Some(journal) = &self.journal else { return };
         let report = JournalReport {
@@ -395,7 +399,9 @@ impl Logger {
             failure: journal.failure().map(String::from).zip(self.failed_at),
             low_space: self.low_space.clone(),
             mirror_lag: journal.mirror_lag().map(String::from),
-            segment_damage: journal.segment_damage(),
+            segment_damage: journal
+                .segment_damage()
+                .map(|damage| (damage, self.damaged_since().unwrap_or_else(|| self.clock.now()))),
             lost_rows: self.lost_rows.clone(),
             fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
         };
@@ -636,7 +642,8 @@ impl Handler<FinishHealing> for Logger {
         _: &mut Context<Self>,
     ) -> Self::Result {
         self.journal.as_mut().ok_or_else(stopping)?.finish_healing(healing);
-        self.log_recovery(format!("the segments were repaired: {damage}"), self.clock.now());
+        let since = self.damaged_since().unwrap_or_else(|| self.clock.now());
+        self.log_recovery(format!("the segments were repaired: {damage}"), since);
         self.publish();
         Ok(())
     }

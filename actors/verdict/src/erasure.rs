@@ -256,6 +256,10 @@ impl ErasureService {
     /// # Errors
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
+        // a repair of the segments has the turn for some seconds
+        if self.0.store.segment_damage().is_some() {
+            drop(self.wait_for_turn().await);
+        }
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
         let is_complete = match &self.0.hosts {
             None => self.started().await?.is_empty(),
@@ -476,7 +480,7 @@ impl ErasureService {
     ) -> Result<(Found, Vec<PathBuf>), ErasureError> {
         let ErasureHandles { store, log, .. } = &*self.0;
         let of_pending = store.clone();
-        let pending = self.on_files(move || of_pending.pending_erasures()).await?;
+        let pending = self.on_files(move || pending_erasures(&of_pending)).await?;
         log.flush().await;
         let StartedRemovals { erasures, retentions } = started;
         let of_retentions = store.clone();
@@ -552,7 +556,7 @@ impl ErasureService {
         }
         let mut pending: BTreeSet<SessionId> = sessions.collect();
         let added = move || {
-            pending.extend(store.pending_erasures()?);
+            pending.extend(pending_erasures(&store)?);
             store.put_pending_erasures(&pending)
         };
         self.on_files(added).await
@@ -570,9 +574,7 @@ impl ErasureService {
         let handles = Arc::clone(&self.0);
         erasure = self
             .on_files(move || {
-                let rewritten = erasure.rewrite_segments(&|| !handles.is_stopped.load(Ordering::Relaxed));
-                // it is repaired before the next attempt
-                rewritten.inspect_err(|error| handles.store.note_segment_damage(error))?;
+                erasure.rewrite_segments(&|| !handles.is_stopped.load(Ordering::Relaxed))?;
                 Ok(erasure)
             })
             .await?;
@@ -620,6 +622,16 @@ fn pending_sessions(
     // the entry of a pending session can be any of those without a name
     let peer = started.first().map(|entry| entry.start.peer);
     named.chain(pending.iter().map(|session_id| (session_id.clone(), 0, peer))).collect()
+}
+
+/// The sessions of the removals that have not ended, as far as the log may have their ids no longer.
+fn pending_erasures(store: &Store) -> Result<BTreeSet<SessionId>, StoreError> {
+    let started = StartedRemovals::read(store)?;
+    let first = started.seqs().min().unwrap_or(u64::MAX - 1);
+    let expired: Vec<ExpiredSessions> = entries_of(store, "sessions_expired", first)?;
+    let expired = expired.into_iter().filter(|entry| entry.session_ids.is_none()).map(|entry| entry.seq);
+    let erased = started.erasures.iter().filter(|entry| entry.session_id.is_none()).map(|entry| entry.seq);
+    store.pending_erasures(&erased.chain(expired).collect())
 }
 
 /// The entries of an event after entry `after`.

@@ -385,6 +385,12 @@ impl VerifiedFiles {
             );
             FileNote::new(format!("segments/{:010}", remains.segment), note)
         }));
+        notes.extend(state.damage.iter().map(|damage| {
+            FileNote::new(
+                "segments",
+                format!("{damage}; its copy in segments.copy was verified in its place"),
+            )
+        }));
         notes.extend(mark_behind.map(|entries| {
             let size = state.tree.size();
             FileNote::new(

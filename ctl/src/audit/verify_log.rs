@@ -32,7 +32,9 @@ use std::path::PathBuf;
 ///
 /// For a state directory or a backup, it reads all entries from the segments, and compares them with the checkpoint of the
 /// backup, with that of `--since`, and with `oracle_log.jsonl`. It also verifies the high-water mark, the files of sources, the
-/// keys, and the manifest of a backup. Differences that can have another cause than a change are notes.
+/// keys, and the manifest of a backup. Differences that can have another cause than a change are notes, such as a damaged segment whose
+/// copy is whole. Each row is compared with the entry that set it, also if a later entry replaced it; a replaced version that was removed
+/// is not reported.
 ///
 /// With `--replay`, it computes each logged decision again from its inputs: crosschecks, evaluations of rules, comparisons of
 /// regenerated verdicts, several opinions, and verifications with their calls and reviews. It reports which results differ, and which inputs are

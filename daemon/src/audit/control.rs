@@ -363,8 +363,9 @@ problems!(BackupProblems: STORE; BACKUP_IN_PROGRESS SOURCE_DAMAGED FACTS_NOT_HER
 
 /// Back up the whole state without stopping the daemon.
 ///
-/// The daemon first reads every file, and compares it with its checksums and digests. If one is damaged or missing, there is no
-/// archive, and `detail` names the file, the byte and the remedy.
+/// The daemon first reads every file, and compares it with its checksums and digests. A damaged segment is first written again from its
+/// copy. If another file, or a segment like its copy, is damaged or missing, there is no archive, and `detail` names the file, the byte
+/// and the remedy.
 ///
 /// The archive has the state after one commit, without private keys. Its last files are `checkpoint`, the signed checkpoint of that
 /// commit, and `manifest.json`, with the length and the SHA-256 of each file, signed with the key of the log. If a file cannot be
@@ -388,21 +389,28 @@ pub async fn take_backup(
         let turn = service.system.erasure.hold().await?;
         // before the backup: it may have the data of later removals
         let removed_up_to = service.system.erasure.removed_up_to();
-        let begun = service.system.log.begin_backup().await;
-        let backup = begun.map_err(|error| damage_problem(&error))?;
         // before the first byte: the answer about a damaged file has its name
-        let store = service.system.store.clone();
-        let backup = run_blocking(move || match backup.verify() {
-            Ok(()) => Ok(backup),
-            Err(error) => {
-                store.note_segment_damage(&error);
-                Err(damage_problem(&error))
-            }
-        })
-        .await?;
+        let mut begun = begin_backup(&service).await?;
+        if let Err(error) = &begun
+            && let Some(damage) = error.damage()
+        {
+            // an archive has no copies of segments
+            service.system.store.note_segment_damage(error);
+            begun = match service.repair_segments(&turn, damage.to_owned()).await {
+                Ok(()) => begin_backup(&service).await?,
+                Err(error) => Err(error),
+            };
+        }
+        let backup = begun.map_err(|error| damage_problem(&error))?;
         Ok(send(service, peer, turn, (backup, removed_up_to)))
     })
     .await
+}
+
+/// Begins a backup, and reads every file of it.
+async fn begin_backup(service: &DaemonService) -> Result<Result<StoreBackup, StoreError>, Problem> {
+    let begun = service.system.log.begin_backup().await;
+    run_blocking(move || Ok::<_, Problem>(begun.and_then(|backup| backup.verify().map(|()| backup)))).await
 }
 
 /// Whether a request takes a backup. It has no time limit, since all files are read before the response begins.
@@ -417,8 +425,8 @@ fn damage_problem(error: &StoreError) -> Problem {
         Some(damage) => Problem::new(
             STATE_DAMAGED,
             format!(
-                "no backup was made, since it could not be restored: {damage}. Keep the earlier backups. oracled writes the segments \
-                 again from their copies within seconds; repeat the backup in a minute"
+                "no backup was made, since it could not be restored: {damage}. Keep the earlier backups. oracled rebuilds the store from \
+                 what is left; see docs/recover.md#damage, and repeat the backup in a minute"
             ),
         ),
         None => error.into(),

@@ -23,6 +23,7 @@ use domain_upstream::health::OracleHealthStatus;
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
 use oracled_actors::ActorSystem;
+use oracled_store::StoreError;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -35,7 +36,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::sleep;
 
@@ -505,12 +506,42 @@ impl DaemonService {
         let recalls = self.system.recalls.failing_since().map(|since| {
             format!("recall_reports_late since {since:.0}: recalled verdicts could not be reported; the service log has the cause, and the daemon retries")
         });
-        let lost = self.journal_report().lost_rows.len();
+        let JournalReport { segment_damage, lost_rows, .. } = self.journal_report();
+        let damage = segment_damage.map(|(damage, since)| {
+            format!("state_damaged since {since:.0}: {damage}; the daemon writes the segments again from their copies")
+        });
+        let lost = lost_rows.len();
         let lost = (lost > 0).then(|| {
             let rows = format_count(lost, "row is", "rows are");
             format!("rows_lost: {rows} in no copy; `oraclectl status` names them")
         });
-        models.chain(budgets).chain(mail).chain(erased).chain(held).chain(recalls).chain(lost).collect()
+        models
+            .chain(budgets)
+            .chain(mail)
+            .chain(erased)
+            .chain(held)
+            .chain(recalls)
+            .chain(damage)
+            .chain(lost)
+            .collect()
+    }
+
+    /// Writes damaged segments, which have the damage `damage`, again from their copies, and damaged copies from their segments. During the
+    /// turn, no erasure rewrites the segments, and no backup links the damaged ones.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Short` if a segment and its copy are damaged; a file cannot be written; `Unavailable` if the daemon is stopping.
+    pub(crate) async fn repair_segments(
+        &self,
+        _turn: &OwnedMutexGuard<()>,
+        damage: String,
+    ) -> Result<(), StoreError> {
+        let (log, erasure) = (&self.system.log, Arc::clone(&self.system.erasure.0));
+        let mut healing = log.begin_healing().await?;
+        let write = move || healing.write(&|| !erasure.is_stopped.load(Ordering::Relaxed)).map(|()| healing);
+        let written = spawn_blocking(write).await;
+        let healing = written.map_err(|panic| StoreError::Unavailable { cause: panic.to_string() })??;
+        log.finish_healing(healing, damage).await
     }
 
     /// The reasons why the daemon accepts no verdicts; empty if it is ready.

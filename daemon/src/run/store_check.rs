@@ -127,9 +127,8 @@ async fn check_mirror(service: &Arc<DaemonService>, stopped: &watch::Receiver<bo
 async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Receiver<bool>) {
     loop {
         let mut pause = RETRY_PAUSE;
-        if let Some(damage) = service.system.store.segment_damage() {
-            tracing::warn!(damage, "the segments are written again from their copies");
-            match heal_segments(&service, damage, &stopped).await {
+        if service.system.store.segment_damage().is_some() {
+            match heal_segments(&service).await {
                 Ok(()) => tracing::info!("the segments are whole"),
                 Err(_) if *stopped.borrow() => return,
                 Err(damage) if damage.damage().is_some() => {
@@ -156,18 +155,12 @@ async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Rece
     }
 }
 
-async fn heal_segments(
-    service: &Arc<DaemonService>,
-    damage: String,
-    stopped: &watch::Receiver<bool>,
-) -> Result<(), StoreError> {
-    // an erasure would rewrite the segments meanwhile, and the links of a backup would keep the damaged ones
-    let _turn = service.system.erasure.wait_for_turn().await;
-    let mut healing = service.system.log.begin_healing().await?;
-    let stopped = stopped.clone();
-    let written = spawn_blocking(move || healing.write(&|| !*stopped.borrow()).map(|()| healing)).await;
-    let healing = written.map_err(|panic| StoreError::Unavailable { cause: panic.to_string() })??;
-    service.system.log.finish_healing(healing, damage).await
+async fn heal_segments(service: &DaemonService) -> Result<(), StoreError> {
+    let turn = service.system.erasure.wait_for_turn().await;
+    // a backup can have repaired it meanwhile
+    let Some(damage) = service.system.store.segment_damage() else { return Ok(()) };
+    tracing::warn!(damage, reason = "state_damaged", "the segments are written again from their copies");
+    service.repair_segments(&turn, damage).await
 }
 
 /// Reads the segments and their copies. The store notes a damaged one, which is then written again.

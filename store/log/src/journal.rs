@@ -639,13 +639,7 @@ impl Journal {
             tracing::error!(damage, "a read has found damage; the database is rebuilt");
             self.note_damage();
         }
-        let mut opened = open_database(&self.engine, &self.segments, &mut self.mark, true);
-        if opened.as_ref().is_err_and(|error| error.damage().is_some()) {
-            // only a sealed segment is written again from its copy
-            self.segments.seal()?;
-            opened = open_database(&self.engine, &self.segments, &mut self.mark, true);
-        }
-        let opened = match opened {
+        let opened = match open_database(&self.engine, &self.segments, &mut self.mark, true) {
             Err(damage) if damage.damage().is_some() => {
                 let (files, entries) = (self.segments.files().clone(), self.mark.now.counts.entries);
                 self.segments = continue_with_salvage(&self.engine, &files, &mut self.mark, entries, damage)?;

@@ -19,6 +19,8 @@ use crate::base::meta::tree_in;
 use crate::base::random::random_bytes;
 use crate::base::row_batch::RowBatch;
 use domain_audit::log_tree::LogTree;
+#[cfg(test)]
+pub(crate) use group::StoredGroup;
 use group::{APPENDED_MAX_BYTES, GROUP_HEAD_BYTES, GroupEnd, decode, encode, place};
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt;
@@ -30,7 +32,7 @@ use store_base::error::StoreError;
 use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir};
 
 use files::SegmentEnd;
-pub(crate) use files::{ReadableGroup, SegmentFiles, SegmentHead, is_segment_name};
+pub(crate) use files::{ReadSegment, ReadableGroup, SegmentFiles, SegmentHead, is_segment_name};
 pub use reading::visit_rows;
 pub(crate) use reading::{SegmentsUpTo, heal_snapshot, read_segments, visit_snapshot};
 pub(crate) use snapshot::{PART_BYTES, WrittenSnapshot};
@@ -528,6 +530,7 @@ fn put_missing_copy(files: &SegmentFiles, number: u64) {
 fn compress(files: &SegmentFiles, number: u64, len: Option<u64>) {
     if let Err(error) = files.compress(number, len) {
         tracing::warn!(%error, segment = number, "could not compress a segment");
+        files.segment_damage().note(&error);
     }
 }
 

@@ -4,7 +4,6 @@ use crate::audit::log::{LOG, damaged_line, row, seq_of_line};
 use crate::audit::removal::{EntryHead, RemovalPlan, SessionKey, session_in_key};
 use crate::base::bundle::Bundle;
 use crate::base::database::Database;
-use crate::base::engine::TableReader;
 use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, stored_in, stored_tables, tables_in};
 use domain_audit::leaf::{LogLineError, has_open_values, hide_values};
@@ -15,11 +14,8 @@ use oracled_domain::events::event_type;
 use oracled_domain::tables::tables;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
-use store_base::files::{self, sync_dir};
 
 /// Maximum number of sessions whose ids are searched in a content before it is parsed.
 const SEARCHED_MAX: usize = 64;
@@ -296,61 +292,4 @@ fn personal_tables() -> impl Iterator<Item = &'static str> {
 
 fn is_personal(stored_in: &str) -> bool {
     tables_in(stored_in).any(|table| !matches!(table.data, RowData::Impersonal))
-}
-
-const FILE: &str = "erasures.json";
-/// The file while it is written. A kill can leave it.
-const INCOMPLETE: &str = "erasures.json.new";
-
-impl TableReader {
-    /// Whether new entries commit to session ids, so that an erasure also removes the ids.
-    #[must_use]
-    pub fn covers_session_ids(&self) -> bool {
-        self.engine().covers_session_ids()
-    }
-
-    /// The sessions of the file; none if it does not exist.
-    ///
-    /// # Errors
-    /// `Io` if the file cannot be read, `Corrupt` if it is not a list of session ids.
-    pub fn pending_erasures(&self) -> Result<BTreeSet<SessionId>, StoreError> {
-        let path = self.dir().join(FILE);
-        let json = match fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
-            read => read.map_err(|source| StoreError::Io { path: path.clone(), source })?,
-        };
-        serde_json::from_slice(&json).map_err(|error| {
-            let detail = format!(
-                "{FILE} is not a list of session ids: {error}; remove it, and erase the sessions again"
-            );
-            StoreError::Corrupt { dir: self.dir().to_owned(), detail }
-        })
-    }
-
-    /// Stores the sessions in the file, and removes the file if there are none.
-    ///
-    /// # Errors
-    /// The file cannot be written or removed.
-    pub fn put_pending_erasures(&self, sessions: &BTreeSet<SessionId>) -> Result<(), StoreError> {
-        let dir = self.dir();
-        let (path, incomplete) = (dir.join(FILE), dir.join(INCOMPLETE));
-        if sessions.is_empty() {
-            for file in [&incomplete, &path] {
-                remove_if_exists(file)?;
-            }
-            return sync_dir(dir);
-        }
-        let json = serde_json::to_vec(sessions).expect("session ids are texts");
-        let written = File::create(&incomplete).and_then(|mut file| {
-            file.write_all(&json)?;
-            file.sync_all()?;
-            fs::rename(&incomplete, &path)
-        });
-        written.map_err(|source| StoreError::write_error(&path, source))?;
-        sync_dir(dir)
-    }
-}
-
-fn remove_if_exists(path: &Path) -> Result<(), StoreError> {
-    files::remove_if_exists(path).map_err(|source| StoreError::write_error(path, source))
 }

@@ -116,6 +116,8 @@ pub struct RowComparison {
     lost: BTreeSet<(String, u64)>,
     /// The tables whose rows an upgrade has changed, with the last entry before it.
     upgraded: BTreeMap<String, u64>,
+    /// The versions of rows that the segments have, that differ from their entries, and that later groups have replaced.
+    replaced: Vec<(Box<str>, RowVersions)>,
 }
 
 /// The result of a comparison.
@@ -247,10 +249,20 @@ impl RowComparison {
             ComparedRow::of(versions)
         };
         match self.rows.entry(path) {
-            Entry::Occupied(mut known) => match changed(known.get().versions()) {
-                Some(row) => drop(mem::replace(known.get_mut(), row)),
-                None => drop(known.remove()),
-            },
+            Entry::Occupied(mut known) => {
+                let before = known.get().versions();
+                let row = changed(before);
+                let is_replaced = row.as_ref().and_then(|row| row.versions().stored) != before.stored;
+                // an erasure has removed the others
+                let is_whole = before.stored.is_some_and(|version| version != torn());
+                if is_replaced && is_whole && before.named != before.stored {
+                    self.replaced.push((known.key().clone(), before));
+                }
+                match row {
+                    Some(row) => drop(mem::replace(known.get_mut(), row)),
+                    None => drop(known.remove()),
+                }
+            }
             Entry::Vacant(new) => {
                 if let Some(row) = changed(RowVersions::default()) {
                     new.insert(row);
@@ -259,7 +271,7 @@ impl RowComparison {
         }
     }
 
-    /// The result for a log whose entries before `first_seq` were dropped.
+    /// The result for a log whose entries before `first_seq` were dropped. Replaced versions of rows count only as differences.
     #[must_use]
     pub fn finish(mut self, first_seq: u64) -> ComparedRows {
         // who hides the digests of an entry must not be able to change its rows
@@ -269,8 +281,9 @@ impl RowComparison {
         let mut compared = ComparedRows { uncovered, ..ComparedRows::default() };
         let empty = start_of(&Sha256Hex::of(b""));
         let last_hidden = self.hidden.last_key_value().map_or(0, |(seq, _)| *seq);
-        for (path, row) in self.rows {
-            let RowVersions { named, stored } = row.versions();
+        let present = self.rows.into_iter().map(|(path, row)| (path, row.versions(), true));
+        let replaced = self.replaced.into_iter().map(|(path, versions)| (path, versions, false));
+        for (path, RowVersions { named, stored }, is_present) in present.chain(replaced) {
             // their digests are never erased
             let is_permanent =
                 row_of_path(&path).is_some_and(|(table, _)| matches!(table.data, RowData::Impersonal));
@@ -294,11 +307,11 @@ impl RowComparison {
             if named == stored {
                 compared.equal += 1;
             } else if lost.is_some_and(|lost| self.lost.contains(&lost)) {
-                compared.lost.push(path.into());
+                compared.lost.extend(is_present.then(|| path.into()));
             } else if is_upgraded || is_dropped {
-                compared.upgraded += 1;
+                compared.upgraded += u64::from(is_present);
             } else if is_unnamed {
-                compared.unnamed += 1;
+                compared.unnamed += u64::from(is_present);
             } else {
                 let [named, stored] = [named, stored].map(|version| version.map(|(seq, _)| seq));
                 compared.differences.push(RowDifference { row: path.into(), named, stored });
@@ -339,6 +352,11 @@ impl LoggedRemovals {
         // a removal also hides the names of the rows that it has removed
         seq <= removed.max(self.values_up_to)
     }
+}
+
+/// The version of a row that is not whole.
+fn torn() -> RowVersion {
+    (0, start_of(&Sha256Hex::of(b"")))
 }
 
 fn start_of(sha256: &Sha256Hex) -> [u8; 16] {

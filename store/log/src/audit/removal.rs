@@ -72,8 +72,7 @@ impl RemovalPlan {
     /// Whether a value of an entry is removed, if the log commits to it.
     pub(crate) fn removes(&self, entry: &EntryHead, member: &str) -> bool {
         let is_up_to = |last: Option<u64>| last.is_some_and(|last| entry.seq <= last);
-        let mut sessions = entry.session_id.iter().chain(entry.session_ids.iter().flatten());
-        let of_session = sessions.any(|id| self.has_session(id, entry.seq));
+        let of_session = entry.sessions().any(|id| self.has_session(id, entry.seq));
         let names_rows = [ROWS, LOST_ROWS].contains(&member);
         let of_row = || entry.row_sessions().any(|id| self.has_session(&id, entry.seq));
         of_session
@@ -94,6 +93,11 @@ impl RemovalPlan {
 }
 
 impl EntryHead {
+    /// The sessions that the entry is about, or that it reports as removed.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = &SessionId> {
+        self.session_id.iter().chain(self.session_ids.iter().flatten())
+    }
+
     /// The sessions that the names of the rows name.
     fn row_sessions(&self) -> impl Iterator<Item = SessionId> {
         let lost = self.lost_rows.iter().flatten().map(|lost| &lost.row);

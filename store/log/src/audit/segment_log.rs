@@ -9,7 +9,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, stored_in};
 use crate::base::schema::schema;
 use crate::base::watermark::{Watermark, WatermarkValues};
-use crate::segments::{SegmentFiles, SegmentHead, read_segments};
+use crate::segments::{ReadSegment, SegmentFiles, SegmentHead, read_segments};
 use domain_audit::event::{RetentionStarted, log_key_in};
 use domain_audit::leaf::leaf_of;
 use domain_audit::log_tiles::{TILE_HASHES, TilePlace};
@@ -186,7 +186,7 @@ impl SegmentLog {
             compared,
         };
         let in_snapshot = self.files.snapshot().map_or(0, |snapshot| snapshot.parts);
-        let (has_read_all, remains) = thread::scope(|scope| {
+        let remains = thread::scope(|scope| {
             let (sender, groups) = mpsc::sync_channel(SENT_AHEAD);
             let reader = scope.spawn(move || self.send_groups(&sender));
             // the reader stops when its channel is closed
@@ -196,29 +196,28 @@ impl SegmentLog {
                 on_rows(&group.batch);
                 if !rows.read_group(&group, &mut visit)? {
                     // later groups, and faults in them, do not count
-                    return Ok((false, Vec::new()));
+                    return Ok(Vec::new());
                 }
             }
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
-        let (entries, marked) = (rows.tree.size(), self.mark.as_ref().map_or(0, |mark| mark.counts.entries));
-        if has_read_all && entries < marked {
-            return Err(self.end_error(entries, &remains, marked));
-        }
         Ok((rows.tree, remains))
     }
 
-    /// Reads and decompresses all groups, and sends them until the receiver is gone. Returns whether all were sent, and the remains
-    /// after them.
-    fn send_groups(
-        &self,
-        sender: &SyncSender<Vec<LogGroup>>,
-    ) -> Result<(bool, Vec<SegmentRemains>), StoreError> {
+    /// Reads and decompresses all groups, and sends them until the receiver is gone. Returns the remains after them.
+    fn send_groups(&self, sender: &SyncSender<Vec<LogGroup>>) -> Result<Vec<SegmentRemains>, StoreError> {
+        let marked = self.mark.as_ref().map_or(0, |mark| mark.counts.entries).min(self.up_to);
+        let check_end = |ReadSegment { end, remains }: &ReadSegment| {
+            let remains = remains.map(|at| SegmentRemains { segment: self.last, at });
+            let (is_reached, entries) = (end.group.entries >= marked, end.group.entries);
+            is_reached.then_some(()).ok_or_else(|| self.end_error(entries, remains.as_slice(), marked))
+        };
         let (mut remains, mut groups, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut head = None;
         let read = read_segments(
             &self.files,
             self.files.numbers_up_to(self.last),
+            check_end,
             |segment, group| {
                 if group.end.entries > self.up_to {
                     return Ok(false);
@@ -246,9 +245,8 @@ impl SegmentLog {
             |segment, at| remains.push(SegmentRemains { segment, at }),
         );
         // the groups before a fault, too
-        let is_sent = sender.send(groups).is_ok();
-        let end = read?;
-        Ok((end.is_some() && is_sent, remains))
+        drop(sender.send(groups));
+        read.map(|_| remains)
     }
 }
 
@@ -471,6 +469,8 @@ pub struct LogState {
     pub log_key: Option<String>,
     /// The bytes after the groups of segments.
     pub remains: Vec<SegmentRemains>,
+    /// The last damage of a segment whose copy was read in its place.
+    pub damage: Option<String>,
     /// Whether the high-water mark has the counts of one of the groups.
     is_mark_known: bool,
     /// The id of the store, of the first group.
@@ -519,7 +519,8 @@ impl SegmentLog {
                 format!("entries 1 to {} are missing, and no later entry names their removal", first_seq - 1);
             return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
         }
-        Ok(LogState { tree, first_seq, log_key, remains, is_mark_known, store_id })
+        let damage = self.files.segment_damage().text();
+        Ok(LogState { tree, first_seq, log_key, remains, damage, is_mark_known, store_id })
     }
 
     /// Compares the high-water mark with the state at the end of the log. Returns the number of its entries, if it is less than the

@@ -5,10 +5,11 @@
 
 use crate::base::database_error::database_error;
 use sled::IVec;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::{Deref, RangeBounds};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use store_base::error::StoreError;
@@ -68,27 +69,33 @@ pub(crate) trait SegmentValues: Debug + Send + Sync {
     fn check(&self, proceed: &mut dyn FnMut() -> bool) -> Result<bool, StoreError>;
 
     /// The damage that was found and not repaired yet.
-    fn damage(&self) -> &SegmentDamage;
+    fn damage(&self) -> &Arc<SegmentDamage>;
 }
+
+/// The number of damages that are noted.
+const NOTED_MAX: usize = 20;
 
 /// The damage of the segments and their copies that was found and not repaired yet.
 #[derive(Debug, Default)]
-pub(crate) struct SegmentDamage(Mutex<Option<String>>);
+pub(crate) struct SegmentDamage(Mutex<BTreeSet<String>>);
 
 impl SegmentDamage {
     /// Notes `error`, if it is damage.
     pub(crate) fn note(&self, error: &StoreError) {
-        if let Some(damage) = error.damage() {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(damage.to_owned());
+        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.len() < NOTED_MAX {
+            noted.extend(error.damage().map(str::to_owned));
         }
     }
 
     pub(crate) fn clear(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
+    /// The damage in words; `None` if there is none.
     pub(crate) fn text(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (!noted.is_empty()).then(|| noted.iter().map(String::as_str).collect::<Vec<_>>().join("; "))
     }
 }
 

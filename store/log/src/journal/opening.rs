@@ -151,7 +151,8 @@ pub(super) fn open_database(
             tracing::warn!(cause, entries, "the database is being rebuilt from the segments");
         }
         if is_rebuilt {
-            check_segments_for_rebuild(engine, segments)?;
+            // the database can have what a segment and its copy have lost
+            segments.up_to_now().replay(None, |_, _| true)?;
             check_is_behind(engine, segments, mark)?;
             engine.remove_database()?;
         }
@@ -186,27 +187,6 @@ pub(super) fn open_database(
                 doubt = Some(damage);
             }
         }
-    }
-}
-
-/// Reads all segments before a rebuild of the database, which can have what a damaged one has lost. A damaged one is written again from
-/// its copy.
-///
-/// # Errors
-/// `Corrupt` or `Short` if both are damaged.
-fn check_segments_for_rebuild(engine: &StoreEngine, segments: &Segments) -> Result<(), StoreError> {
-    match segments.up_to_now().replay(None, |_, _| true) {
-        Err(damage) if damage.damage().is_some() => {
-            tracing::error!(
-                damage = damage.damage(),
-                "the segments are damaged, and are written again from their copies"
-            );
-            segments.up_to_now().heal(&|| true)?;
-            segments.up_to_now().replay(None, |_, _| true)?;
-            engine.note_segment_damage(&damage);
-            Ok(())
-        }
-        read => read,
     }
 }
 

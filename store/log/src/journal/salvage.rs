@@ -258,7 +258,7 @@ impl Salvage<'_> {
         // the last row of the log continues in the next group, which has its earlier entries too
         let in_next = lines_in(next);
         let first_of_next = in_next.keys().next().copied().unwrap_or(u64::MAX);
-        let copies = [in_next, self.old_lines(&seqs), lines_of(self.dir, &seqs)?];
+        let copies = [in_next, self.old_lines(&seqs), lines_of(self.dir, |seq| seqs.contains(&seq))?];
         for seq in seqs {
             let line = self.line_of(seq, &copies)?;
             if has_lost_values(line) {

@@ -5,13 +5,26 @@ use super::StateFiles;
 use crate::audit::segment_log::LogState;
 use crate::audit::segment_log::SegmentLog;
 use crate::base::engine::{StoreOptions, TableReader};
+use crate::base::row_batch::RowBatch;
 use crate::base::row_write::RowWrite;
 use crate::base::watermark::StoreCounts;
+use crate::segments::{SegmentFiles, StoredGroup, read_segments};
 use std::fmt::Debug;
 use std::fs;
 use std::path::{Path, PathBuf};
 use store_base::disk::FreeSpace;
 use store_base::error::StoreError;
+
+/// Passes the rows of each group in the segments of `dir` to `visit`.
+pub(crate) fn visit_groups(dir: &Path, mut visit: impl FnMut(&RowBatch)) -> Result<(), StoreError> {
+    let files = SegmentFiles::new(dir);
+    let numbers = files.check_names()?.map(|last| files.numbers_up_to(last));
+    let visit_group = |_, group: StoredGroup<'_>| {
+        visit(&group.rows().expect("the rows are whole"));
+        Ok(true)
+    };
+    read_segments(&files, numbers.into_iter().flatten(), |_| Ok(()), visit_group, |_, _| {}).map(drop)
+}
 
 /// Only the folder of temporary files.
 #[derive(Debug)]

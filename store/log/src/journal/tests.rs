@@ -1672,7 +1672,6 @@ fn database_is_rebuilt_although_a_segment_is_damaged() {
     journal.rebuild("damage".to_owned());
     journal.recover().expect("the database is rebuilt");
     assert_eq!(whole_log(&store), whole);
-    assert_eq!(fs::read(&first).expect("it was written again"), bytes);
     assert!(store.segment_damage().is_some() && journal.lost_rows().is_empty());
 }
 

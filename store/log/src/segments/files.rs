@@ -8,7 +8,7 @@ use super::frames::{Frames, FramesReader, FramesWriter};
 use super::group::{GROUP_MAX_BYTES, GroupEnd, StoredGroup, find_after};
 use super::open_segments::{OpenSegment, OpenSegments};
 use crate::base::database::SegmentDamage;
-use crate::base::engine::remove_dir;
+use crate::base::engine::{TableReader, remove_dir};
 use crate::base::row_batch::RowBatch;
 use crate::base::schema::{self, schema};
 use crate::base::watermark::Watermark;
@@ -144,12 +144,19 @@ impl SegmentFiles {
         }
     }
 
-    /// The copies of these files.
+    /// The files of an open store, as they are found now. Damage of them is noted for the store.
+    pub(super) fn of(store: &TableReader) -> Self {
+        let damage = Arc::clone(store.engine().values().damage());
+        Self { damage, ..Self::new(store.dir()) }
+    }
+
+    /// The copies of these files. Their own damage is not noted: a segment that is whole is not read from them.
     pub(super) fn copy(&self) -> Self {
         Self {
             dir: self.other_dir.clone(),
             other_dir: self.dir.clone(),
             open: Arc::default(),
+            damage: Arc::default(),
             ..self.clone()
         }
     }
@@ -163,7 +170,7 @@ impl SegmentFiles {
         &self.open
     }
 
-    pub(super) fn segment_damage(&self) -> &SegmentDamage {
+    pub(crate) fn segment_damage(&self) -> &SegmentDamage {
         &self.damage
     }
 
@@ -181,9 +188,15 @@ impl SegmentFiles {
         Ok(bytes)
     }
 
-    /// Files with the same format in another folder.
-    pub(super) fn in_folder(&self, dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), snapshot: Arc::default(), open: Arc::default(), ..self.clone() }
+    /// Files with the same format in another folder, with their copies in `other_dir`. Damage of them is noted for these files.
+    pub(super) fn in_folder(&self, dir: &Path, other_dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            other_dir: other_dir.to_owned(),
+            snapshot: Arc::default(),
+            open: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// Until the result is dropped, the file of no sealed segment is replaced.
@@ -224,6 +237,16 @@ impl SegmentFiles {
         self.damaged(number, &format!("the group at byte {} is damaged", end.len))
     }
 
+    /// Checks that segment `number`, the last one that was read, has all groups up to entry `entries`.
+    pub(super) fn check_reaches(
+        &self,
+        number: u64,
+        read: &ReadSegment,
+        entries: u64,
+    ) -> Result<(), StoreError> {
+        if read.end.group.entries >= entries { Ok(()) } else { Err(self.damaged_group(number, read.end)) }
+    }
+
     /// The numbers of the plain and of the compressed segments in `dir`. A segment whose compressed form is new has both.
     pub(super) fn numbers_in(&self, dir: &Path) -> Result<[BTreeSet<u64>; 2], StoreError> {
         let (mut plain, mut compressed) = (BTreeSet::new(), BTreeSet::new());
@@ -253,24 +276,27 @@ impl SegmentFiles {
         self.last_number()
     }
 
-    /// The number of the last segment, as for [`SegmentFiles::check_names`], with the snapshot that is known.
+    /// The number of the last segment, as for [`SegmentFiles::check_names`], with the snapshot that is known. A segment of which only the
+    /// copy exists is not missing.
     pub(super) fn last_number(&self) -> Result<Option<u64>, StoreError> {
         let first = self.snapshot().map_or(1, |snapshot| snapshot.replaces + 1);
-        let [plain, compressed] = self.numbers_in(&self.dir)?;
+        let ([plain, compressed], copy) = (self.numbers_in(&self.dir)?, self.copy());
         let Some(mut last) = plain.iter().chain(&compressed).copied().max() else {
             return if first > 1 { Err(self.missing(first)) } else { Ok(None) };
         };
         // a segment can be begun or compressed while the folder is read
         let exists = |number| {
-            let (plain, compressed) = (self.path(number), self.compressed_path(number));
-            compressed.exists() || plain.exists() || compressed.exists()
+            [self, &copy].into_iter().any(|files| {
+                let (plain, compressed) = (files.path(number), files.compressed_path(number));
+                compressed.exists() || plain.exists() || compressed.exists()
+            })
         };
         while exists(last + 1) {
             last += 1;
         }
         let is_there = |number| plain.contains(&number) || compressed.contains(&number) || exists(number);
         // only a segment before the last one is compressed
-        let next = (!self.path(last).exists()).then_some(last + 1);
+        let next = (!self.path(last).exists() && !copy.path(last).exists()).then_some(last + 1);
         match (first..last).find(|number| !is_there(*number)).or(next) {
             Some(missing) => Err(self.missing(missing)),
             None => Ok(Some(last)),
@@ -388,15 +414,17 @@ impl SegmentFiles {
         }
     }
 
-    /// The head of segment `number`.
+    /// The head of segment `number`, or of its copy if the segment is damaged.
     pub(crate) fn head(&self, number: u64) -> Result<SegmentHead, StoreError> {
-        let mut bytes = Vec::new();
-        let read = self.open(number)?.take(SegmentHead::BYTES).read_to_end(&mut bytes);
-        read.map_err(|source| self.read_error(number, source))?;
-        self.parse_head(number, &bytes)
+        self.or_copy(|files| {
+            let mut bytes = Vec::new();
+            let read = files.open(number)?.take(SegmentHead::BYTES).read_to_end(&mut bytes);
+            read.map_err(|source| files.read_error(number, source))?;
+            files.parse_head(number, &bytes)
+        })
     }
 
-    /// The groups of segment `number`, which can also be read singly.
+    /// The groups in the file of segment `number` alone. Readers use [`SegmentFiles::walk`].
     pub(crate) fn groups(&self, number: u64) -> Result<SegmentGroups<'_>, StoreError> {
         let opened = self.open_to_read(number).map_err(|source| self.read_error(number, source))?;
         SegmentGroups::new(self, number, opened.into_read())
@@ -524,9 +552,7 @@ impl SegmentFiles {
     /// Checks that segment `number`, whose groups are these, has all groups up to the next segment.
     fn check_end(&self, number: u64, groups: SegmentGroups<'_>) -> Result<SegmentEnd, StoreError> {
         let end = groups.walk(|_| Ok(()))?.end;
-        let next = self.number_after(number);
-        if self.head(next).or_else(|damage| self.copy().head(next).map_err(|_| damage))?.previous == end.group
-        {
+        if self.head(self.number_after(number))?.previous == end.group {
             return Ok(end);
         }
         Err(self.damaged_group(number, end))
@@ -591,7 +617,14 @@ impl SegmentFiles {
         mut change: impl FnMut(GroupEnd, &StoredGroup<'_>) -> Result<Option<Vec<u8>>, StoreError>,
     ) -> Result<bool, StoreError> {
         let _replacing = self.lock_replacing();
-        self.check(number)?;
+        // no damage may be copied
+        match self.check(number) {
+            Err(damage) if damage.damage().is_some() => {
+                self.damage.note(&damage);
+                self.heal_locked(number)?;
+            }
+            checked => checked?,
+        }
         let groups = self.groups(number)?;
         let (head, mut is_concerned) = (groups.head(), false);
         groups.walk(|group| {

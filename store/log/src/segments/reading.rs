@@ -1,10 +1,11 @@
 //! Reading the groups of segments while the journal appends further ones.
 
-use super::files::{SegmentEnd, SegmentFiles, no_damage};
+use super::files::{ReadSegment, SegmentEnd, SegmentFiles, SnapshotExtent, no_damage};
 use super::group::{GroupEnd, StoredGroup};
+use crate::base::engine::TableReader;
 use crate::base::row_batch::RowBatch;
 use crate::segments::group::encode_changed;
-use std::path::Path;
+use std::cell::Cell;
 use store_base::error::StoreError;
 
 /// The segments up to a group. Later groups are not read.
@@ -56,38 +57,39 @@ impl SegmentsUpTo {
             }
             first = before;
         }
-        let mut is_at_end = false;
+        let is_at_end = Cell::new(false);
         let numbers = self.files.numbers_up_to(self.last).skip_while(move |number| *number != first);
-        let end = read_groups(&self.files, numbers, |number, group| {
+        let check_end = |read: &ReadSegment| {
+            is_at_end.get().then_some(()).ok_or_else(|| self.files.damaged_group(self.last, read.end))
+        };
+        read_groups(&self.files, numbers, check_end, |number, group| {
             // the journal may have appended further groups
-            if is_at_end {
+            if is_at_end.get() {
                 return Ok(false);
             }
-            is_at_end = group.end == self.end;
+            is_at_end.set(group.end == self.end);
             if after.is_some_and(|after| group.end.entries <= after) {
                 return Ok(true);
             }
             let malformed = || self.files.damaged(number, "the rows of a group are malformed");
             Ok(apply(group.end.entries, group.rows_in(number).ok_or_else(malformed)?))
-        })?;
-        match end.filter(|_| !is_at_end) {
-            Some(end) => Err(self.files.damaged_group(self.last, end)),
-            None => Ok(()),
-        }
+        })
+        .map(drop)
     }
 }
 
-/// Passes the rows of each complete group in `state_dir` to `visit`. The journal may append groups meanwhile.
+/// Passes the rows of each group of `store` to `visit`. The journal may append groups meanwhile.
 ///
 /// # Errors
-/// An error of `visit`, `Corrupt` if a segment is damaged, `Short` if one is missing.
+/// An error of `visit`, `Corrupt` if a segment and its copy are damaged, `Short` if they are missing.
 pub fn visit_rows(
-    state_dir: &Path,
+    store: &TableReader,
     mut visit: impl FnMut(&RowBatch) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let files = SegmentFiles::new(state_dir);
-    let last = files.check_names()?.unwrap_or_default();
-    read_groups(&files, files.numbers_up_to(last), |number, group| {
+    let (files, up_to) = (SegmentFiles::of(store), store.last_seq());
+    let last = files.check_names()?.ok_or_else(|| files.missing(1))?;
+    let check_end = |read: &ReadSegment| files.check_reaches(last, read, up_to);
+    read_groups(&files, files.numbers_up_to(last), check_end, |number, group| {
         let malformed = || files.damaged(number, "the rows of a group are malformed");
         visit(&group.rows().ok_or_else(malformed)?)?;
         Ok(true)
@@ -112,8 +114,10 @@ pub(crate) fn visit_snapshot(
     files: &SegmentFiles,
     mut visit: impl FnMut(RowBatch) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let replaces = files.snapshot().map_or(0, |snapshot| snapshot.replaces);
-    read_groups(files, files.numbers_up_to(replaces), |number, group| {
+    let SnapshotExtent { replaces, parts } = files.snapshot().unwrap_or_default();
+    // only the last group has entries
+    let check_end = |read: &ReadSegment| files.check_reaches(parts, read, 1);
+    read_groups(files, files.numbers_up_to(replaces), check_end, |number, group| {
         let malformed = || files.damaged(number, "the rows of a group are malformed");
         visit(group.rows().ok_or_else(malformed)?)?;
         Ok(true)
@@ -121,17 +125,19 @@ pub(crate) fn visit_snapshot(
     Ok(())
 }
 
-/// Passes each group of the segments `numbers` to `visit`, with the number of its segment, until `visit` returns false. Returns
-/// the end of the last group; `None` if `visit` has stopped.
+/// Passes each group of the segments `numbers` to `visit`, with the number of its segment, until `visit` returns false. `check_end` must
+/// accept the end of the last segment. Groups that a segment lacks are those of its copy. Returns the end of the last group; `None` if
+/// `visit` has stopped.
 ///
 /// # Errors
-/// `Corrupt` if a segment is damaged, `Short` if one is missing.
+/// An error of `visit`, `Corrupt` if a segment and its copy are damaged, `Short` if they are missing.
 fn read_groups(
     files: &SegmentFiles,
     numbers: impl Iterator<Item = u64>,
+    check_end: impl Fn(&ReadSegment) -> Result<(), StoreError>,
     visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
 ) -> Result<Option<SegmentEnd>, StoreError> {
-    read_segments(files, numbers, visit, |_, _| {})
+    read_segments(files, numbers, check_end, visit, |_, _| {})
 }
 
 /// Reads as [`read_groups`] does, and passes the number of each segment that has bytes other than 0 after its last group to
@@ -142,17 +148,20 @@ fn read_groups(
 pub(crate) fn read_segments(
     files: &SegmentFiles,
     numbers: impl Iterator<Item = u64>,
+    check_end: impl Fn(&ReadSegment) -> Result<(), StoreError>,
     mut visit: impl FnMut(u64, StoredGroup<'_>) -> Result<bool, StoreError>,
     mut on_remains: impl FnMut(u64, u64),
 ) -> Result<Option<SegmentEnd>, StoreError> {
-    let mut previous: Option<(u64, SegmentEnd)> = None;
-    for number in numbers {
-        let groups = files.groups(number)?;
-        if let Some((before, end)) = previous.filter(|(_, end)| end.group != groups.head().previous) {
-            return Err(files.damaged_group(before, end));
-        }
+    let (mut numbers, mut last) = (numbers.peekable(), None);
+    while let Some(number) = numbers.next() {
+        let next = numbers.peek().map(|next| files.head(*next)).transpose()?;
         let mut goes_on = true;
-        let read = groups.walk(|group| {
+        let end_of = |read: &ReadSegment| match next {
+            Some(head) if head.previous != read.end.group => Err(files.damaged_group(number, read.end)),
+            Some(_) => Ok(()),
+            None => check_end(read),
+        };
+        let read = files.walk(number, end_of, &mut |group| {
             if goes_on {
                 goes_on = visit(number, group)?;
             }
@@ -164,9 +173,9 @@ pub(crate) fn read_segments(
         if let Some(at) = read.remains {
             on_remains(number, at);
         }
-        previous = Some((number, read.end));
+        last = Some(read.end);
     }
-    Ok(previous.map(|(_, end)| end))
+    Ok(last)
 }
 
 impl SegmentsUpTo {

@@ -5,7 +5,7 @@
 //! applied has no counts, and is rebuilt.
 
 use super::Segments;
-use super::files::{COMPRESSED, INCOMPLETE, SegmentFiles, SegmentHead, SnapshotExtent};
+use super::files::{COMPRESSED, INCOMPLETE, ReadSegment, SegmentFiles, SegmentHead, SnapshotExtent};
 use super::frames::FramesWriter;
 use super::group::{GroupEnd, encode, encode_changed, place};
 use super::reading::{SegmentsUpTo, read_segments};
@@ -68,12 +68,13 @@ impl SegmentsUpTo {
             on_group,
         };
         writer.write_all(rows, last, self.end())?;
-        let copy = self.files.in_folder(&written.dir);
-        let end = read_segments(&copy, 1..=written.extent.parts, |_, _| Ok(true), |_, _| {})?;
-        if end.map(|end| end.group) != Some(self.end()) {
-            return Err(self.files.damaged(replaces, "the snapshot in its place could not be read back"));
-        }
-        copy.copy_to(&written.copy_dir, written.extent.parts)?;
+        let files = self.files.in_folder(&written.dir, &written.copy_dir);
+        let check_end = |read: &ReadSegment| {
+            let damage = || self.files.damaged(replaces, "the snapshot in its place could not be read back");
+            (read.end.group == self.end()).then_some(()).ok_or_else(damage)
+        };
+        read_segments(&files, 1..=written.extent.parts, check_end, |_, _| Ok(true), |_, _| {})?;
+        files.put_copies(written.extent.parts)?;
         Ok(written)
     }
 }

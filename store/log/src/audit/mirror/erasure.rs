@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::iter;
-use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
@@ -169,9 +168,12 @@ enum RenamedFile {
     InUse,
 }
 
-/// The lines of the entries `seqs` in the mirror in `dir`, and in the uncompressed files that it was renamed to. Lines that are
-/// missing, or cannot be read, are absent.
-pub(crate) fn lines_of(dir: &Path, seqs: &RangeInclusive<u64>) -> Result<BTreeMap<u64, String>, StoreError> {
+/// The lines of the entries that `is_wanted` accepts in the mirror in `dir`, and in the uncompressed files that it was renamed to. Lines
+/// that are missing, or cannot be read, are absent.
+pub(crate) fn lines_of(
+    dir: &Path,
+    is_wanted: impl Fn(u64) -> bool,
+) -> Result<BTreeMap<u64, String>, StoreError> {
     let places = renamed_places(dir).map_err(|source| StoreError::Io { path: dir.to_owned(), source })?;
     let mut lines = BTreeMap::new();
     for path in iter::once(dir.join(FILE)).chain(list_renamed(&places)?.into_keys()) {
@@ -184,7 +186,7 @@ pub(crate) fn lines_of(dir: &Path, seqs: &RangeInclusive<u64>) -> Result<BTreeMa
         let mut line = Vec::new();
         while file.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
             let text = line.strip_suffix(b"\n").and_then(|line| str::from_utf8(line).ok());
-            if let Some((text, seq)) = text.zip(seq_of_line(&line)).filter(|(_, seq)| seqs.contains(seq)) {
+            if let Some((text, seq)) = text.zip(seq_of_line(&line)).filter(|(_, seq)| is_wanted(*seq)) {
                 lines.entry(seq).or_insert_with(|| text.to_owned());
             }
             line.clear();

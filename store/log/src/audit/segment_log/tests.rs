@@ -138,6 +138,8 @@ fn row_that_contradicts_its_earlier_form_is_found() {
 fn missing_segment_or_end_of_the_log_is_found() {
     let dir = tempfile::tempdir().expect("a directory");
     filled(dir.path());
+    // as a backup is
+    fs::remove_dir_all(dir.path().join("segments.copy")).expect("the removal succeeds");
     let segments = dir.path().join("segments");
     let name = |path: &Path| path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
     let entries = fs::read_dir(&segments).expect("the folder is readable");

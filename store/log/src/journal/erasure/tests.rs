@@ -329,20 +329,62 @@ fn compressed_rotated_file_is_named_and_not_read() {
 }
 
 #[test]
-fn damaged_segment_stops_an_erasure_and_stays() {
+fn segment_that_is_damaged_like_its_copy_stops_an_erasure_and_stays() {
     let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, _store) = filled(dir.path());
+    let (mut journal, store) = filled(dir.path());
     remove(&mut journal, 1);
     let mut erasure = begin(&mut journal, &[1]);
     drop(journal);
-    let segment = dir.path().join("segments/0000000001.zst");
-    let mut bytes = fs::read(&segment).expect("the segment is compressed");
-    let at = bytes.len() / 2;
-    bytes[at] ^= 1;
-    fs::write(&segment, &bytes).expect("the write succeeds");
+    let flip = |folder: &str| {
+        let path = dir.path().join(folder).join("0000000001.zst");
+        let mut bytes = fs::read(&path).expect("the segment is compressed");
+        let at = bytes.len() / 2;
+        bytes[at] ^= 1;
+        fs::write(path, &bytes).expect("the write succeeds");
+        bytes
+    };
+    let damaged = ["segments", "segments.copy"].map(flip);
     let error = erasure.rewrite_segments(&|| true).expect_err("the segment is damaged");
     assert!(matches!(&error, StoreError::Corrupt { .. }), "{error}");
-    assert_eq!(fs::read(&segment).expect("readable"), bytes);
+    let read = |folder: &str| fs::read(dir.path().join(folder).join("0000000001.zst")).expect("readable");
+    assert_eq!(["segments", "segments.copy"].map(read), damaged);
+    // it is repaired before the next attempt
+    assert!(store.segment_damage().is_some());
+}
+
+#[test]
+fn lost_names_of_pending_erasures_are_those_that_the_mirror_still_has() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    journal.cover_session_ids();
+    fill(&mut journal, 1..4);
+    [1, 2].into_iter().for_each(|n| remove(&mut journal, n));
+    let removed: BTreeSet<u64> = whole_log(&store).iter().rev().take(2).map(|line| line.seq).collect();
+    let before = fs::read(dir.path().join("oracle_log.jsonl")).expect("the file is readable");
+    let mut erasure = begin(&mut journal, &[1, 2]);
+    erasure.rewrite_segments(&|| true).expect("the segments are whole");
+    finish(&mut journal, erasure);
+    let named = BTreeSet::from([id(1), id(2)]);
+    let pending = || store.pending_erasures(&removed).expect("the files are readable");
+    let put = |content: Option<&str>| {
+        let file = dir.path().join("erasures.json");
+        match content {
+            Some(content) => fs::write(file, content).expect("the write succeeds"),
+            None => drop(fs::remove_file(file)),
+        }
+    };
+    for content in [None, Some(""), Some("[\"cs_1\"")] {
+        put(content);
+        assert_eq!(pending(), BTreeSet::new(), "{content:?}: the mirror was replaced");
+    }
+    // as after a kill between the two replacements
+    fs::write(dir.path().join("oracle_log.jsonl"), &before).expect("the write succeeds");
+    for content in [None, Some(""), Some("[\"cs_1\"")] {
+        put(content);
+        assert_eq!(pending(), named, "{content:?}");
+    }
+    store.put_pending_erasures(&[id(3)].into()).expect("the disk is writable");
+    assert_eq!(pending(), BTreeSet::from([id(3)]), "the file is whole");
 }
 
 #[test]

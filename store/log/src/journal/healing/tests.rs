@@ -1,8 +1,18 @@
 use super::*;
+use crate::audit::logged_rows::RowComparison;
 use crate::audit::removal::RemovalPlan;
+use crate::audit::segment_log::SegmentLog;
+use crate::base::engine::TableReader;
+use crate::base::row_write::RowWrite;
+use crate::journal::JournalRecord;
 use crate::journal::testing::open_with;
-use crate::journal::tests::{fill, id, open, options, rows_of, whole_log};
+use crate::journal::tests::{at, delivered, fill, id, open, options, rows_of, whole_log};
+use crate::segments::visit_rows;
+use domain_audit::event::ServiceStopped;
+use domain_base::event::AuditEvent;
+use domain_verdict::delivery::VerdictDelivery;
 use domain_verdict::session::SessionRecord;
+use memchr::memmem;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -217,15 +227,138 @@ fn damaged_table_of_frames_is_never_copied() {
     fs::write(&segment, &damaged).expect("the write succeeds");
     let plan = RemovalPlan { sessions: [(id(1000), 1)].into(), ..RemovalPlan::default() };
     let mut erasure = journal.begin_erasure(plan).expect("the journal accepts writes");
-    let rewritten = erasure.rewrite_segments(&|| true);
-    assert!(matches!(rewritten, Err(StoreError::Corrupt { .. })), "{rewritten:?}");
+    erasure.rewrite_segments(&|| true).expect("the copy is whole");
     drop(erasure);
     assert_eq!(fs::read(dir.path().join("segments.copy/0000000003.zst")).expect("a copy"), whole);
-    journal.rebuild("damage".to_owned());
-    journal.recover().expect("the copy is whole");
     assert_eq!(fs::read(&segment).expect("it is written again"), whole);
-    assert_eq!(journal.lost_rows(), []);
-    drop(store);
+    assert!(store.segment_damage().is_some(), "the other segments are checked, too");
+    heal(&mut journal);
+    assert_eq!((store.segment_damage(), journal.lost_rows()), (None, Vec::new()));
+}
+
+/// Damages one file of the segments or of their copies in each of `cases` open stores: all readers succeed, and the damage is repaired.
+fn check_readers(cases: usize) {
+    let (dir, older) = filled();
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut noted = 0;
+    for n in 0..cases {
+        let damaged = copy_of(dir.path());
+        let (mut journal, store) = open(damaged.path());
+        let (log, head) = (whole_log(&store), store.log_head());
+        let groups = |store: &TableReader| {
+            let mut groups = Vec::new();
+            let read = visit_rows(store, |rows| {
+                groups.push(rows.clone());
+                Ok(())
+            });
+            read.map(|()| groups)
+        };
+        let whole = groups(&store).expect("the segments are whole");
+        let folder = if n % 2 == 0 { "segments" } else { "segments.copy" };
+        let of = |dir: &Path| dir.join(folder);
+        let file = damage(&mut random, &of(damaged.path()), &of(older.path()));
+        let what = format!("seed {seed}, case {n}, {folder}/{file}");
+        let found = groups(&store).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(found == whole, "{what}: other groups");
+        let mut compared = RowComparison::default();
+        let verified = SegmentLog::open(damaged.path())
+            .and_then(|log| log.read_state(Some(&mut compared), |_| true, |_| {}))
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!((verified.tree.size(), verified.tree.root()), head, "{what}");
+        assert_eq!(compared.finish(1).differences, [], "{what}");
+        let is_noted = store.segment_damage().is_some();
+        assert_eq!(verified.damage.is_some(), is_noted, "{what}");
+        assert!(!is_noted || folder == "segments", "{what}: a whole segment was read");
+        let plan = RemovalPlan { values_up_to: Some(head.0), ..RemovalPlan::default() };
+        let mut erasure = journal.begin_erasure(plan).unwrap_or_else(|error| panic!("{what}: {error}"));
+        erasure.rewrite_segments(&|| true).unwrap_or_else(|error| panic!("{what}: {error}"));
+        erasure.prepare(&|| true).unwrap_or_else(|error| panic!("{what}: {error}"));
+        journal.rebuild("a test".to_owned());
+        journal.recover().unwrap_or_else(|error| panic!("{what}: {error}"));
+        drop(erasure);
+        assert!(whole_log(&store) == log && store.log_head() == head, "{what}");
+        assert_eq!(journal.lost_rows(), [], "{what}");
+        if let Err(damage) = store.check_segments(|| true) {
+            assert!(damage.damage().is_some(), "{what}: {damage}");
+        }
+        noted += usize::from(store.segment_damage().is_some());
+        heal(&mut journal);
+        assert_eq!(store.segment_damage(), None, "{what}");
+        assert!(store.check_segments(|| true).expect(&what), "{what}");
+        journal.begin_backup().expect(&what).verify().expect(&what);
+    }
+    assert!(noted > cases / 4, "{noted} of {cases}");
+}
+
+#[test]
+fn every_reader_uses_the_copy_of_a_damaged_segment() {
+    check_readers(16);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_reader_uses_the_copy_of_a_damaged_segment_in_500_stores() {
+    check_readers(500);
+}
+
+#[test]
+fn changed_version_of_a_row_that_was_replaced_later_is_reported() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _store) = open(dir.path());
+    // each in a group of its own
+    for summary_bytes in [40, 50, 60] {
+        let record = JournalRecord { expect: Vec::new(), ..delivered(1, summary_bytes) };
+        journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("it is not stale");
+    }
+    let removed = JournalRecord {
+        writes: vec![RowWrite::remove::<VerdictDelivery>(&id(1))],
+        ..JournalRecord::from(AuditEvent::new(at(1), None, ServiceStopped {}))
+    };
+    journal.commit(&[removed]).expect("the commit succeeds").remove(0).expect("it is not stale");
+    journal.segments.seal().expect("the next segment begins");
+    let differences = || {
+        let mut compared = RowComparison::default();
+        let log = SegmentLog::open(dir.path()).expect("no segment is missing");
+        log.read_state(Some(&mut compared), |_| true, |_| {}).expect("the checksums are right");
+        let found = compared.finish(1).differences.into_iter();
+        found.map(|row| (row.row, row.named, row.stored)).collect::<Vec<_>>()
+    };
+    assert_eq!(differences(), []);
+    // (the group, the rows that differ)
+    let [session, verdict] = ["sessions/cs_1", "verdicts/cs_1"].map(str::to_owned);
+    for entries in [2, 4, 6] {
+        let segments = journal.segments.up_to_now();
+        let change = |from: &'static [u8], to: &'static [u8]| {
+            let changed = segments.change_rows(
+                |_, _| true,
+                |last, group| {
+                    let mut changed = RowBatch::default();
+                    for (key, value) in group.into_rows() {
+                        match value {
+                            Some(value) if last == entries && !rows::is_of(&key, LOG) => {
+                                let mut value = value.to_vec();
+                                while let Some(at) = memmem::find(&value, from) {
+                                    value[at..at + to.len()].copy_from_slice(to);
+                                }
+                                changed.insert(key, value);
+                            }
+                            value => changed.set(key, value),
+                        }
+                    }
+                    Ok(Some(changed))
+                },
+                || true,
+            );
+            segments.put_erased(&changed.expect("the segments are whole")).expect("the files are replaced");
+        };
+        change(b"Question 1?", b"Question 7?");
+        let found = differences();
+        let expected = [&session, &verdict].map(|row| (row.clone(), Some(entries), Some(entries)));
+        assert_eq!(found, expected, "the group up to entry {entries}");
+        change(b"Question 7?", b"Question 1?");
+        assert_eq!(differences(), []);
+    }
 }
 
 #[test]

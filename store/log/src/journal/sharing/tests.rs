@@ -4,12 +4,12 @@ use crate::audit::log::LogQuery;
 use crate::base::engine::TableReader;
 use crate::base::row_batch::RowBatch;
 use crate::base::row_write::{RowExpectation, RowWrite};
+use crate::journal::testing::visit_groups;
 use crate::journal::tests::links::{delivered_after, links_of, links_to, stopped};
 use crate::journal::tests::{
     assert_mirror_is_whole, at as at_second, copy_dir, delivered, fill, id, open, whole_log,
 };
 use crate::journal::{FollowedChanges, Journal, JournalRecord, RecordRejectedError};
-use crate::segments::visit_rows;
 use crate::shared_log::{
     GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail,
 };
@@ -291,11 +291,7 @@ fn delivered_in(log: &[crate::audit::log::LogLine]) -> BTreeMap<String, usize> {
 /// The rows of each group.
 fn groups_of(dir: &Path) -> Vec<RowBatch> {
     let mut groups = Vec::new();
-    visit_rows(dir, |rows| {
-        groups.push(rows.clone());
-        Ok(())
-    })
-    .expect("the segments are whole");
+    visit_groups(dir, |rows| groups.push(rows.clone())).expect("the segments are whole");
     groups
 }
 

@@ -6,10 +6,9 @@ use crate::base::engine::TableReader;
 use crate::base::random::seeded::{MARKER, with_seed};
 use crate::base::row_write::RowWrite;
 use crate::journal::erasure::ErasureStep;
-use crate::journal::testing::open_with;
+use crate::journal::testing::{open_with, visit_groups};
 use crate::journal::tests::{at, delivered, id, open, options};
 use crate::journal::{Journal, JournalRecord};
-use crate::segments::visit_rows;
 use domain_audit::event::ServiceStopped;
 use domain_base::event::AuditEvent;
 use domain_verdict::delivery::VerdictDelivery;
@@ -78,10 +77,9 @@ impl RecordedStore {
             let question = format!("Question {session}?");
             let mut is_found = false;
             for dir in [dir, copies.path()] {
-                let read = visit_rows(dir, |batch| {
+                let read = visit_groups(dir, |batch| {
                     let mut values = batch.range(Vec::new()..vec![u8::MAX]).filter_map(|(_, value)| value);
                     is_found |= values.any(|value| memmem::find(value, question.as_bytes()).is_some());
-                    Ok(())
                 });
                 read.map_err(|error| error.to_string())?;
             }

@@ -359,11 +359,17 @@ fn damaged_store_of_an_earlier_schema_is_not_upgraded() {
     for segment in 1..6 {
         let dir = tempfile::tempdir().expect("a directory");
         copy_dir(whole.path(), dir.path());
-        let path = dir.path().join(format!("segments/{segment:010}.zst"));
+        let [path, copy] = ["segments", "segments.copy"]
+            .map(|folder| dir.path().join(format!("{folder}/{segment:010}.zst")));
         let Ok(mut bytes) = fs::read(&path) else { continue };
         let at = bytes.len() / 2;
         bytes[at] ^= 1;
         fs::write(&path, &bytes).expect("the write succeeds");
+        let with_copy = tempfile::tempdir().expect("a directory");
+        copy_dir(dir.path(), with_copy.path());
+        drop(open(with_copy.path()));
+        assert_eq!(feature_rows(with_copy.path()), feature_rows(store_of(SCHEMA).path()), "its copy is read");
+        fs::write(&copy, &bytes).expect("the write succeeds");
         let before = files_of(dir.path());
         let error = open_with(options(dir.path())).map(drop).expect_err("it is not upgraded");
         assert!(matches!(error, StoreError::Corrupt { .. } | StoreError::Short { .. }), "{error}");

@@ -1,10 +1,12 @@
 //! The copies of the segments, in a folder of their own.
 //!
 //! Each group is also written to the copy of its segment, and a sealed segment is compressed into both folders. A segment that is
-//! damaged or missing is written again from its copy, and a copy from its segment.
+//! damaged or missing is read from its copy, and soon written again from it, as a damaged copy is from its segment.
 
-use super::{COMPRESSED, INCOMPLETE, SegmentEnd, SegmentFiles, SegmentHead, copy_file, no_damage};
-use crate::segments::group::{decode, find_after};
+use super::{
+    COMPRESSED, INCOMPLETE, ReadSegment, SegmentEnd, SegmentFiles, SegmentHead, copy_file, no_damage,
+};
+use crate::segments::group::{StoredGroup, decode, find_after};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -14,6 +16,52 @@ use store_base::error::StoreError;
 use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir, write_synced};
 
 impl SegmentFiles {
+    /// The result of `read` for these files, or for their copies if these are damaged. The damage is noted, so that it is repaired.
+    ///
+    /// # Errors
+    /// An error that is no damage; the damage of these files if the copies are damaged, too.
+    pub(super) fn or_copy<T>(
+        &self,
+        mut read: impl FnMut(&Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let damage = match read(self) {
+            Err(damage) if damage.damage().is_some() => damage,
+            result => return result,
+        };
+        self.damage.note(&damage);
+        no_damage(read(&self.copy()))?.ok_or(damage)
+    }
+
+    /// Passes the groups of segment `number` to `visit`, and reads the segment to its end, which `check_end` must accept. If the segment is
+    /// damaged or has another end, the groups after the last one that was visited are those of its copy.
+    ///
+    /// # Errors
+    /// An error of `visit`, or the damage of the segment if its copy lacks groups, too.
+    pub(in crate::segments) fn walk(
+        &self,
+        number: u64,
+        check_end: impl Fn(&ReadSegment) -> Result<(), StoreError>,
+        visit: &mut dyn FnMut(StoredGroup<'_>) -> Result<(), StoreError>,
+    ) -> Result<ReadSegment, StoreError> {
+        let (mut last, mut refused) = (None, None);
+        let read = self.or_copy(|files| {
+            let groups = files.groups(number)?;
+            last = last.or(Some(groups.head().previous));
+            let read = groups.walk(|group| {
+                if last != Some(group.previous) {
+                    return Ok(());
+                }
+                last = Some(group.end);
+                visit(group).map_err(|error| {
+                    refused = Some(error);
+                    StoreError::Stopped
+                })
+            })?;
+            check_end(&read).map(|()| read)
+        });
+        refused.map_or(read, Err)
+    }
+
     /// Writes the copy of segment `number`, which is compressed, again.
     pub(super) fn put_copy(&self, number: u64) -> Result<(), StoreError> {
         self.write_to(&self.copy(), number)
@@ -58,6 +106,11 @@ impl SegmentFiles {
     /// The damage of the segment, if both are damaged.
     pub(in crate::segments) fn heal(&self, number: u64) -> Result<(), StoreError> {
         let _replacing = self.lock_replacing();
+        self.heal_locked(number)
+    }
+
+    /// As [`SegmentFiles::heal`], while the files cannot be replaced.
+    pub(super) fn heal_locked(&self, number: u64) -> Result<(), StoreError> {
         let copy = self.copy();
         match self.check(number) {
             Ok(()) => match copy.check(number) {
@@ -252,10 +305,10 @@ impl SegmentFiles {
             .ok()
     }
 
-    /// Copies the files 1 to `last`, which are compressed, to the folder `dir`, which is created.
-    pub(in crate::segments) fn copy_to(&self, dir: &Path, last: u64) -> Result<(), StoreError> {
-        create_dir_all(dir).map_err(|source| StoreError::write_error(dir, source))?;
-        let to = self.in_folder(dir);
+    /// Writes the copies of the files 1 to `last`, which are compressed, into their folder, which is created.
+    pub(in crate::segments) fn put_copies(&self, last: u64) -> Result<(), StoreError> {
+        let to = self.copy();
+        create_dir_all(to.dir()).map_err(|source| StoreError::write_error(to.dir(), source))?;
         (1..=last)
             .try_for_each(|number| copy_file(&self.compressed_path(number), &to.compressed_path(number)))
     }

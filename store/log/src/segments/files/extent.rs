@@ -13,7 +13,7 @@ use store_base::files::{remove_if_exists, sync_dir};
 const FOLDER_START: &str = "snapshot-";
 
 /// The numbers of a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SnapshotExtent {
     /// The last segment that it replaces.
     pub(crate) replaces: u64,
@@ -76,8 +76,7 @@ impl SegmentFiles {
 
     /// The numbers of the files of the snapshot, and of the segments after it up to `last`.
     pub(crate) fn numbers_up_to(&self, last: u64) -> impl Iterator<Item = u64> + use<> {
-        let SnapshotExtent { replaces, parts } =
-            self.snapshot().unwrap_or(SnapshotExtent { replaces: 0, parts: 0 });
+        let SnapshotExtent { replaces, parts } = self.snapshot().unwrap_or_default();
         (1..=parts).chain(replaces + 1..=last)
     }
 

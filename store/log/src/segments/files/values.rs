@@ -2,6 +2,7 @@
 
 use super::SegmentFiles;
 use crate::base::database::{SegmentDamage, SegmentValues, ValuePosition};
+use std::sync::Arc;
 use store_base::error::StoreError;
 
 impl SegmentFiles {
@@ -9,39 +10,28 @@ impl SegmentFiles {
         let ValuePosition { segment, offset, length, .. } = *position;
         let open = || self.open_to_read(segment);
         let read = self.open_segments().read(segment, u64::from(offset), length as usize, open);
-        let value = read.map_err(|source| self.read_error(segment, source))?;
+        let value = read.map_err(|source| self.read_error(segment, source));
         let damage = || self.damaged(segment, &format!("the value at byte {offset} is damaged"));
-        if position.is_of(&value) { Ok(value) } else { Err(damage()) }
+        let value = value.and_then(|value| if position.is_of(&value) { Ok(value) } else { Err(damage()) });
+        // it is soon written again
+        value.inspect_err(|_| self.open_segments().clear())
     }
 }
 
 impl SegmentValues for SegmentFiles {
     fn read(&self, position: &ValuePosition) -> Result<Vec<u8>, StoreError> {
-        let damage = match self.value_at(position) {
-            Err(damage) if damage.damage().is_some() => damage,
-            read => return read,
-        };
-        self.open_segments().clear();
-        // the copy is read without a cache: the segment is soon written again from it
-        match self.copy().value_at(position) {
-            Ok(value) => {
-                SegmentValues::damage(self).note(&damage);
-                Ok(value)
-            }
-            Err(error) if error.damage().is_none() => Err(error),
-            Err(_) => Err(match damage {
-                // a read that fails for damage makes the journal rebuild the database, with what is left
-                StoreError::Short { dir, detail } => StoreError::Corrupt { dir, detail },
-                damage => damage,
-            }),
-        }
+        self.or_copy(|files| files.value_at(position)).map_err(|error| match error {
+            // a read that fails for damage makes the journal rebuild the database, with what is left
+            StoreError::Short { dir, detail } => StoreError::Corrupt { dir, detail },
+            error => error,
+        })
     }
 
     fn check(&self, proceed: &mut dyn FnMut() -> bool) -> Result<bool, StoreError> {
         self.check_sealed(proceed)
     }
 
-    fn damage(&self) -> &SegmentDamage {
-        self.segment_damage()
+    fn damage(&self) -> &Arc<SegmentDamage> {
+        &self.damage
     }
 }
