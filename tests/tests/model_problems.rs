@@ -82,8 +82,8 @@ fn cases() -> Vec<ModelProblemCase> {
             outcome: "unreadable_answer",
             ..unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", 5, "unusable")
         },
-        refused(&blocked, "prompt_blocked:SAFETY", "prompt_blocked", "SAFETY"),
-        refused(&stopped, "finish_reason:MAX_TOKENS", "stopped_early", "MAX_TOKENS"),
+        refused(&blocked, "prompt_blocked", "prompt_blocked", "SAFETY"),
+        refused(&stopped, "finish_reason", "stopped_early", "MAX_TOKENS"),
         refused(&empty, "empty_answer", "empty_answer", "gave no verdict"),
         unavailable(ScriptedReply::json(200, &json!({})), "error_answer_500", 5, "`candidates`"),
     ]
