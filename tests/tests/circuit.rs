@@ -227,7 +227,8 @@ async fn probes_alone_detect_model_failure_and_recovery() {
     .await;
     let probed = world.ctl_in_thread(&["health", "probe", "gemini"]).await;
     assert_eq!(probed.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&probed.stdout).contains("down for a while"), "{probed:?}");
+    let shown = String::from_utf8_lossy(&probed.stdout).into_owned();
+    assert!(shown.contains("HTTP status 503") && !shown.contains("down for a while"), "{probed:?}");
     model.set_probe_reply(ScriptedReply::json(200, &json!({})));
     eventually("the circuit is closed again", async || read_health(routes).await["status"] == "healthy")
         .await;

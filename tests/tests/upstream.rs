@@ -577,7 +577,8 @@ async fn key_is_removed_from_errors_and_logs() {
     server.set_default(ScriptedReply::error(401, &format!("Incorrect API key provided: {KEY}")));
     for model in all_clients(&server) {
         let called = call(Arc::clone(&model)).await;
-        let shown = format!("{model:?} {called:?} {}", called.outcome.as_ref().expect_err("refused"));
+        let refused = called.outcome.as_ref().expect_err("refused");
+        let shown = format!("{model:?} {called:?} {refused} {}", refused.cause().reveal());
         assert!(shown.contains("MADE_UP: Incorrect API key provided: [key]"), "{shown}");
         assert!(!shown.contains(KEY), "{shown}");
     }
