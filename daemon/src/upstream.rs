@@ -194,6 +194,7 @@ fn write_oracle_gauges(text: &mut MetricsText, oracles: &[OracleHealthStatus], n
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_upstream::failure::RequestFailureKind;
     use domain_upstream::health::{CallPurpose, CircuitBreaker, CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
@@ -202,7 +203,7 @@ mod tests {
         let mut model = CircuitBreaker::new("model".parse().expect("an id"), OracleHealthConfig::default());
         for outcome in [
             CircuitCallOutcome::Success { latency_ms: Some(120) },
-            CircuitCallOutcome::Failure("status 500".into()),
+            CircuitCallOutcome::Failure(RequestFailureKind::Status(500)),
         ] {
             let permit = model.permit(at, CallPurpose::Other).expect("the circuit is closed");
             model.report(at, permit, outcome);

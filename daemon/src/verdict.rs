@@ -133,7 +133,7 @@ impl Problem {
             GenerationError::NoModel => (MODEL_UNAVAILABLE, None),
             GenerationError::NotPermitted { retry_after, .. } => (MODEL_UNAVAILABLE, Some(*retry_after)),
             GenerationError::Model { error, retry_after } => {
-                return Self::model_failed(failed.generation_outcome(), &error.to_string(), *retry_after);
+                return Self::model_failed(failed.generation_outcome(), error.cause().reveal(), *retry_after);
             }
             GenerationError::Store(error) => return error.into(),
             GenerationError::Commit(error) => return error.into(),
@@ -206,7 +206,7 @@ impl Problem {
         let (local, attempts) = (session_id.local(), order.attempts);
         let s = if attempts == 1 { "" } else { "s" };
         let last = order.last_attempts.last().and_then(|attempt| attempt.cause.as_ref());
-        let last = last.map(|last| format!("; the last attempt: {last}")).unwrap_or_default();
+        let last = last.map(|last| format!("; the last attempt: {}", last.reveal())).unwrap_or_default();
         let cause = order.stop_cause.map_or("failed", |cause| cause.into_str());
         let detail = match order.stop_cause {
             // the operator's reason is not for the application

@@ -198,10 +198,12 @@ pub fn retry_after_s(answer: &DaemonResponse) -> Option<u64> {
     answer.headers.get("retry-after")?.to_str().ok()?.parse().ok()
 }
 
-/// Names of the log's events of a session, in their order.
+/// Names of the log's events of a session, in their order. Changes of an upstream's health are left out: they are logged in the
+/// background.
 pub async fn event_names(control: &mut DaemonClient, session: &str) -> Vec<String> {
     let entries = log(control, &format!("session={session}&limit=10000")).await;
-    entries.iter().filter_map(|entry| Some(entry.get("event")?.as_str()?.to_owned())).collect()
+    let names = entries.iter().filter_map(|entry| Some(entry.get("event")?.as_str()?.to_owned()));
+    names.filter(|name| name != "oracle_health_changed").collect()
 }
 
 /// Value of the metric with this name and labels; 0 if `/metrics` does not list it.

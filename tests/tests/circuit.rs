@@ -94,7 +94,7 @@ async fn consecutive_failures_open_the_circuit_and_stop_model_calls() {
     assert_eq!(status["last_error"], Value::Null, "an error can name a session of another application");
     let of_control = document(&get(&mut daemon.control().await, "/v1/health/oracles").await);
     let is_shown =
-        |status: &Value| status["last_error"].as_str().is_some_and(|text| text.contains("not now"));
+        |status: &Value| status["last_error"].as_str().is_some_and(|text| text == "HTTP status 500");
     assert!(of_control.as_array().is_some_and(|all| all.iter().any(is_shown)), "{of_control}");
     check_open(&world, routes, 25..=30).await;
     assert_eq!(model.request_count(), call_count + 3);
@@ -227,7 +227,8 @@ async fn probes_alone_detect_model_failure_and_recovery() {
     .await;
     let probed = world.ctl_in_thread(&["health", "probe", "gemini"]).await;
     assert_eq!(probed.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&probed.stdout).contains("down for a while"), "{probed:?}");
+    let shown = String::from_utf8_lossy(&probed.stdout).into_owned();
+    assert!(shown.contains("HTTP status 503") && !shown.contains("down for a while"), "{probed:?}");
     model.set_probe_reply(ScriptedReply::json(200, &json!({})));
     eventually("the circuit is closed again", async || read_health(routes).await["status"] == "healthy")
         .await;

@@ -8,6 +8,7 @@ use actors_upstream::mail::{
 };
 use actors_upstream::oracle_health::OracleProbe;
 use domain_base::payload::VerdictPayload;
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_verdict::crosscheck::judge;
 use domain_verdict::delivery::{RegenNotes, VerdictDelivery};
@@ -126,7 +127,8 @@ async fn mail_status_decides_between_sent_retry_and_dead() {
             429 => MailFailureCause::Mail,
             _ => MailFailureCause::Service,
         };
-        assert_eq!(failed, MailSendFailure { cause, fault, retry_after: None });
+        let (kind, cause) = (RequestFailureKind::Status(status), UpstreamText::new(cause));
+        assert_eq!(failed, MailSendFailure { kind, cause, fault, retry_after: None });
     }
     assert_eq!(server.request_count(), 18, "the client neither retries nor follows redirects");
     for (header, wait_s) in [("7", Some(7)), ("999999999", Some(999_999_999)), ("soon", None)] {
@@ -150,7 +152,7 @@ async fn mail_with_an_accepting_status_is_sent_for_any_answer_body() {
     // a permanent refusal by status stays permanent
     server.next([ScriptedReply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
     let failed = service.send(&mail(MailKind::Verdict), None).await.expect_err("an error");
-    assert!(failed.is_permanent() && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
+    assert!(failed.is_permanent() && failed.cause.reveal().starts_with("HTTP status 422: "), "{failed:?}");
 }
 
 #[tokio::test]
@@ -168,14 +170,14 @@ async fn mail_is_retried_if_the_service_is_unreachable_or_silent() {
         server.next([reply]);
         let began = Instant::now();
         let failed = service.send(&mail(MailKind::Verdict), None).await.expect_err("an error");
-        assert!(failed.cause.starts_with(&cause), "{failed:?}");
+        assert!(failed.cause.reveal().starts_with(&cause), "{failed:?}");
         assert!(!failed.is_permanent() && began.elapsed() < PATIENCE, "{failed:?}");
     }
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let unreachable = by_http(&format!("http://{free}"), PATIENCE);
     let failed = unreachable.send(&mail(MailKind::Verdict), None).await.expect_err("no server listens");
     let cause = RequestFailureKind::Connect.to_string();
-    assert!(failed.cause.starts_with(&cause) && !failed.is_permanent(), "{failed:?}");
+    assert!(failed.cause.reveal().starts_with(&cause) && !failed.is_permanent(), "{failed:?}");
     assert!(matches!(unreachable.probe().await, CircuitCallOutcome::Failure(_)), "no server listens");
 }
 
@@ -185,17 +187,14 @@ async fn probe_fails_on_no_answer_or_500_and_is_neutral_on_404() {
     let service = by_http(&server.url(), Duration::from_millis(500));
     let success = CircuitCallOutcome::Success { latency_ms: None };
     for (reply, probed) in [
-        (ScriptedReply::bytes(200, "hello"), success.clone()),
+        (ScriptedReply::bytes(200, "hello"), success),
         (ScriptedReply::bytes(200, vec![b'x'; 70_000]), success),
         (ScriptedReply::bytes(404, ""), CircuitCallOutcome::Neutral),
         (ScriptedReply::bytes(405, vec![b'x'; 70_000]), CircuitCallOutcome::Neutral),
         (ScriptedReply::bytes(302, ""), CircuitCallOutcome::Neutral),
-        (ScriptedReply::bytes(500, "no"), CircuitCallOutcome::Failure("HTTP status 500: no".into())),
-        (ScriptedReply::bytes(503, "later"), CircuitCallOutcome::Failure("HTTP status 503: later".into())),
-        (
-            ScriptedReply::silence(),
-            CircuitCallOutcome::Failure("no answer in time: waited for 500 ms".into()),
-        ),
+        (ScriptedReply::bytes(500, "no"), CircuitCallOutcome::Failure(RequestFailureKind::Status(500))),
+        (ScriptedReply::bytes(503, "later"), CircuitCallOutcome::Failure(RequestFailureKind::Status(503))),
+        (ScriptedReply::silence(), CircuitCallOutcome::Failure(RequestFailureKind::Timeout)),
     ] {
         server.set_probe_reply(reply);
         assert_eq!(service.probe().await, probed);
@@ -482,22 +481,21 @@ async fn aiosmtpd_accepts_mail_and_its_refusals_are_classified() {
     let send =
         async |server: &SmtpMailService, to: &str| server.send(&mail_to(to, MailKind::Verdict), None).await;
     let failed = send(&server, "refused@example.org").await.expect_err("550");
-    assert!(failed.is_permanent() && failed.cause.contains("550"), "{failed:?}");
+    assert!(failed.is_permanent() && failed.cause.reveal().contains("550"), "{failed:?}");
     let failed = send(&server, "busy@example.org").await.expect_err("451");
-    assert!(!failed.is_permanent() && failed.cause.contains("451"), "{failed:?}");
+    assert!(!failed.is_permanent() && failed.cause.reveal().contains("451"), "{failed:?}");
     let failed = send(&by_smtp(plain, SmtpTls::None, Some(("oracle", "wrong"))), "a@b.org").await;
     let failed = failed.expect_err("535");
     assert!(!failed.is_permanent(), "the mail is not the cause: {failed:?}");
-    assert!(failed.cause.contains("535") && !failed.cause.contains("wrong"), "{failed:?}");
+    assert!(failed.cause.reveal().contains("535") && !failed.cause.reveal().contains("wrong"), "{failed:?}");
     // the server offers no STARTTLS, and its certificate for TLS is not trusted
-    for (server, cause) in [
-        (by_smtp(plain, SmtpTls::Starttls, login), "STARTTLS"),
-        (by_smtp(tls, SmtpTls::Implicit, login), "certificate"),
+    for (server, cause, kind) in [
+        (by_smtp(plain, SmtpTls::Starttls, login), "STARTTLS", RequestFailureKind::Unusable("message")),
+        (by_smtp(tls, SmtpTls::Implicit, login), "certificate", RequestFailureKind::Broken),
     ] {
         let failed = send(&server, "a@b.org").await.expect_err("the connection is not encrypted");
-        assert!(!failed.is_permanent() && failed.cause.contains(cause), "{failed:?}");
-        let CircuitCallOutcome::Failure(failed) = server.probe().await else { panic!("it is not safe") };
-        assert!(failed.contains(cause), "{failed}");
+        assert!(!failed.is_permanent() && failed.cause.reveal().contains(cause), "{failed:?}");
+        assert_eq!(server.probe().await, CircuitCallOutcome::Failure(kind), "it is not safe");
     }
     assert_eq!(accepted_mails(dir.as_ref()).len(), 3);
 }

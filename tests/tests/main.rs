@@ -111,6 +111,7 @@ mod test_mode;
 mod traces;
 mod traces_export;
 mod upstream;
+mod upstream_texts;
 mod verdict_gate;
 mod verdicts;
 mod verification_control;

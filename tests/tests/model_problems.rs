@@ -82,8 +82,8 @@ fn cases() -> Vec<ModelProblemCase> {
             outcome: "unreadable_answer",
             ..unavailable(ScriptedReply::bytes(200, "<html>"), "unreadable", 5, "unusable")
         },
-        refused(&blocked, "prompt_blocked:SAFETY", "prompt_blocked", "SAFETY"),
-        refused(&stopped, "finish_reason:MAX_TOKENS", "stopped_early", "MAX_TOKENS"),
+        refused(&blocked, "prompt_blocked", "prompt_blocked", "SAFETY"),
+        refused(&stopped, "finish_reason", "stopped_early", "MAX_TOKENS"),
         refused(&empty, "empty_answer", "empty_answer", "gave no verdict"),
         unavailable(ScriptedReply::json(200, &json!({})), "error_answer_500", 5, "`candidates`"),
     ]
@@ -377,7 +377,7 @@ async fn rejected_key_is_reported_without_its_value() {
     }
     let probed = world.ctl_in_thread(&["health", "probe", "gemini"]).await;
     let probed = String::from_utf8_lossy(&[probed.stdout, probed.stderr].concat()).into_owned();
-    assert!(probed.contains("is not valid") && !probed.contains(KEY), "{probed}");
+    assert!(probed.contains("HTTP status 401") && !probed.contains(KEY), "{probed}");
     let output = read_all_output(&world, &answers).await;
     assert!(
         ["http_401", "[key]", "TRACE"].iter().all(|word| output.contains(word)),

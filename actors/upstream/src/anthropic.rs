@@ -137,9 +137,9 @@ impl From<AnthropicMessage> for ModelResponse {
     fn from(AnthropicMessage { content, stop_reason }: AnthropicMessage) -> Self {
         let text = match stop_reason.as_deref() {
             Some("end_turn") => Ok(content.map(TextContent::into_text).unwrap_or_default()),
-            Some("refusal") => Err(ModelRefusal::Declined("stop_reason refusal".to_owned()).into()),
+            Some("refusal") => Err(ModelRefusal::Declined("stop_reason refusal".into()).into()),
             None if content.is_none() => Err(wire::without_member("content")),
-            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned()).into()),
+            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").into()).into()),
         };
         Self { text, finish_reason: stop_reason }
     }
@@ -189,7 +189,7 @@ mod tests {
         let reasons =
             ["max_tokens", "stop_sequence", "tool_use", "pause_turn", "model_context_window_exceeded", "new"];
         for reason in reasons {
-            assert_eq!(stopped(json!(reason)), Err(ModelRefusal::Stopped(reason.to_owned()).into()));
+            assert_eq!(stopped(json!(reason)), Err(ModelRefusal::Stopped(reason.into()).into()));
         }
         assert_eq!(stopped(json!(null)), Err(ModelRefusal::Stopped("no reason given".into()).into()));
         assert!(matches!(stopped(json!("refusal")), Err(ModelTextError::Refused(ModelRefusal::Declined(_)))));

@@ -7,6 +7,7 @@ use super::{
     RequestFailureKind,
 };
 use domain_base::digest::Sha256Hex;
+use domain_base::upstream_text::UpstreamText;
 use domain_verdict::generation::GenerationSettings;
 use domain_verdict::label::{ProductTier, VerdictDimension, VerdictLabel};
 use domain_verdict::policy::FlagSelector;
@@ -69,7 +70,7 @@ const MARKERS: [Marker; 14] = [
     Marker { name: "reject", effect: MarkerEffect::Answer(|_| Ok("This text is not a verdict.".to_owned())) },
     Marker {
         name: "decline",
-        effect: MarkerEffect::Answer(|_| Err(ModelRefusal::Declined("test:decline".to_owned()).into())),
+        effect: MarkerEffect::Answer(|_| Err(ModelRefusal::Declined("test:decline".into()).into())),
     },
     Marker { name: "slow", effect: MarkerEffect::Delay },
     Marker { name: "400", effect: MarkerEffect::Failure(|| chosen_failure(400)) },
@@ -95,9 +96,9 @@ fn unknown_marker(word: &str) -> ModelRefusal {
         MarkerEffect::Answer(_) | MarkerEffect::Failure(_) => format!("{PREFIX}{name}"),
     });
     let known = known.join(", ");
-    ModelRefusal::Declined(format!(
+    ModelRefusal::Declined(UpstreamText::new(format!(
         "`{word}` in the query is not a marker of the test mode (allowed: {known})"
-    ))
+    )))
 }
 
 /// A model without a server.
@@ -182,7 +183,7 @@ impl ModelClient for CannedModel {
                         response_hash: Sha256Hex::of(text.as_bytes()),
                         finish_reason: None,
                         usage: None,
-                        oracle_version: Some(version.to_owned()),
+                        oracle_version: Some(version.into()),
                     };
                     ModelAttempt::AnswerReceived(metadata, outcome)
                 }
@@ -425,7 +426,7 @@ mod tests {
         let text = ask(&model, ProductTier::Quick, "test:red test:slow=3s").await.expect("an answer");
         assert_eq!((began.elapsed().as_secs(), member(&text, "verdict").as_str()), (3, "RED"));
         let late = ask(&model, ProductTier::Quick, "test:slow=60s").await.expect_err("a timeout");
-        assert_eq!((began.elapsed().as_secs(), late.error_code().as_str()), (13, "timeout"));
+        assert_eq!((began.elapsed().as_secs(), &*late.error_code()), (13, "timeout"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -445,6 +446,7 @@ mod tests {
                 panic!("{query}: {refused:?}");
             };
             let word = query.split(' ').next_back().expect("a word");
+            let detail = detail.reveal();
             assert!(detail.contains(&format!("`{word}`")) && detail.contains("test:slow=3s"), "{detail}");
         }
         assert!(began.elapsed() < Duration::from_secs(1));

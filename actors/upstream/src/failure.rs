@@ -4,56 +4,18 @@
 //! its own form.
 
 use domain_base::moment::read_http_date;
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::event::PERMANENT_STATUSES;
+pub use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::CircuitCallOutcome;
 use jiff::Timestamp;
 use serde_json::Value;
-use std::fmt;
 use std::time::Duration;
 
 /// The statuses by which an upstream rejects the caller, whatever it asks: its key, its credit, or the name of the model.
 const REJECTING_STATUSES: [u16; 4] = [401, 402, 403, 404];
 /// Upper limit for a `Retry-After` that is reported, or applied to all calls.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
-
-/// The kind of a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RequestFailureKind {
-    /// No connection could be opened: the request was not sent.
-    Connect,
-    /// The daemon lacks file descriptors, memory or ports. The request was not sent, so the upstream's health
-    /// does not change.
-    Shortage,
-    /// The whole answer did not arrive in time.
-    Timeout,
-    /// The answer has this status, which is not a success.
-    Status(u16),
-    /// The answer has a success status, but contains an error, which corresponds to this status.
-    ErrorAnswer(u16),
-    /// The connection broke before the whole answer arrived.
-    Broken,
-    /// The answer is longer than the limit.
-    TooLarge,
-    /// The answer is complete and has a success status, but its body cannot be parsed.
-    Unreadable,
-}
-
-impl fmt::Display for RequestFailureKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connect => f.write_str("no connection"),
-            Self::Shortage => f.write_str("no resources for a connection"),
-            Self::Timeout => f.write_str("no answer in time"),
-            Self::Status(status) => write!(f, "HTTP status {status}"),
-            Self::ErrorAnswer(status) => {
-                write!(f, "an error in an answer with a success status, as HTTP status {status}")
-            }
-            Self::Broken => f.write_str("the connection broke"),
-            Self::TooLarge => f.write_str("the answer is too long"),
-            Self::Unreadable => f.write_str("the answer cannot be read"),
-        }
-    }
-}
 
 /// A request that did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,15 +30,24 @@ pub struct RequestFailure {
     pub rejects_caller: bool,
     /// Whether the failure does not count against the upstream's health: in test mode, a query has chosen it for itself.
     pub spares_health: bool,
-    /// Details for people: one short line without secrets.
+    /// Details in the daemon's own words, or in those of the system and of its libraries: one short line without secrets.
     pub detail: String,
+    /// What the upstream wrote. It is no part of the error's `Display`.
+    pub text: UpstreamText,
 }
 
 impl RequestFailure {
     pub fn new(kind: RequestFailureKind, detail: String) -> Self {
         let rejects_caller =
             matches!(kind, RequestFailureKind::Status(status) if REJECTING_STATUSES.contains(&status));
-        Self { kind, retry_after: None, rejects_caller, spares_health: false, detail }
+        let text = UpstreamText::default();
+        Self { kind, retry_after: None, rejects_caller, spares_health: false, detail, text }
+    }
+
+    /// The failure with what the upstream wrote.
+    #[must_use]
+    pub fn cause(&self) -> UpstreamText {
+        self.text.after(self)
     }
 
     /// The status of the answer, or of the error in it.
@@ -104,7 +75,10 @@ impl RequestFailure {
             RequestFailureKind::Status(status) | RequestFailureKind::ErrorAnswer(status) => {
                 !self.rejects_caller && matches!(status, 408 | 429 | 500 | 502 | 503 | 504 | 529)
             }
-            RequestFailureKind::TooLarge | RequestFailureKind::Unreadable => false,
+            RequestFailureKind::TooLarge
+            | RequestFailureKind::Unreadable
+            | RequestFailureKind::SmtpStatus(_)
+            | RequestFailureKind::Unusable(_) => false,
         }
     }
 
@@ -147,22 +121,7 @@ impl RequestFailure {
             RequestFailureKind::Status(300..=499)
             | RequestFailureKind::TooLarge
             | RequestFailureKind::Shortage => CircuitCallOutcome::Neutral,
-            _ => CircuitCallOutcome::Failure(self.to_string()),
-        }
-    }
-
-    /// The fault as a code for the log's `error_code`.
-    #[must_use]
-    pub fn error_code(&self) -> String {
-        match self.kind {
-            RequestFailureKind::Connect => "connect".to_owned(),
-            RequestFailureKind::Shortage => "shortage".to_owned(),
-            RequestFailureKind::Timeout => "timeout".to_owned(),
-            RequestFailureKind::Status(status) => format!("http_{status}"),
-            RequestFailureKind::ErrorAnswer(status) => format!("error_answer_{status}"),
-            RequestFailureKind::Broken => "broken".to_owned(),
-            RequestFailureKind::TooLarge => "too_large".to_owned(),
-            RequestFailureKind::Unreadable => "unreadable".to_owned(),
+            _ => CircuitCallOutcome::Failure(self.kind),
         }
     }
 }
@@ -288,14 +247,15 @@ impl ReportedError {
             retry_after: retry_after.max(header_wait),
             rejects_caller,
             spares_health: false,
-            detail: message,
+            detail: String::new(),
+            text: UpstreamText::new(message),
         }
     }
 }
 
 /// The failure of an answer with a success status that has neither an answer nor an error.
 pub(crate) fn missing_answer(detail: String) -> RequestFailure {
-    ReportedError { message: detail, ..ReportedError::default() }.into_failure(None)
+    RequestFailure { detail, ..ReportedError::default().into_failure(None) }
 }
 
 /// Whether a member that may contain an error contains none.
@@ -429,7 +389,7 @@ mod tests {
             RequestFailureKind::Status(500),
             RequestFailureKind::Status(503),
         ] {
-            assert_eq!(probed(kind), CircuitCallOutcome::Failure(format!("{kind}: x")));
+            assert_eq!(probed(kind), CircuitCallOutcome::Failure(kind));
         }
     }
 

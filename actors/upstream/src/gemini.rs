@@ -42,7 +42,11 @@ impl GeminiClient {
 
 impl ModelClient for GeminiClient {
     fn oracle_version(&self, settings: &GenerationSettings) -> String {
-        format!("{}/{}", self.version, settings.model)
+        self.version_of(&settings.model)
+    }
+
+    fn version_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.version)
     }
 
     fn attempt<'a>(
@@ -54,14 +58,7 @@ impl ModelClient for GeminiClient {
         let method = format!("{}:generateContent", settings.model);
         let request =
             self.endpoint.post(&[&self.version, "models", &method], &build_request_body(prompt, settings));
-        Box::pin(async move {
-            let mut attempt = wire::attempt::<GeminiResponse>(&self.endpoint, request, timeout).await;
-            if let ModelAttempt::AnswerReceived(metadata, _) = &mut attempt {
-                let model = metadata.oracle_version.take();
-                metadata.oracle_version = model.map(|model| format!("{}/{model}", self.version));
-            }
-            attempt
-        })
+        Box::pin(wire::attempt::<GeminiResponse>(&self.endpoint, request, timeout))
     }
 
     fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), RequestFailure>> {
@@ -166,7 +163,7 @@ impl From<GeminiResponse> for ModelResponse {
         let candidate = content.candidates.unwrap_or_default().into_iter().next();
         let finish_reason = candidate.as_ref().and_then(|candidate| candidate.finish_reason.clone());
         let text = match (blocked, candidate) {
-            (Some(reason), _) => Err(ModelRefusal::PromptBlocked(reason).into()),
+            (Some(reason), _) => Err(ModelRefusal::PromptBlocked(reason.as_str().into()).into()),
             (None, None) => Err(wire::without_member("candidates")),
             (None, Some(candidate)) => candidate.text(),
         };
@@ -182,7 +179,7 @@ impl GeminiCandidate {
         match self.finish_reason.as_deref() {
             Some("STOP") => {}
             reason => {
-                return Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned()).into());
+                return Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").into()).into());
             }
         }
         let parts = self.content.and_then(|content| content.parts).unwrap_or_default();
@@ -229,7 +226,7 @@ mod tests {
         let content = json!({"parts": [{"text": "{}"}]});
         for reason in ["MAX_TOKENS", "SAFETY", "RECITATION", "SOMETHING_NEW", "stop"] {
             let answer = candidate(json!({"content": content, "finishReason": reason}));
-            assert_eq!(answer, Err(ModelRefusal::Stopped(reason.to_owned()).into()));
+            assert_eq!(answer, Err(ModelRefusal::Stopped(reason.into()).into()));
         }
         assert_eq!(
             candidate(json!({"content": content})),

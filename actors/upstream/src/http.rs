@@ -7,6 +7,7 @@ use crate::failure::ReportedError;
 use actors_platform::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use domain_base::text_form::visible_line;
+use domain_base::upstream_text::UpstreamText;
 use nix::errno::Errno;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, redirect, retry};
@@ -234,25 +235,25 @@ impl UpstreamEndpoint {
         // the body may not be JSON; the detail is then the status
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let error = ReportedError::read(&body, true).unwrap_or_default();
-        let detail =
-            if error.message.is_empty() { reason_phrase(reply.status) } else { error.message.as_str() };
+        let detail = if error.message.is_empty() { reason_phrase(reply.status) } else { "" };
         let failure =
-            RequestFailure::new(RequestFailureKind::Status(reply.status.as_u16()), self.clean(detail));
+            RequestFailure::new(RequestFailureKind::Status(reply.status.as_u16()), detail.to_owned());
         Err(RequestFailure {
+            text: self.clean(&error.message),
             retry_after: reply.retry_after.max(error.retry_after),
             rejects_caller: error.blocked.is_none() && (failure.rejects_caller || error.rejects_caller),
             ..failure
         })
     }
 
-    /// Cleans a text from an upstream for display: one line, cut, and without the key, which some servers quote.
+    /// Cleans a text from an upstream: one line, cut, and without the key, which some servers quote.
     #[must_use]
-    pub fn clean(&self, words: &str) -> String {
+    pub fn clean(&self, words: &str) -> UpstreamText {
         let words = match &self.key {
             Some(key) => words.replace(key.secret.expose_secret(), "[key]"),
             None => words.to_owned(),
         };
-        visible_line(&words).chars().take(UPSTREAM_TEXT_MAX_CHARS).collect()
+        UpstreamText::new(visible_line(&words).chars().take(UPSTREAM_TEXT_MAX_CHARS).collect::<String>())
     }
 }
 
@@ -294,7 +295,8 @@ pub(crate) fn client(tls: bool) -> ClientBuilder {
     if tls { builder.https_only(true) } else { builder.tls_certs_only([]) }
 }
 
-/// Converts an error of the HTTP client. The result contains no URL and no header.
+/// Converts an error of the HTTP client. The result contains no URL, no header and nothing else of an answer: the innermost error is one of
+/// the system, or a fixed text of a library. A name in a certificate arrives before the request is sent.
 pub(crate) fn failure(error: &reqwest::Error) -> RequestFailure {
     let kind = match () {
         () if is_shortage(error) => RequestFailureKind::Shortage,
@@ -387,8 +389,11 @@ mod tests {
             assert!(!format!("{endpoint:?}").contains("s3cret"), "{endpoint:?}");
             let request = endpoint.get(&["x"]);
             assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
-            assert_eq!(endpoint.clean("wrong key: s3cret\r\nX-Next: é"), r"wrong key: [key]\nX-Next: é");
-            assert_eq!(endpoint.clean(&"é".repeat(500)).chars().count(), 200);
+            assert_eq!(
+                endpoint.clean("wrong key: s3cret\r\nX-Next: é").reveal(),
+                r"wrong key: [key]\nX-Next: é"
+            );
+            assert_eq!(endpoint.clean(&"é".repeat(500)).reveal().chars().count(), 200);
         }
     }
 }

@@ -28,6 +28,7 @@ pub use anthropic::AnthropicClient;
 pub use canned::{CANNED_MODEL, CannedModel};
 use domain_base::caller::SpanId;
 use domain_base::digest::Sha256Hex;
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::generation::{GenerationSettings, ModelTokenUsage};
@@ -44,6 +45,7 @@ pub use model_call::{
 };
 pub use openai::OpenAiClient;
 use reqwest::RequestBuilder;
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -57,6 +59,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait ModelClient: fmt::Debug + Send + Sync {
     /// The version that `settings` request, for example `v1beta/gemini-2.5-flash`.
     fn oracle_version(&self, settings: &GenerationSettings) -> String;
+
+    /// The version of the model that an answer names.
+    fn version_of(&self, name: &str) -> String {
+        name.to_owned()
+    }
 
     /// Sends one request. The attempt fails if the whole answer does not arrive within `timeout`.
     fn attempt<'a>(
@@ -88,20 +95,20 @@ pub enum ModelTextError {
     Refused(ModelRefusal),
 }
 
-/// An answer of a model without a usable text. The reasons are the model's own texts, cleaned and cut.
+/// An answer of a model without a usable text. The reasons are the model's own texts, cleaned and cut; they are not displayed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ModelRefusal {
     /// The API rejected the prompt; contains its reason.
-    #[error("the prompt was blocked: {0}")]
-    PromptBlocked(String),
+    #[error("the prompt was blocked")]
+    PromptBlocked(UpstreamText),
     /// The model stopped before the text was complete; contains its finish reason.
-    #[error("the model stopped before it was done: {0}")]
-    #[strum(to_string = "stopped_early")]
-    Stopped(String),
+    #[error("the model stopped before it was done")]
+    #[strum(to_string = "finish_reason")]
+    Stopped(UpstreamText),
     /// The model declined to answer; contains its message.
-    #[error("the model declined: {0}")]
-    Declined(String),
+    #[error("the model declined")]
+    Declined(UpstreamText),
     /// The answer contains no text.
     #[error("the model's answer is empty")]
     #[strum(to_string = "empty_answer")]
@@ -126,10 +133,10 @@ impl ModelTextError {
 
     /// The fault as a code for the log's `error_code`.
     #[must_use]
-    pub fn error_code(&self) -> String {
+    pub fn error_code(&self) -> Cow<'static, str> {
         match self {
-            Self::Failed(failure) => failure.error_code(),
-            Self::Refused(refusal) => refusal.error_code(),
+            Self::Failed(failure) => failure.kind.error_code(),
+            Self::Refused(refusal) => refusal.error_code().into(),
         }
     }
 }
@@ -137,11 +144,18 @@ impl ModelTextError {
 impl ModelRefusal {
     /// The fault as a code for the log's `error_code`.
     #[must_use]
-    pub fn error_code(&self) -> String {
+    pub fn error_code(&self) -> &'static str {
+        self.into()
+    }
+
+    /// The refusal with the model's own reason.
+    #[must_use]
+    pub fn cause(&self) -> UpstreamText {
         match self {
-            Self::PromptBlocked(reason) => format!("prompt_blocked:{reason}"),
-            Self::Stopped(reason) => format!("finish_reason:{reason}"),
-            Self::Declined(_) | Self::Empty => <&str>::from(self).to_owned(),
+            Self::PromptBlocked(reason) | Self::Stopped(reason) | Self::Declined(reason) => {
+                reason.after(self)
+            }
+            Self::Empty => UpstreamText::default().after(self),
         }
     }
 }
@@ -151,11 +165,11 @@ pub struct ModelAnswerMetadata {
     /// SHA-256 of the answer's body.
     pub response_hash: Sha256Hex,
     /// The model's own finish reason.
-    pub finish_reason: Option<String>,
+    pub finish_reason: Option<UpstreamText>,
     /// Tokens that the answer cost.
     pub usage: Option<ModelTokenUsage>,
-    /// The version that answered, as the answer names it.
-    pub oracle_version: Option<String>,
+    /// The name of the model in the answer.
+    pub oracle_version: Option<UpstreamText>,
 }
 
 // The header `traceparent` of outgoing requests (W3C Trace Context).
@@ -207,6 +221,10 @@ impl<C: fmt::Debug + ?Sized> fmt::Debug for Reloadable<C> {
 impl ModelClient for Reloadable<dyn ModelClient> {
     fn oracle_version(&self, settings: &GenerationSettings) -> String {
         self.get().oracle_version(settings)
+    }
+
+    fn version_of(&self, name: &str) -> String {
+        self.get().version_of(name)
     }
 
     fn attempt<'a>(

@@ -199,7 +199,7 @@ impl LookupCallError {
         if self.failure().is_some_and(|failure| !failure.is_fault_of_upstream()) {
             return CircuitCallOutcome::Neutral;
         }
-        CircuitCallOutcome::Failure(self.to_string())
+        CircuitCallOutcome::Failure(self.kind())
     }
 
     pub fn status(&self) -> InteractionStatus {
@@ -209,12 +209,22 @@ impl LookupCallError {
         }
     }
 
+    /// The kind of the fault, without the URL, which has the id of the session, and without texts of the service.
+    #[must_use]
+    pub fn kind(&self) -> RequestFailureKind {
+        match self {
+            Self::Failed(WebError::Failed { failure, .. }) => failure.kind,
+            Self::Read(LookupReadError::NotJson(_)) => RequestFailureKind::Unreadable,
+            Self::TimedOut(_) => RequestFailureKind::Timeout,
+            _ => RequestFailureKind::Unusable(self.outcome().into()),
+        }
+    }
+
     /// The fault as a code for the log's `error_code`.
     pub fn error_code(&self) -> String {
-        match self.failure() {
-            Some(failure) => failure.error_code(),
-            None if matches!(self, Self::Read(LookupReadError::NotJson(_))) => "unreadable".into(),
-            None => <&str>::from(self.outcome()).to_owned(),
+        match self {
+            Self::TimedOut(_) => <&str>::from(self.outcome()).to_owned(),
+            _ => self.kind().error_code().into_owned(),
         }
     }
 }

@@ -9,6 +9,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use domain_base::event::AuditEvent;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
+use domain_base::upstream_text::{OTHER_WORD, UpstreamText};
 use domain_upstream::event::InteractionStatus;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelPrices;
@@ -28,6 +29,23 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: f32 = 2.0;
 /// Default number of retries after the first attempt (seed: the same section).
 pub const RETRIES_MAX: u32 = 3;
+
+/// The finish reasons that the APIs declare. They are kept also if the prompt has the same word.
+const FINISH_REASONS: [&str; 13] = [
+    "STOP",
+    "MAX_TOKENS",
+    "SAFETY",
+    "RECITATION",
+    "PROHIBITED_CONTENT",
+    "stop",
+    "length",
+    "content_filter",
+    "end_turn",
+    "max_tokens",
+    "stop_sequence",
+    "refusal",
+    "error",
+];
 
 /// Timeouts and retries of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,29 +103,31 @@ pub struct ModelAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// The model could not be reached, or failed.
-    #[error("the model is not available: {cause}")]
+    #[error("the model is not available: {failure}")]
     Unavailable {
         /// The last failure.
-        cause: String,
+        failure: String,
+        text: UpstreamText,
         /// The wait that the model requested: at most one hour.
         retry_after: Option<Duration>,
     },
     /// The answer cannot be read, or is too large. The call may have cost money.
-    #[error("the model's answer is unusable: {cause}")]
-    UnreadableAnswer { cause: String },
+    #[error("the model's answer is unusable: {failure}")]
+    UnreadableAnswer { failure: String, text: UpstreamText },
     /// No answer arrived in time.
-    #[error("the model did not answer in time: {cause}")]
+    #[error("the model did not answer in time: {failure}")]
     Timeout {
         /// The last timeout.
-        cause: String,
+        failure: String,
     },
     /// The model rejected the request itself. The same request would be rejected again.
-    #[error("the model rejected the request: {cause}")]
+    #[error("the model rejected the request: {failure}")]
     RefusedRequest {
         /// The HTTP status.
         status: u16,
+        failure: String,
         /// The model's message.
-        cause: String,
+        text: UpstreamText,
     },
     /// The model answered without a usable text. A retry would not help.
     #[error("the model gave no verdict: {reason}")]
@@ -115,6 +135,21 @@ pub enum ModelError {
         /// Why the answer cannot be used.
         reason: ModelRefusal,
     },
+}
+
+impl ModelError {
+    /// The error with what the model wrote.
+    #[must_use]
+    pub fn cause(&self) -> UpstreamText {
+        match self {
+            Self::Unavailable { text, .. }
+            | Self::UnreadableAnswer { text, .. }
+            | Self::RefusedRequest { text, .. } => text.after(self),
+            Self::Timeout { .. } => UpstreamText::default().after(self),
+            // its text says what the model did
+            Self::Refused { reason } => reason.cause().after(&"the model gave no verdict"),
+        }
+    }
 }
 
 /// The effect of a call on the model's health.
@@ -135,7 +170,9 @@ pub struct ModelCallResult {
     /// The answer, or why there is none.
     pub outcome: Result<ModelAnswer, ModelError>,
     /// The text of the error without the number and the time of the requests, so that equal failures have equal texts.
-    pub cause: Option<String>,
+    pub cause: Option<UpstreamText>,
+    /// The kind of the last failure, for the model's health.
+    pub failure_kind: Option<RequestFailureKind>,
     /// One log event for each attempt.
     pub interactions: Vec<AuditEvent>,
     /// Whether any attempt may have reached the model.
@@ -163,6 +200,7 @@ struct ModelCallContext<'a> {
     prompt: &'a ModelPrompt,
     settings: &'a GenerationSettings,
     execution_id: &'a str,
+    has_session: bool,
 }
 
 impl ModelCaller {
@@ -229,7 +267,13 @@ impl ModelCaller {
         let ModelCallPurpose { session_id, path } = purpose;
         let subject = session_id.as_ref().map_or(prompt.sha256().as_str(), SessionId::as_str);
         let execution_id = unique_id('m', self.clock.now());
-        let call = ModelCallContext { path: *path, prompt, settings, execution_id: &execution_id };
+        let call = ModelCallContext {
+            path: *path,
+            prompt,
+            settings,
+            execution_id: &execution_id,
+            has_session: session_id.is_some(),
+        };
         let mut pauses = retry_pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);
         let (mut outcome, latency_ms) = loop {
@@ -252,7 +296,7 @@ impl ModelCaller {
                 break (outcome, latency_ms);
             }
         };
-        let cause = outcome.as_ref().err().map(|miss| ModelError::from(miss.clone()).to_string());
+        let cause = outcome.as_ref().err().map(|miss| ModelError::from(miss.clone()).cause());
         if let Err(ModelTextError::Failed(failure)) = &mut outcome
             && interactions.len() > 1
         {
@@ -275,7 +319,7 @@ impl ModelCaller {
         number: u32,
         left: Duration,
     ) -> (Result<ModelAnswer, ModelTextError>, OracleInteractionLog, Timestamp) {
-        let ModelCallContext { path, prompt, settings, execution_id } = call;
+        let ModelCallContext { path, prompt, settings, execution_id, has_session } = call;
         let (began, request_timestamp) = (monotonic(), self.clock.now());
         let mut span = Span::child(SpanKind::Client, "chat");
         let attempt =
@@ -290,18 +334,29 @@ impl ModelCaller {
             ModelAttempt::NoAnswerReceived(failure) => (Err(ModelTextError::Failed(failure)), None),
         };
         let usage = metadata.as_ref().and_then(|answer| answer.usage);
+        let answer = outcome.as_ref().map_or("", |answer| &answer.text);
+        let kept_word = |word: &UpstreamText| {
+            let is_declared = FINISH_REASONS.contains(&word.reveal());
+            let kept = has_session.then(|| word.word([prompt.text(), answer]));
+            if is_declared { word.clone() } else { kept.unwrap_or_else(|| OTHER_WORD.into()) }
+        };
+        let version_of = |name: &UpstreamText| match self.model.version_of(name.reveal()) {
+            version if version == requested_version => UpstreamText::new(version),
+            version if kept_word(name) == *name => UpstreamText::new(version),
+            _ => OTHER_WORD.into(),
+        };
         let interaction = OracleInteractionLog {
             execution_id: execution_id.to_owned(),
             oracle_id: self.oracle_id.to_string(),
             oracle_version: metadata
                 .as_ref()
-                .and_then(|answer| answer.oracle_version.clone())
-                .unwrap_or(requested_version),
+                .and_then(|answer| answer.oracle_version.as_ref())
+                .map_or_else(|| UpstreamText::new(&*requested_version), version_of),
             request_timestamp,
             response_timestamp: metadata.as_ref().map(|_| timestamp),
             latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
             status: status(&outcome),
-            error_code: outcome.as_ref().err().map(ModelTextError::error_code),
+            error_code: outcome.as_ref().err().map(|error| error.error_code().into_owned()),
             response_hash: metadata.as_ref().map(|answer| answer.response_hash.clone()),
             cache_hit: false,
             stale_data_used: false,
@@ -311,7 +366,7 @@ impl ModelCaller {
             soft_timeout_exceeded: latency > self.policy.soft_timeout,
             prompt_sha256: prompt.sha256().clone(),
             generation: settings.clone(),
-            finish_reason: metadata.as_ref().and_then(|answer| answer.finish_reason.clone()),
+            finish_reason: metadata.as_ref().and_then(|answer| answer.finish_reason.as_ref()).map(kept_word),
             usage,
             cost: self.prices.as_ref().zip(usage).and_then(|(prices, usage)| prices.cost_of(&usage)),
         };
@@ -345,10 +400,7 @@ fn describe(span: &mut Span, interaction: &OracleInteractionLog) {
     ] {
         tokens.into_iter().for_each(|tokens| span.set(key, tokens));
     }
-    // after the colon is a text of the model
-    if let Some(class) = error_code.as_ref().and_then(|code| code.split(':').next()) {
-        span.fail(class.to_owned());
-    }
+    error_code.iter().for_each(|code| span.fail(code.clone()));
 }
 
 fn status(outcome: &Result<ModelAnswer, ModelTextError>) -> InteractionStatus {
@@ -364,7 +416,7 @@ fn status(outcome: &Result<ModelAnswer, ModelTextError>) -> InteractionStatus {
 impl ModelCallResult {
     fn new(
         outcome: Result<ModelAnswer, ModelTextError>,
-        cause: Option<String>,
+        cause: Option<UpstreamText>,
         interactions: Vec<AuditEvent>,
         reached: bool,
         latency_ms: u64,
@@ -377,8 +429,12 @@ impl ModelCallResult {
             }
             Err(ModelTextError::Failed(_)) => ModelHealthEffect::Neutral,
         };
+        let failure_kind = match &outcome {
+            Err(ModelTextError::Failed(failure)) => Some(failure.kind),
+            _ => None,
+        };
         let outcome = outcome.map_err(ModelError::from);
-        Self { outcome, cause, interactions, reached, health, latency_ms }
+        Self { outcome, cause, failure_kind, interactions, reached, health, latency_ms }
     }
 }
 
@@ -387,13 +443,16 @@ impl From<ModelTextError> for ModelError {
         match miss {
             ModelTextError::Refused(reason) => Self::Refused { reason },
             ModelTextError::Failed(failure) => match (failure.kind, failure.permanent_status()) {
-                (RequestFailureKind::Timeout, _) => Self::Timeout { cause: failure.detail },
+                (RequestFailureKind::Timeout, _) => Self::Timeout { failure: failure.detail },
                 (RequestFailureKind::Unreadable | RequestFailureKind::TooLarge, _) => {
-                    Self::UnreadableAnswer { cause: failure.to_string() }
+                    Self::UnreadableAnswer { failure: failure.to_string(), text: failure.text }
                 }
-                (_, Some(status)) => Self::RefusedRequest { status, cause: failure.to_string() },
+                (_, Some(status)) => {
+                    Self::RefusedRequest { status, failure: failure.to_string(), text: failure.text }
+                }
                 _ => Self::Unavailable {
-                    cause: failure.to_string(),
+                    failure: failure.to_string(),
+                    text: failure.text,
                     retry_after: failure.retry_after.map(|wait| wait.min(RETRY_AFTER_MAX)),
                 },
             },

@@ -157,14 +157,14 @@ impl OpenAiChoice {
         let OpenAiMessage { content, refusal } = self.message.unwrap_or_default();
         let refusal = refusal.or_else(|| content.as_ref()?.refusal().map(ToOwned::to_owned));
         if let Some(words) = refusal.filter(|words| !words.is_empty()) {
-            return Err(ModelRefusal::Declined(words).into());
+            return Err(ModelRefusal::Declined(words.as_str().into()).into());
         }
         match self.finish_reason.as_deref() {
             Some(reason) if COMPLETE.contains(&reason) => {
                 Ok(content.map(TextContent::into_text).unwrap_or_default())
             }
             Some(FAILED) => Err(wire::without_member("choices[0].error")),
-            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").to_owned()).into()),
+            reason => Err(ModelRefusal::Stopped(reason.unwrap_or("no reason given").into()).into()),
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         for reason in ["length", "content_filter", "tool_calls", "STOP"] {
             assert_eq!(
                 choice(message.clone(), json!(reason)),
-                Err(ModelRefusal::Stopped(reason.to_owned()).into())
+                Err(ModelRefusal::Stopped(reason.into()).into())
             );
         }
         assert_eq!(choice(message, json!(null)), Err(ModelRefusal::Stopped("no reason given".into()).into()));
@@ -247,7 +247,9 @@ mod tests {
     /// The kind and the detail of the failure of an answer, and whether it rejects the caller.
     fn failure_of(answer: Value) -> (RequestFailureKind, String, bool) {
         match response_of(answer.clone()).text {
-            Err(ModelTextError::Failed(failure)) => (failure.kind, failure.detail, failure.rejects_caller),
+            Err(ModelTextError::Failed(failure)) => {
+                (failure.kind, failure.text.reveal().to_owned(), failure.rejects_caller)
+            }
             other => panic!("{answer}: {other:?}"),
         }
     }

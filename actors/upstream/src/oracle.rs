@@ -9,6 +9,7 @@ mod http;
 
 use super::BoxFuture;
 use super::web::WebError;
+use crate::RequestFailureKind;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use domain_base::digest::Sha256Hex;
@@ -114,7 +115,7 @@ impl LiveAnswer {
         let outcome = match refusal {
             AnswerFault::Identity => CircuitCallOutcome::Neutral,
             AnswerFault::Signature | AnswerFault::Replay | AnswerFault::Schema => {
-                CircuitCallOutcome::Failure(format!("refused ({}): {cause}", refusal.into_str()))
+                CircuitCallOutcome::Failure(RequestFailureKind::Unusable(refusal.into_str()))
             }
         };
         Self::without_cached_answer(OracleReply::Refused { refusal, cause }, outcome)

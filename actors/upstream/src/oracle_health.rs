@@ -15,10 +15,12 @@ use actors_platform::clock::Clock;
 use domain_audit::event::ControlAction;
 use domain_base::caller::PeerCredentials;
 use domain_base::event::AuditEvent;
+use domain_base::session_id::SessionId;
 use domain_upstream::event::OracleHealthChanged;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::{
-    self, CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, ERROR_MAX_CHARS,
-    HealthStatusChange, OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
+    self, CallPurpose, CircuitAction, CircuitBreaker, CircuitCallOutcome, HealthStatusChange,
+    OracleHealthConfig, OracleHealthStatus, PermitDenial, PermitDenialCause,
 };
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::Timestamp;
@@ -37,8 +39,8 @@ pub const PROBE_MAX: Duration = Duration::from_secs(5);
 /// Checks whether an oracle is able to serve calls, without making a real call.
 pub trait OracleProbe: fmt::Debug + Send + Sync {
     /// Probes the oracle once. A success means that it can serve calls. A failure means that it did not
-    /// answer, or that its answer reports a fault; 200 characters of the reason are kept. Neutral means that
-    /// it answered with an unrelated reply. The future is dropped after 5 s.
+    /// answer, or that its answer reports a fault. Neutral means that it answered with an unrelated reply. The
+    /// future is dropped after 5 s.
     fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome>;
 }
 
@@ -184,6 +186,7 @@ struct ReportCallOutcome {
     oracle_id: UpstreamId,
     permit: health::CircuitPermit,
     outcome: CircuitCallOutcome,
+    session_id: Option<SessionId>,
 }
 
 /// Applies a committed action to the oracle's current state, and returns its status.
@@ -215,6 +218,7 @@ pub struct CallLease {
     oracle_id: UpstreamId,
     permit: health::CircuitPermit,
     outcome: CircuitCallOutcome,
+    session_id: Option<SessionId>,
     trial: bool,
     oracle_health: Addr<OracleHealth>,
 }
@@ -226,7 +230,14 @@ impl CallLease {
         trial: bool,
         oracle_health: Addr<OracleHealth>,
     ) -> Self {
-        Self { oracle_id, permit, outcome: CircuitCallOutcome::Neutral, trial, oracle_health }
+        Self {
+            oracle_id,
+            permit,
+            outcome: CircuitCallOutcome::Neutral,
+            session_id: None,
+            trial,
+            oracle_health,
+        }
     }
 
     /// Whether the call is the trial call of a half-open circuit. A caller that cannot afford a failed call
@@ -239,14 +250,21 @@ impl CallLease {
     pub fn report(mut self, outcome: CircuitCallOutcome) {
         self.outcome = outcome;
     }
+
+    /// As [`Self::report`], for a call of a session. If the outcome changes the health, the entry names the session, which has the
+    /// texts of the oracle.
+    pub fn report_for(mut self, session_id: Option<SessionId>, outcome: CircuitCallOutcome) {
+        self.session_id = session_id;
+        self.outcome = outcome;
+    }
 }
 
 impl Drop for CallLease {
     fn drop(&mut self) {
         let (oracle_id, permit) = (self.oracle_id.clone(), self.permit);
-        let outcome = std::mem::replace(&mut self.outcome, CircuitCallOutcome::Neutral);
+        let (outcome, session_id) = (self.outcome, self.session_id.take());
         // one message per permitted call; if a panic loses it, the expiry of the permit makes up for it
-        self.oracle_health.do_send(ReportCallOutcome { oracle_id, permit, outcome });
+        self.oracle_health.do_send(ReportCallOutcome { oracle_id, permit, outcome, session_id });
     }
 }
 
@@ -276,7 +294,7 @@ impl OracleHealth {
             return Err(UnknownOracle { oracle_id: oracle_id.clone(), known });
         }
         let watched = oracles.get_mut(oracle_id).expect("the oracle was found above");
-        log_status_change(log, oracle_id, watched.health.advance_time(now), now);
+        log_status_change(log, oracle_id, watched.health.advance_time(now), None, now);
         Ok(watched)
     }
 
@@ -310,7 +328,7 @@ impl OracleHealth {
     fn tick(&mut self, me: &Addr<Self>) {
         let now = self.clock.now();
         for (oracle_id, watched) in &mut self.oracles {
-            log_status_change(&self.log, oracle_id, watched.health.advance_time(now), now);
+            log_status_change(&self.log, oracle_id, watched.health.advance_time(now), None, now);
             let Some(probe) = watched.probe.clone() else { continue };
             let Ok(probe_permit) = Arc::clone(&watched.probe_slot).try_acquire_owned() else { continue };
             let Some(permit) = watched.health.probe(now) else { continue };
@@ -336,7 +354,7 @@ impl OracleHealth {
                 return Ok(Some(AuditEvent::new(now, None, ControlAction { action, detail, peer })));
             }
         };
-        Ok(change.map(|change| status_change_event(oracle_id.clone(), change, Some(*peer), now)))
+        Ok(change.map(|change| status_change_event(oracle_id.clone(), change, (Some(*peer), None), now)))
     }
 
     /// The probe, the lease and the permit for a probe that an administrator requested.
@@ -361,13 +379,13 @@ type PermittedProbe = (Arc<dyn OracleProbe>, CallLease, OwnedSemaphorePermit);
 fn status_change_event(
     oracle_id: UpstreamId,
     change: HealthStatusChange,
-    peer: Option<PeerCredentials>,
+    (peer, session_id): (Option<PeerCredentials>, Option<SessionId>),
     timestamp: Timestamp,
 ) -> AuditEvent {
     let HealthStatusChange { from, to, cause, consecutive_failures, was_open } = change;
     AuditEvent::new(
         timestamp,
-        None,
+        session_id,
         OracleHealthChanged { oracle_id, from, to, cause, consecutive_failures, peer, was_open },
     )
 }
@@ -377,12 +395,13 @@ fn log_status_change(
     log: &LoggerHandle,
     oracle_id: &UpstreamId,
     change: Option<HealthStatusChange>,
+    session_id: Option<SessionId>,
     now: Timestamp,
 ) {
     let Some(change) = change else { return };
     let (from, to) = (change.from.into_str(), change.to.into_str());
     tracing::warn!(%oracle_id, from, to, cause = change.cause, "oracle health changed");
-    let (log, entry) = (log.clone(), status_change_event(oracle_id.clone(), change, None, now));
+    let (log, entry) = (log.clone(), status_change_event(oracle_id.clone(), change, (None, session_id), now));
     // tasks are polled in the order of spawning, and each sends to the logger at its first poll: entries keep
     // their order
     actix_rt::spawn(async move {
@@ -398,14 +417,9 @@ async fn run_probe(
     lease: CallLease,
     probe_permit: OwnedSemaphorePermit,
 ) -> CircuitCallOutcome {
-    let late = |_| CircuitCallOutcome::Failure(format!("the probe took longer than {PROBE_MAX:?}"));
-    let ended = match timeout(PROBE_MAX, probe.probe()).await.unwrap_or_else(late) {
-        CircuitCallOutcome::Failure(error) => {
-            CircuitCallOutcome::Failure(error.chars().take(ERROR_MAX_CHARS).collect())
-        }
-        ended => ended,
-    };
-    lease.report(ended.clone());
+    let late = |_| CircuitCallOutcome::Failure(RequestFailureKind::Timeout);
+    let ended = timeout(PROBE_MAX, probe.probe()).await.unwrap_or_else(late);
+    lease.report(ended);
     drop(probe_permit);
     ended
 }
@@ -454,14 +468,14 @@ impl Handler<ReportCallOutcome> for OracleHealth {
 
     fn handle(
         &mut self,
-        ReportCallOutcome { oracle_id, permit, outcome }: ReportCallOutcome,
+        ReportCallOutcome { oracle_id, permit, outcome, session_id }: ReportCallOutcome,
         _: &mut Context<Self>,
     ) {
         let now = self.clock.now();
         // a lease always names a tracked oracle
         let Ok(watched) = self.oracle_at(&oracle_id, now) else { return };
         let change = watched.health.report(now, permit, outcome);
-        log_status_change(&self.log, &oracle_id, change, now);
+        log_status_change(&self.log, &oracle_id, change, session_id, now);
     }
 }
 
@@ -492,7 +506,7 @@ impl Handler<ListHealthStatuses> for OracleHealth {
     fn handle(&mut self, _: ListHealthStatuses, _: &mut Context<Self>) -> Self::Result {
         let now = self.clock.now();
         let statuses = self.oracles.iter_mut().map(|(oracle_id, watched)| {
-            log_status_change(&self.log, oracle_id, watched.health.advance_time(now), now);
+            log_status_change(&self.log, oracle_id, watched.health.advance_time(now), None, now);
             watched.health.status()
         });
         MessageResult(statuses.collect())

@@ -460,7 +460,8 @@ impl fmt::Display for CredentialHolder {
     }
 }
 
-/// Why a request has no usable answer.
+/// Why a request has no usable answer. The message names the URL, and can have a word of the answer: it is shown for pulls, whose
+/// requests have no text of a caller. For live sources and look-ups the service log and the health have [`WebError::kind`].
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
     /// The endpoint is not allowed.
@@ -571,4 +572,26 @@ pub enum WebError {
         /// The requested URL.
         url: String,
     },
+}
+
+impl WebError {
+    /// The kind of the fault, without the URL and without texts of the answer.
+    #[must_use]
+    pub const fn kind(&self) -> RequestFailureKind {
+        match self {
+            Self::Failed { failure, .. } => failure.kind,
+            Self::Redirect { .. } | Self::Leaves { .. } | Self::Redirects { .. } => {
+                RequestFailureKind::Unusable("redirect")
+            }
+            Self::Coded { .. } | Self::Endless { .. } => RequestFailureKind::Unusable("coding"),
+            Self::Endpoint(_) | Self::TokenUrl(_) | Self::Name { .. } => {
+                RequestFailureKind::Unusable("address")
+            }
+            Self::NoCredential { .. }
+            | Self::OtherOrigin { .. }
+            | Self::Exposed { .. }
+            | Self::Alterable { .. }
+            | Self::Client(_) => RequestFailureKind::Unusable("configuration"),
+        }
+    }
 }

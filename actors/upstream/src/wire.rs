@@ -6,6 +6,7 @@ use super::{ModelAnswerMetadata, ModelAttempt, ModelRefusal, ModelTextError};
 use crate::failure::{ReportedError, UNKNOWN_STATUS, is_nothing, missing_answer};
 use domain_base::digest::Sha256Hex;
 use domain_base::text_form::is_blank;
+use domain_base::upstream_text::UpstreamText;
 use domain_verdict::generation::ModelTokenUsage;
 use reqwest::RequestBuilder;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -137,6 +138,7 @@ pub(crate) async fn probe(
 pub(crate) fn parse_reply<B: WireReply>(endpoint: &UpstreamEndpoint, reply: &HttpReply) -> ModelAttempt {
     let ParsedReply { text, finish_reason, usage, oracle_version } = parse::<B>(&reply.body);
     let clean = |words: String| endpoint.clean(&words);
+    let clean_text = |words: UpstreamText| endpoint.clean(words.reveal());
     let metadata = ModelAnswerMetadata {
         response_hash: Sha256Hex::of(&reply.body),
         finish_reason: finish_reason.map(clean),
@@ -151,10 +153,10 @@ pub(crate) fn parse_reply<B: WireReply>(endpoint: &UpstreamEndpoint, reply: &Htt
         }),
     };
     let text = text.map_err(|error| match error {
-        ModelTextError::Refused(refusal) => ModelTextError::Refused(refusal.map(clean)),
+        ModelTextError::Refused(refusal) => ModelTextError::Refused(refusal.map(clean_text)),
         ModelTextError::Failed(failure) => ModelTextError::Failed(RequestFailure {
             retry_after: failure.retry_after.or(reply.retry_after),
-            detail: clean(failure.detail),
+            text: clean_text(failure.text),
             ..failure
         }),
     });
@@ -191,13 +193,13 @@ pub(crate) fn part_error(error: Option<&Value>) -> Option<ModelTextError> {
 fn blocked_prompt(reply: &HttpReply) -> Option<ModelTextError> {
     let body: Value = serde_json::from_slice(&reply.body).ok()?;
     let reason = ReportedError::read(&body, true)?.blocked?;
-    Some(ModelRefusal::PromptBlocked(reason).into())
+    Some(ModelRefusal::PromptBlocked(UpstreamText::new(reason)).into())
 }
 
 /// The fault of an answer that has a success status and this error.
 fn fault_of(mut error: ReportedError) -> ModelTextError {
     match error.blocked.take() {
-        Some(reason) => ModelRefusal::PromptBlocked(reason).into(),
+        Some(reason) => ModelRefusal::PromptBlocked(UpstreamText::new(reason)).into(),
         None => ModelTextError::Failed(error.into_failure(None)),
     }
 }
@@ -237,7 +239,7 @@ fn unreadable(error: &serde_json::Error) -> RequestFailure {
 }
 
 impl ModelRefusal {
-    fn map(self, change: impl FnOnce(String) -> String) -> Self {
+    fn map(self, change: impl FnOnce(UpstreamText) -> UpstreamText) -> Self {
         match self {
             Self::PromptBlocked(reason) => Self::PromptBlocked(change(reason)),
             Self::Stopped(reason) => Self::Stopped(change(reason)),

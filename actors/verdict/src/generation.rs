@@ -16,7 +16,7 @@ use actors_upstream::{ModelCallPurpose, ModelCaller, ModelError, ModelRefusal};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::{ApplicationName, SessionId};
-use domain_base::work::stored_cause;
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::cost::ModelCost;
 use domain_verdict::crosscheck::CrosscheckDecision;
@@ -127,6 +127,15 @@ impl SubmissionOutcome {
 }
 
 impl GenerationError {
+    /// The error with what the model wrote.
+    #[must_use]
+    pub fn cause(&self) -> UpstreamText {
+        match self {
+            Self::Model { error, .. } => error.cause(),
+            _ => UpstreamText::default().after(self),
+        }
+    }
+
     /// The outcome for the log, the metrics and the answer.
     #[must_use]
     pub const fn generation_outcome(&self) -> GenerationOutcome {
@@ -449,9 +458,9 @@ impl GenerationRunner {
     /// How a regeneration failed; `None` if a reader finds its end in the session or its verdict.
     fn regen_failure(&self, result: &Result<SubmissionOutcome, GenerationError>) -> Option<RegenFailure> {
         let (cause, retry_after) = match result {
-            Ok(rejected) => (rejected.rejection_cause()?, rejected.retry_after()),
-            Err(GenerationError::Model { error, retry_after }) => (error.to_string(), *retry_after),
-            Err(error) => (error.to_string(), None),
+            Ok(rejected) => (UpstreamText::new(rejected.rejection_cause()?), rejected.retry_after()),
+            Err(error @ GenerationError::Model { retry_after, .. }) => (error.cause(), *retry_after),
+            Err(error) => (error.cause(), None),
         };
         let (decision, policy_causes, rejection) = match result {
             Ok(SubmissionOutcome::RejectedByCrosscheck { decision, .. }) => {
@@ -469,7 +478,7 @@ impl GenerationRunner {
             .as_ref()
             .map_or_else(GenerationError::generation_outcome, SubmissionOutcome::generation_outcome);
         let retry_at = retry_after.and_then(|wait| self.clock.now().checked_add(wait).ok());
-        let cause = stored_cause(&cause);
+        let cause = cause.stored();
         Some(RegenFailure { outcome, cause, decision, policy_causes, rejection, retry_at })
     }
 
@@ -512,7 +521,7 @@ pub struct PromptTrialResult {
     /// The decision on the answer; `None` if there was no answer that can be judged, or the model was not called.
     pub decision: Option<CrosscheckDecision>,
     /// Why there was no answer that can be judged.
-    pub failure: Option<String>,
+    pub failure: Option<UpstreamText>,
     /// The tokens used, with retries.
     pub usage: Option<ModelTokenUsage>,
     /// The cost, with retries; `None` if the model has no prices, or reported no tokens.
@@ -549,7 +558,7 @@ impl GenerationRunner {
         let purpose = ModelCallPurpose { session_id: None, path: GatePath::Try };
         let called = self.call_model(model, &model.caller, &purpose, &request).await;
         self.count_refused_request(&called);
-        self.report_call(lease, &called, true);
+        self.report_call(lease, &purpose, &called, true);
         let interactions = called.interactions;
         result.usage = ModelTokenUsage::sum(interactions.iter().filter_map(OracleInteraction::usage_of));
         let costs = interactions.iter().filter_map(OracleInteraction::cost_of);

@@ -205,9 +205,9 @@ impl LookupContext {
         let LookupAnswer { result, response_hash } = client.call(&url).await;
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let error = result.as_ref().err();
-        lease.report(error.map_or(CircuitCallOutcome::Success { latency_ms: Some(latency_ms) }, |error| {
-            error.health_outcome(latency_ms)
-        }));
+        let success = CircuitCallOutcome::Success { latency_ms: Some(latency_ms) };
+        let health = error.map_or(success, |error| error.health_outcome(latency_ms));
+        lease.report_for(Some(session_id.clone()), health);
         if let Some(wait) =
             error.and_then(LookupCallError::failure).and_then(|failure| failure.requested_wait())
         {
@@ -248,7 +248,7 @@ impl LookupContext {
                 Ok(())
             }
             Err(error) => {
-                tracing::info!(%session_id, %error, "session look-up found no session");
+                tracing::info!(%session_id, error = %error.kind(), "session look-up found no session");
                 // the entry goes to the service log if it cannot be committed
                 drop(self.log.commit(event.into()).await);
                 Err(error.into())

@@ -25,6 +25,8 @@ use actors_upstream::oracle_health::{CallLease, OracleHealth, RequestCallPermit}
 use domain_base::caller::PeerCredentials;
 use domain_base::event::{AuditEvent, EventKind};
 use domain_base::session_id::SessionId;
+use domain_base::upstream_text::UpstreamText;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{MessageDropped, MessageFailed, MessageRequeued, MessageSent};
@@ -310,7 +312,12 @@ impl MailSender {
             tracing::error!(%panic, "the rendering of a mail panicked");
             Err("the rendering of the mail failed unexpectedly; see the service log".to_owned())
         });
-        rendered.map_err(|cause| MailSendFailure { cause, fault: MailFailureCause::Mail, retry_after: None })
+        rendered.map_err(|cause| MailSendFailure {
+            kind: RequestFailureKind::Unusable("template"),
+            cause: UpstreamText::new(cause),
+            fault: MailFailureCause::Mail,
+            retry_after: None,
+        })
     }
 }
 
@@ -396,7 +403,8 @@ impl MailSender {
         drop(span);
         // a mail service may quote the recipient's address, and its error texts are logged and shown
         let sent = sent.map_err(|failure| failure.hide_address(&mail.state.to));
-        lease.report(outcome_of_attempt(&sent, mail.state.tries.attempts, began.elapsed()));
+        let outcome = outcome_of_attempt(&sent, mail.state.tries.attempts, began.elapsed());
+        lease.report_for(Some(mail.state.session_id.clone()), outcome);
         match sent {
             Ok(()) => SendOutcome::Sent { answer: None },
             Err(failure) => {
@@ -448,7 +456,7 @@ fn outcome_of_attempt(
         Err(failure) if failure.fault != MailFailureCause::Service || attempts_before > 0 => {
             CircuitCallOutcome::Neutral
         }
-        Err(failure) => CircuitCallOutcome::Failure(failure.cause.clone()),
+        Err(failure) => CircuitCallOutcome::Failure(failure.kind),
     }
 }
 

@@ -15,6 +15,7 @@ use domain_ground::freshness::AxisFreshness;
 use domain_ground::id::SourceId;
 use domain_ground::source::{OracleTier, SourceAvailability, SourceReviewStatus};
 use domain_ground::timeline::ReleaseScope;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verification::adapter::ValidatedAdapter;
@@ -302,7 +303,7 @@ impl VerificationContext {
         if latency_ms < patience_ms {
             return CircuitCallOutcome::Neutral;
         }
-        CircuitCallOutcome::Failure(format!("no answer within {latency_ms} ms"))
+        CircuitCallOutcome::Failure(RequestFailureKind::Timeout)
     }
 
     async fn query_source(&self, request: &SourceCallRequest) -> UncheckedReply {
@@ -331,7 +332,7 @@ impl VerificationContext {
                 let cause = error.to_string();
                 let outcome = match &error {
                     QueryError::Store(_) | QueryError::Reading(_) => {
-                        CircuitCallOutcome::Failure(cause.clone())
+                        CircuitCallOutcome::Failure(RequestFailureKind::Unusable("facts"))
                     }
                     _ => CircuitCallOutcome::Neutral,
                 };

@@ -13,6 +13,7 @@ use crate::base::options::encode_segment;
 use crate::console;
 use axum::Extension;
 use axum::extract::{Path, State};
+use domain_base::upstream_text::UpstreamText;
 use domain_verdict::wire::{MailAction, MailActionRequest};
 use hyper::Method;
 use maud::{Markup, html};
@@ -76,7 +77,7 @@ fn render(letter: &DeadLetter, (path, id): (&str, &str), neighbors: &Neighbors, 
         ),
         ("queued", moment(tries.queued_at)),
         ("attempts", html! { (tries.attempts) }),
-        ("last error", html! { (tries.last_error.as_deref().unwrap_or("none")) }),
+        ("last error", html! { (tries.last_error.as_ref().map_or("none", UpstreamText::reveal)) }),
     ];
     let button = |text: &str, key: &str, value: &str, class: &str| {
         action_button(class, &html! { (text) }, key, ("action", value), path)

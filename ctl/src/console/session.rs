@@ -24,6 +24,7 @@ use axum::response::{IntoResponse, Redirect};
 use domain_base::digest::Sha256Hex;
 use domain_base::moment::Moment;
 use domain_base::page::ListPage;
+use domain_base::upstream_text::UpstreamText;
 use domain_base::wording::format_count;
 use domain_ground::wire::SourceSummary;
 use domain_verdict::legal_hold::LegalHold;
@@ -266,7 +267,7 @@ fn render_mails(mails: &[MailState]) -> Markup {
             html! { span title=(mail.mail_id) { (short_id(mail.mail_id.as_str())) } },
             html! { (mail.tries.attempts) },
             html! { @if mail.tries.next_attempt_at.is_none() { a href="/inbox?kind=dead_letter" { "dead letter" } } @else { (due(mail.tries.next_attempt_at)) } },
-            free_text(mail.tries.last_error.as_deref().unwrap_or("none")),
+            free_text(mail.tries.last_error.as_ref().map_or("none", UpstreamText::reveal)),
         ]
     };
     let rows: Vec<_> = mails.iter().map(row).collect();
@@ -467,7 +468,7 @@ fn attempt_row(order: &Order, attempt: &OrderAttempt) -> Vec<Markup> {
         html! { (name_model(attempt)) },
         html! { (words(order.outcome_of(attempt))) },
         html! { @if let Some(cost) = &attempt.cost { (cost) } @else { "unknown" } },
-        free_text(attempt.cause.as_deref().unwrap_or("none")),
+        free_text(attempt.cause.as_ref().map_or("none", UpstreamText::reveal)),
     ]
 }
 

@@ -11,6 +11,7 @@ use crate::verdict::webhook::LoggedAttempt;
 use axum::extract::State;
 use domain_base::event::Event;
 use domain_base::page::{ListPage, PageLimit};
+use domain_base::upstream_text::UpstreamText;
 use domain_verdict::event::{MessageFailed, MessageSent};
 use domain_verdict::outbox::MessageKind;
 use domain_verdict::webhook::WebhookState;
@@ -64,7 +65,7 @@ fn queued_row(webhook: &WebhookState) -> Vec<Markup> {
         short_moment(tries.queued_at),
         html! { (tries.attempts) },
         html! { @if tries.is_dead() { a href=(path) { "dead letter" } } @else { (due(tries.next_attempt_at)) } },
-        free_text(tries.last_error.as_deref().unwrap_or("none")),
+        free_text(tries.last_error.as_ref().map_or("none", UpstreamText::reveal)),
     ]
 }
 

@@ -14,6 +14,7 @@ use domain_base::caller::OPERATOR_REASON_MAX_BYTES;
 use domain_base::page::{ListPage, PageLimit};
 use domain_base::session_id::{ApplicationName, SessionId};
 use domain_base::text_form::{is_blank, visible_json};
+use domain_base::upstream_text::UpstreamText;
 use domain_base::wording::format_count;
 use domain_verdict::opinion::{OpinionShare, OpinionTally};
 use domain_verdict::order::{
@@ -476,7 +477,7 @@ fn attempt_row(order: &Order, attempt: &OrderAttempt) -> [String; 7] {
         order.outcome_of(attempt).to_owned(),
         tokens.map_or_else(|| "unknown".into(), |tokens| tokens.to_string()),
         attempt.cost.as_ref().map_or_else(|| "unknown".into(), ToString::to_string),
-        attempt.cause.clone().unwrap_or_else(|| "none".into()),
+        attempt.cause.as_ref().map_or("none", UpstreamText::reveal).to_owned(),
     ]
 }
 

@@ -5,6 +5,7 @@ use crate::base::options::{GlobalOptions, encode_segment, limit_parser};
 use crate::base::output::{format_table, print_json, warn_of_omitted_rows};
 use crate::base::program::examples;
 use domain_base::page::{ListPage, PageLimit};
+use domain_base::upstream_text::UpstreamText;
 use domain_verdict::mail::{MailId, MailState};
 use domain_verdict::wire::{MailAction, MailActionRequest};
 use hyper::Method;
@@ -165,7 +166,7 @@ pub(super) fn format_mails(mails: &[MailState], now: Timestamp) -> String {
             format!("{} s", now.duration_since(mail.tries.queued_at).as_secs().max(0)),
             mail.tries.attempts.to_string(),
             mail.tries.next_attempt_at.map_or_else(|| "dead".into(), next),
-            mail.tries.last_error.clone().unwrap_or_else(|| "none".into()),
+            mail.tries.last_error.as_ref().map_or("none", UpstreamText::reveal).to_owned(),
         ]
     });
     format_table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())

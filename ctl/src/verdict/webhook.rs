@@ -9,6 +9,7 @@ use crate::base::program::examples;
 use domain_base::event::{Event, read_open};
 use domain_base::page::PageLimit;
 use domain_base::session_id::ApplicationName;
+use domain_base::upstream_text::UpstreamText;
 use domain_ground::id::EndpointId;
 use domain_verdict::event::{MessageFailed, MessageSent};
 use domain_verdict::outbox::{MessageId, MessageKind};
@@ -394,7 +395,7 @@ fn format_webhooks(webhooks: &[WebhookState], paused: &BTreeSet<WebhookReceiver>
             format!("{} s", now.duration_since(webhook.tries.queued_at).as_secs().max(0)),
             webhook.tries.attempts.to_string(),
             next_attempt,
-            webhook.tries.last_error.clone().unwrap_or_else(|| "none".into()),
+            webhook.tries.last_error.as_ref().map_or("none", UpstreamText::reveal).to_owned(),
         ]
     });
     format_table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())

@@ -174,7 +174,9 @@ impl RequestRecord {
         self.application = application;
     }
 
-    /// Describes the request in its span, by the attributes that OpenTelemetry has for HTTP servers.
+    /// Describes the request in its span, by the attributes that OpenTelemetry has for HTTP servers. The id of the request is not
+    /// exported: a caller can choose it. The trace has an id of its own, which the access log has, too. Ids of traces and spans that
+    /// a caller sends in `traceparent` are kept: they are hexadecimal, and join the trace of the caller. `tracestate` is not read.
     fn describe_in_span(&mut self, route: &str) {
         let (method, socket) = (method_name(&self.method), self.slot.log.socket.into_str());
         let span = &mut self.trace.span;
@@ -182,7 +184,6 @@ impl RequestRecord {
         span.set("http.request.method", method);
         span.set_text("http.route", route);
         span.set("oracled.socket", socket);
-        span.set_text("oracled.request_id", self.request_id.to_str().unwrap_or_default());
         self.application.iter().for_each(|name| span.set_text("oracled.application", name));
         span.set("http.response.body.size", self.response_bytes);
         match self.status {

@@ -213,5 +213,6 @@ pub async fn try_prompt(
         })
     });
     let PromptTrialResult { oracle_id, model, decision, failure, usage, cost } = tried.await?;
+    let failure = failure.map(|failure| failure.reveal().to_owned());
     Ok(Json(PromptTryResponse { template: reference, oracle_id, model, decision, failure, usage, cost }))
 }

@@ -23,6 +23,7 @@ pub mod sorted_json;
 pub mod text_form;
 pub mod time_format;
 pub mod unit;
+pub mod upstream_text;
 pub mod varint;
 pub mod wording;
 pub mod work;

@@ -50,7 +50,7 @@ use domain_verdict::webhook::{
 };
 use domain_verification::event::VerificationDecided;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of different types.
 macro_rules! kinds {
@@ -592,4 +592,55 @@ fn due_data() -> DueData {
         verifications: Some(DueKind { days: 30, before, last_seq: 4, count: 0, oldest: None }),
         log: None,
     }
+}
+
+/// Whether a schema has the texts of upstreams in it.
+fn has_upstream_text(schema: &Value, all: &Value) -> bool {
+    match schema {
+        Value::Object(members) => members.iter().any(|(name, value)| match (name.as_str(), value.as_str()) {
+            ("$ref", Some(path)) => {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                name == "UpstreamText" || has_upstream_text(&all[name], all)
+            }
+            _ => has_upstream_text(value, all),
+        }),
+        Value::Array(items) => items.iter().any(|item| has_upstream_text(item, all)),
+        _ => false,
+    }
+}
+
+/// The members of an event, with their schemas.
+fn members_of(schema: &Value, all: &Value) -> Vec<(String, Value)> {
+    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
+        return members_of(&all[name], all);
+    }
+    let own = schema["properties"].as_object().into_iter().flatten();
+    let own = own.map(|(name, schema)| (name.clone(), schema.clone()));
+    let parts = ["allOf", "oneOf"].into_iter().filter_map(|name| schema[name].as_array()).flatten();
+    own.chain(parts.flat_map(|part| members_of(part, all))).collect()
+}
+
+#[test]
+fn text_of_an_upstream_is_only_in_erasable_members_of_events() {
+    let mut found = Vec::new();
+    for event in event_types() {
+        let mut schemas = Vec::new();
+        (event.schemas)(&mut schemas);
+        let all = json!(schemas.into_iter().collect::<BTreeMap<_, _>>());
+        for (member, schema) in members_of(&json!((event.schema)()), &all) {
+            if has_upstream_text(&schema, &all) {
+                assert!(event.erasable.contains(&&*member), "{} {member}", event.name);
+                found.push(format!("{} {member}", event.name));
+            }
+        }
+    }
+    let expected = [
+        "regen_failed cause",
+        "order_attempt_failed cause",
+        "oracle_interaction finish_reason",
+        "oracle_interaction oracle_version",
+        "message_failed cause",
+        "source_asked oracle_version",
+    ];
+    assert_eq!(found, expected);
 }

@@ -18,7 +18,7 @@ pub struct OracleHealthChanged {
     pub from: OracleHealthLevel,
     /// The new status.
     pub to: OracleHealthLevel,
-    /// The cause of the change.
+    /// The cause of the change, without texts of the oracle. `session_id` is the session whose call failed: its entries have the texts.
     pub cause: String,
     /// The number of failures since the last success.
     pub consecutive_failures: u32,

@@ -26,6 +26,7 @@
 //!   healthy.
 //! - If the clock jumps back, the times of the circuit move back with it, so that elapsed time stays elapsed.
 
+use crate::failure::RequestFailureKind;
 use crate::upstream_id::UpstreamId;
 use domain_base::wording::format_count;
 use jiff::{SignedDuration, Timestamp};
@@ -44,8 +45,6 @@ const REFUSAL_DOUBLINGS_MAX: u32 = 3;
 const WAIT_NOTED: SignedDuration = SignedDuration::from_secs(30);
 /// The retry time for callers that are refused because of such a call.
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
-/// The maximum length of an upstream's error that is stored, in characters.
-pub const ERROR_MAX_CHARS: usize = 200;
 
 /// A change to an oracle's circuit by an administrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -59,8 +58,8 @@ pub enum CircuitAction {
     Probe,
 }
 
-/// The outcome of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The outcome of a call. It has no text of the oracle, which can quote the request: health is shared by all sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitCallOutcome {
     /// The oracle answered as requested.
     Success {
@@ -68,9 +67,9 @@ pub enum CircuitCallOutcome {
         latency_ms: Option<u64>,
     },
     /// The oracle failed, for this reason.
-    Failure(String),
+    Failure(RequestFailureKind),
     /// The oracle answered, but rejects the caller for this reason until an operator acts, for example because of the key.
-    Refusal(String),
+    Refusal(RequestFailureKind),
     /// The call has no effect on the oracle's health: a faulty request (HTTP 400), a limit that was reached (429), a
     /// probe that the oracle does not support, or a call that was never made.
     Neutral,
@@ -188,7 +187,7 @@ pub struct CircuitBreaker {
     wait_until: Option<Timestamp>,
     last_success_at: Option<Timestamp>,
     last_failure_at: Option<Timestamp>,
-    last_error: Option<String>,
+    last_error: Option<RequestFailureKind>,
     consecutive_failures: u32,
     /// Whether the consecutive failures, also those that opened the circuit, include a call and not only probes.
     calls_fail: bool,
@@ -356,10 +355,10 @@ impl CircuitBreaker {
                 None
             }
             CircuitCallOutcome::Refusal(error) => {
-                let error = self.note_error(now, error);
+                self.note_error(now, error);
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
                 self.calls_fail = true;
-                self.refused(now, &error, decides)
+                self.refused(now, error, decides)
             }
             CircuitCallOutcome::Success { latency_ms } => {
                 self.last_success_at = Some(now);
@@ -384,11 +383,12 @@ impl CircuitBreaker {
             }
             CircuitCallOutcome::Failure(error) => {
                 // while it rejects the caller, its rejection is the cause that an operator needs
-                let is_refusing = matches!(self.state, CircuitState::Refusing(_));
-                let error = if is_refusing { error } else { self.note_error(now, error) };
+                if !matches!(self.state, CircuitState::Refusing(_)) {
+                    self.note_error(now, error);
+                }
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
                 self.calls_fail |= !permit.probes;
-                if decides { self.failed(now, &error) } else { None }
+                if decides { self.failed(now, error) } else { None }
             }
         }
     }
@@ -449,16 +449,13 @@ impl CircuitBreaker {
             circuit_opened_at,
             retry_at: retry_at.max(waits_until),
             held_open,
-            last_error: self.last_error.clone(),
+            last_error: self.last_error.map(|error| error.to_string()),
         }
     }
 
-    /// Stores the oracle's error message, and returns the stored part.
-    fn note_error(&mut self, now: Timestamp, error: String) -> String {
-        let error: String = error.chars().take(ERROR_MAX_CHARS).collect();
+    const fn note_error(&mut self, now: Timestamp, error: RequestFailureKind) {
         self.last_failure_at = Some(now);
-        self.last_error = Some(error.clone());
-        error
+        self.last_error = Some(error);
     }
 
     /// Counts a success of a call that decides.
@@ -473,7 +470,7 @@ impl CircuitBreaker {
     }
 
     /// Counts a failure of a call that decides.
-    fn failed(&mut self, now: Timestamp, error: &str) -> Option<HealthStatusChange> {
+    fn failed(&mut self, now: Timestamp, error: RequestFailureKind) -> Option<HealthStatusChange> {
         self.successes = 0;
         let enough = self.consecutive_failures >= self.config.failure_threshold.get();
         let row = format_count(self.consecutive_failures, "failure", "failures");
@@ -504,7 +501,12 @@ impl CircuitBreaker {
     }
 
     /// Counts a call that the oracle rejected because of the caller.
-    fn refused(&mut self, now: Timestamp, error: &str, decides: bool) -> Option<HealthStatusChange> {
+    fn refused(
+        &mut self,
+        now: Timestamp,
+        error: RequestFailureKind,
+        decides: bool,
+    ) -> Option<HealthStatusChange> {
         self.successes = 0;
         match self.state {
             CircuitState::Refusing(refusing) => {
@@ -737,7 +739,7 @@ pub struct OracleHealthStatus {
     pub retry_at: Option<Timestamp>,
     /// Whether an administrator holds its circuit open.
     pub held_open: bool,
-    /// Its last error, cut at 200 characters.
+    /// The kind of its last error. What the oracle wrote is in the entries of the session that asked it.
     pub last_error: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub struct CircuitResponse {
 pub struct ProbeReport {
     /// Whether the probe succeeded; null if the answer shows neither success nor failure.
     pub succeeded: Option<bool>,
-    /// Why it failed.
+    /// The kind of its failure.
     pub error: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl From<CircuitCallOutcome> for ProbeReport {
         match outcome {
             CircuitCallOutcome::Success { .. } => Self { succeeded: Some(true), error: None },
             CircuitCallOutcome::Failure(error) | CircuitCallOutcome::Refusal(error) => {
-                Self { succeeded: Some(false), error: Some(error) }
+                Self { succeeded: Some(false), error: Some(error.to_string()) }
             }
             CircuitCallOutcome::Neutral => Self { succeeded: None, error: None },
         }

@@ -31,6 +31,7 @@ use domain_base::event::{
 use domain_base::gate_path::GatePath;
 use domain_base::row::SumWrite;
 use domain_base::session_id::{ApplicationName, SessionId};
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::upstream_id::UpstreamId;
 use jiff::{Timestamp, civil};
 use serde::{Deserialize, Serialize};
@@ -366,7 +367,7 @@ pub struct RegenFailed {
     /// The outcome.
     pub outcome: GenerationOutcome,
     /// The error.
-    pub cause: String,
+    pub cause: UpstreamText,
 }
 
 impl Event for RegenFailed {
@@ -440,7 +441,7 @@ pub struct OrderAttemptFailed {
     /// The outcome.
     pub outcome: GenerationOutcome,
     /// The error.
-    pub cause: String,
+    pub cause: UpstreamText,
     /// The faults for which the crosscheck or the rules rejected the answer; absent if they did not.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_open")]
     #[schema(nullable = false)]
@@ -667,7 +668,8 @@ impl OracleInteraction {
 
 impl Event for OracleInteraction {
     const NAME: &'static str = "oracle_interaction";
-    const ERASABLE: &'static [&'static str] = &["prompt_sha256", "response_hash"];
+    const ERASABLE: &'static [&'static str] =
+        &["oracle_version", "response_hash", "prompt_sha256", "finish_reason"];
     const CLASS: EventClass = EventClass::Value;
     const NEEDS_COMMIT: bool = false;
 
@@ -827,7 +829,7 @@ pub struct MessageFailed {
     #[serde(flatten)]
     pub answer: Option<WebhookAnswer>,
     /// The error.
-    pub cause: String,
+    pub cause: UpstreamText,
     /// The time of the next attempt; null if the message is now a dead letter.
     pub next_attempt_at: Option<Timestamp>,
 }

@@ -6,6 +6,7 @@ use crate::label::ProductTier;
 use domain_base::digest::Sha256Hex;
 use domain_base::gate_path::GatePath;
 use domain_base::session_id::SessionId;
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::event::InteractionStatus;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,9 @@ pub struct OracleInteractionLog {
     pub execution_id: String,
     /// The id of the oracle.
     pub oracle_id: String,
-    /// The version of the oracle: as reported in the answer, else as requested.
-    pub oracle_version: String,
+    /// The version of the oracle: as reported in the answer, else as requested. It is `other` if it is no short word, if it occurs in
+    /// the prompt or in the answer, or if the call has no session.
+    pub oracle_version: UpstreamText,
     /// The time of the request.
     pub request_timestamp: Timestamp,
     /// The time of the response, of any kind; null if there was none.
@@ -49,9 +51,9 @@ pub struct OracleInteractionLog {
     pub prompt_sha256: Sha256Hex,
     /// The settings of the generation.
     pub generation: GenerationSettings,
-    /// The reason why the model stopped, as reported by the model.
+    /// The reason why the model stopped, as reported by the model; `other` as for `oracle_version`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub finish_reason: Option<String>,
+    pub finish_reason: Option<UpstreamText>,
     /// The token usage.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub usage: Option<ModelTokenUsage>,

@@ -8,8 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use domain_base::caller::TraceContext;
 use domain_base::session_id::{SessionId, text_conversions};
+use domain_base::upstream_text::UpstreamText;
 use domain_base::wording::ParseTextError;
-use domain_base::work::{Backoff, stored_cause};
+use domain_base::work::Backoff;
+use domain_upstream::failure::RequestFailureKind;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -170,8 +172,9 @@ impl OutboxMail {
 /// Why an attempt to send a mail failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailSendFailure {
-    /// The error.
-    pub cause: String,
+    pub kind: RequestFailureKind,
+    /// The error, with what the service wrote.
+    pub cause: UpstreamText,
     /// Whether the service or the mail caused the failure.
     pub fault: MailFailureCause,
     /// The wait that the mail service requested.
@@ -200,7 +203,7 @@ impl MailSendFailure {
     /// The failure without `address`, which mail services quote and which must not be logged.
     #[must_use]
     pub fn hide_address(self, address: &CustomerEmail) -> Self {
-        Self { cause: hide(&address.mailbox(), &self.cause), ..self }
+        Self { cause: UpstreamText::new(hide(&address.mailbox(), self.cause.reveal())), ..self }
     }
 }
 
@@ -231,7 +234,7 @@ impl MailState {
         let is_expired = self.kind != MailKind::Verdict
             && !self.tries.is_dead()
             && now.duration_since(self.tries.tried_since) > max_age;
-        let last_error = Some("the notice is older than `mail.max_age_s`".to_owned());
+        let last_error = Some("the notice is older than `mail.max_age_s`".into());
         is_expired.then(|| Self {
             tries: MessageAttempts { next_attempt_at: None, last_error, ..self.tries.clone() },
             ..self.clone()
@@ -416,7 +419,8 @@ pub struct MessageAttempts {
     pub next_attempt_at: Option<Timestamp>,
     /// The error of the last attempt.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub last_error: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub last_error: Option<UpstreamText>,
 }
 
 impl MessageAttempts {
@@ -449,12 +453,12 @@ impl MessageAttempts {
 
     /// The attempts after one more that failed at `now` because of `cause`. Without a `pause` the message is a dead letter.
     #[must_use]
-    pub fn failed(&self, cause: &str, pause: Option<SignedDuration>, now: Timestamp) -> Self {
+    pub fn failed(&self, cause: &UpstreamText, pause: Option<SignedDuration>, now: Timestamp) -> Self {
         Self {
             attempts: self.attempts.saturating_add(1),
             tried_at: Some(now),
             next_attempt_at: pause.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),
-            last_error: Some(stored_cause(cause)),
+            last_error: Some(cause.stored()),
             ..self.clone()
         }
     }

@@ -9,6 +9,7 @@ use crate::rejection::AnswerRejection;
 use domain_base::caller::TraceContext;
 use domain_base::row::{Index, IndexEntry};
 use domain_base::session_id::{ApplicationName, SessionId};
+use domain_base::upstream_text::UpstreamText;
 use domain_base::wording::ParseTextError;
 use domain_base::work::{Backoff, stored_cause};
 use domain_upstream::upstream_id::UpstreamId;
@@ -167,7 +168,8 @@ pub struct OrderAttempt {
     pub outcome: Option<GenerationOutcome>,
     /// The cause of the failure.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub cause: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub cause: Option<UpstreamText>,
     /// The faults for which the crosscheck or the rules rejected the answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     #[schema(nullable = false)]
@@ -207,7 +209,7 @@ pub struct OrderAttemptStart {
 pub struct OrderAttemptFailure {
     pub outcome: GenerationOutcome,
     /// The error, without the text of any answer.
-    pub cause: String,
+    pub cause: UpstreamText,
     /// The faults of the answer, if the crosscheck or the rules rejected it.
     pub rejection: Option<OpenRejection>,
     /// The tokens used.
@@ -361,7 +363,7 @@ impl Order {
         let (asked, is_last) = match self.last_attempts.last_mut() {
             None => (None, false),
             Some(attempt) => {
-                attempt.cause = Some(stored_cause(&cause));
+                attempt.cause = Some(cause.stored());
                 attempt.rejection = rejection.as_ref().map(|open| open.rejection.clone());
                 (attempt.oracle_id.clone(), attempt.is_last)
             }
@@ -484,8 +486,8 @@ impl Order {
         if self.state == OrderState::Generating
             && let Some(attempt) = self.end_answer(outcome, usage, cost, now)
         {
-            attempt.cause =
-                Some(stored_cause(&format!("the policy held the verdict: {}", join_causes(&causes))));
+            let cause = format!("the policy held the verdict: {}", join_causes(&causes));
+            attempt.cause = Some(UpstreamText::new(cause).stored());
         }
         self.drop_undecided_opinions();
         let stop_cause = Some(OrderStopCause::Policy);
@@ -586,7 +588,8 @@ impl Order {
     /// error of the last attempt. `None` if it was delivered or cancelled, or has no error yet.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
-        let last_error = self.last_attempts.last().and_then(|attempt| attempt.cause.clone());
+        let last_error = self.last_attempts.last().and_then(|attempt| attempt.cause.as_ref());
+        let last_error = last_error.map(|error| error.reveal().to_owned());
         let detail = match self.stop_cause {
             _ if matches!(self.state, OrderState::Delivered | OrderState::Cancelled) => return None,
             None => return last_error,

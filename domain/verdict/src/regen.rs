@@ -6,6 +6,7 @@ use crate::policy::PolicyCause;
 use crate::rejection::AnswerRejection;
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::SessionId;
+use domain_base::upstream_text::UpstreamText;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +32,7 @@ pub struct RegenAttempt {
 pub struct RegenFailure {
     pub outcome: GenerationOutcome,
     /// The error, for people.
-    pub cause: String,
+    pub cause: UpstreamText,
     /// The decision, if the crosscheck or the policy rejected the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<CrosscheckDecision>,

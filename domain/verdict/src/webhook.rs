@@ -6,6 +6,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::event::{AuditEvent, EntryMembers, Event, EventClass, EventNotice};
 use domain_base::row::{IndexEntry, KeyedRow, Row, RowData, Table, check_row, not_indexed};
 use domain_base::session_id::{ApplicationName, SessionId, text_conversions};
+use domain_base::upstream_text::UpstreamText;
 use domain_base::wording::ParseTextError;
 use domain_ground::id::EndpointId;
 use jiff::{SignedDuration, Timestamp};
@@ -359,7 +360,7 @@ pub struct WebhookAnswer {
 /// Why an attempt to send a webhook failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookSendFailure {
-    pub cause: String,
+    pub cause: UpstreamText,
     /// The answer; `None` if there was none.
     pub answer: Option<WebhookAnswer>,
     /// Whether each further attempt would fail, too.

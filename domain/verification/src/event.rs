@@ -9,6 +9,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{EntryMembers, Event, EventClass, EventNotice, EventType};
 use domain_base::session_id::SessionId;
+use domain_base::upstream_text::UpstreamText;
 use domain_ground::id::{SourceId, WorkflowId};
 use domain_upstream::event::InteractionStatus;
 use jiff::Timestamp;
@@ -27,8 +28,9 @@ pub struct SourceCallEntry {
     pub execution_id: String,
     /// The source.
     pub oracle_id: SourceId,
-    /// The version of the source that answered; `unknown` if it does not report one.
-    pub oracle_version: String,
+    /// The version of the source that answered; `unknown` if it does not report one, and `other` if it is no short word or occurs in a
+    /// value of the question.
+    pub oracle_version: UpstreamText,
     /// The time of the request.
     pub request_timestamp: Timestamp,
     /// The time of the answer, of any kind; null if none arrived.
@@ -239,10 +241,14 @@ impl SourceCallEntry {
         };
         let record = answer.map(|answer| &answer.record);
         let version = record.and_then(|record| record.source_version.clone());
+        let subject: Vec<_> = inputs.question.subject.values().map(ToString::to_string).collect();
         Self {
             execution_id: inputs.execution_id.clone(),
             oracle_id: oracle_id.clone(),
-            oracle_version: version.unwrap_or_else(|| UNKNOWN_VERSION.to_owned()),
+            oracle_version: version.map_or_else(
+                || UNKNOWN_VERSION.into(),
+                |version| UpstreamText::new(version).word(subject.iter().map(String::as_str)),
+            ),
             request_timestamp,
             response_timestamp: call.ended_at,
             latency_ms: call.latency_ms,
@@ -265,7 +271,7 @@ pub struct SourceAsked(pub SourceCallEntry);
 
 impl Event for SourceAsked {
     const NAME: &'static str = "source_asked";
-    const ERASABLE: &'static [&'static str] = &["response_hash"];
+    const ERASABLE: &'static [&'static str] = &["oracle_version", "response_hash"];
     const CLASS: EventClass = EventClass::Verification;
     const NEEDS_COMMIT: bool = false;
 

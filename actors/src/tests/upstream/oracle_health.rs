@@ -4,9 +4,9 @@ use actors_platform::clock::monotonic;
 use actors_upstream::BoxFuture;
 use actors_upstream::oracle_health::*;
 use domain_base::caller::PeerCredentials;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::{
-    CircuitAction, CircuitCallOutcome, ERROR_MAX_CHARS, OracleHealthConfig, OracleHealthLevel,
-    OracleHealthStatus,
+    CircuitAction, CircuitCallOutcome, OracleHealthConfig, OracleHealthLevel, OracleHealthStatus,
 };
 use domain_upstream::upstream_id::UpstreamId;
 use oracled_store::{LogQuery, Store};
@@ -42,7 +42,7 @@ impl OracleProbe for ScriptedProbe {
             }
             self.at_once.fetch_sub(1, Ordering::Relaxed);
             match (self.fails.load(Ordering::Relaxed), self.shrugs.load(Ordering::Relaxed)) {
-                (true, _) => CircuitCallOutcome::Failure("status 500 ".repeat(100)),
+                (true, _) => CircuitCallOutcome::Failure(RequestFailureKind::Status(500)),
                 (false, true) => CircuitCallOutcome::Neutral,
                 (false, false) => CircuitCallOutcome::Success { latency_ms: None },
             }
@@ -60,7 +60,7 @@ fn oracle(name: &str, probe: Option<&Arc<ScriptedProbe>>) -> MonitoredOracle {
 }
 
 fn failure() -> CircuitCallOutcome {
-    CircuitCallOutcome::Failure("status 500".into())
+    CircuitCallOutcome::Failure(RequestFailureKind::Status(500))
 }
 
 impl TestSystem {
@@ -146,7 +146,7 @@ fn circuit_opens_on_failures_closes_on_successes_and_logs_each_change() {
                 "oracle_id": "model",
                 "from": "degraded",
                 "to": "circuit_open",
-                "cause": "3 failures in a row, the last: status 500",
+                "cause": "3 failures in a row, the last: HTTP status 500",
                 "consecutive_failures": 3,
                 "peer": null,
                 "timestamp": "2026-11-20T10:00:00Z",
@@ -274,7 +274,7 @@ fn hanging_probe_blocks_no_calls_and_fails_after_five_seconds() {
         eventually("it has failed", async || world.status().await.last_error.is_some()).await;
         assert!(began.elapsed() < PROBE_MAX + 2 * TICK, "{:?}", began.elapsed());
         let status = world.status().await;
-        assert_eq!(status.last_error.as_deref(), Some("the probe took longer than 5s"));
+        assert_eq!(status.last_error.as_deref(), Some("no answer in time"));
         assert_eq!((status.status, status.consecutive_failures), (OracleHealthLevel::Degraded, 1));
     });
 }
@@ -331,8 +331,8 @@ fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
         probe.fails.store(true, Ordering::Relaxed);
         let steered = world.steer(CircuitAction::Probe).await.expect("the call succeeds");
         let Some(CircuitCallOutcome::Failure(error)) = steered.probe else { panic!("it failed") };
-        assert!(error.starts_with("status 500") && error.len() == ERROR_MAX_CHARS, "{error}");
-        assert_eq!(steered.status.last_error, Some(error));
+        assert_eq!(error, RequestFailureKind::Status(500));
+        assert_eq!(steered.status.last_error, Some(error.to_string()));
         assert_eq!(steered.status.consecutive_failures, 1);
         probe.fails.store(false, Ordering::Relaxed);
         probe.shrugs.store(true, Ordering::Relaxed);

@@ -19,6 +19,7 @@ use domain_audit::event::ControlAction;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::AuditEvent;
 use domain_ground::value::AxisValue;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_verification::adapter::{Adapter, ValidatedAdapter};
 use domain_verification::verification_record::{SignatureVerification, StatedValue};
@@ -153,7 +154,7 @@ fn answer(ask: &LiveQuery, reply: ScriptedSourceReply, now: Timestamp) -> LiveAn
     let failed = |reply, cause: &str| LiveAnswer {
         reply,
         answer_to_cache: None,
-        outcome: CircuitCallOutcome::Failure(cause.into()),
+        outcome: CircuitCallOutcome::Failure(RequestFailureKind::Broken),
         warnings: Vec::new(),
     };
     match reply {

@@ -5,6 +5,8 @@ use super::smtp::format_mail;
 use crate::BoxFuture;
 use crate::oracle_health::OracleProbe;
 use domain_base::digest::Sha256Hex;
+use domain_base::upstream_text::UpstreamText;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_verdict::mail::{MailFailureCause, MailKind, MailSendFailure, OutboxMail};
 use domain_verdict::mail_template::MailContent;
@@ -53,7 +55,8 @@ impl FileMailService {
             Err(error) => error.to_string(),
         };
         let cause = format!("cannot write the mail into {}: {cause}", self.dir.display());
-        Err(MailSendFailure { cause, fault: MailFailureCause::Service, retry_after: None })
+        let (kind, cause) = (RequestFailureKind::Unusable("folder"), UpstreamText::new(cause));
+        Err(MailSendFailure { kind, cause, fault: MailFailureCause::Service, retry_after: None })
     }
 }
 

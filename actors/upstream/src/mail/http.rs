@@ -105,7 +105,7 @@ impl HttpMailService {
                 } else {
                     MailFailureCause::Mail
                 };
-                Err(MailSendFailure { cause: failure.to_string(), fault, retry_after: None })
+                Err(MailSendFailure { kind: failure.kind, cause: failure.cause(), fault, retry_after: None })
             }
         }
     }
@@ -114,17 +114,17 @@ impl HttpMailService {
         let fault = fault(head.status);
         let failure = self.status_failure(head);
         let retry_after = failure.retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX));
-        MailSendFailure { cause: failure.to_string(), fault, retry_after }
+        MailSendFailure { kind: failure.kind, cause: failure.cause(), fault, retry_after }
     }
 
     /// Converts an answer without a success status.
     fn status_failure(&self, HttpHeadReply { status, retry_after, body }: HttpHeadReply) -> RequestFailure {
-        let detail = match body {
-            Ok(bytes) => self.endpoint.clean(&String::from_utf8_lossy(&bytes)),
-            Err(failure) => failure.to_string(),
+        let (detail, text) = match body {
+            Ok(bytes) => (String::new(), self.endpoint.clean(&String::from_utf8_lossy(&bytes))),
+            Err(failure) => (failure.to_string(), failure.text),
         };
         let kind = RequestFailureKind::Status(status.as_u16());
-        RequestFailure { retry_after, ..RequestFailure::new(kind, detail) }
+        RequestFailure { retry_after, text, ..RequestFailure::new(kind, detail) }
     }
 
     async fn probe_service(&self) -> CircuitCallOutcome {
@@ -204,7 +204,10 @@ mod tests {
             let taken = answered(&format!("HTTP/1.1 202 Accepted\r\n{body}"), ends).await;
             assert_eq!(taken, Ok(()), "{body}");
             let refused = answered(&format!("HTTP/1.1 422 No\r\n{body}"), ends).await.expect_err("a refusal");
-            assert!(refused.is_permanent() && refused.cause.starts_with("HTTP status 422: "), "{refused:?}");
+            assert!(
+                refused.is_permanent() && refused.cause.reveal().starts_with("HTTP status 422: "),
+                "{refused:?}"
+            );
         }
         let long = "x".repeat(ANSWER_MAX_BYTES + 1);
         let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{long}", long.len());
@@ -212,7 +215,7 @@ mod tests {
         let cause = RequestFailureKind::Timeout.to_string();
         for head in ["", "HTTP/1.1 20"] {
             let failed = answered(head, false).await.expect_err("the response has no status");
-            assert!(!failed.is_permanent() && failed.cause.starts_with(&cause), "{failed:?}");
+            assert!(!failed.is_permanent() && failed.cause.reveal().starts_with(&cause), "{failed:?}");
         }
     }
 

@@ -7,6 +7,8 @@ use crate::oracle_health::OracleProbe;
 use domain_base::digest::Sha256Hex;
 use domain_base::session_id::ApplicationName;
 use domain_base::text_form::{visible_line, visible_text};
+use domain_base::upstream_text::UpstreamText;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::CircuitCallOutcome;
 use domain_verdict::divergence::NoteLanguage;
 use domain_verdict::label::{ProductTier, VerdictDimension};
@@ -168,6 +170,7 @@ impl SmtpMailService {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(classify_smtp_error(&error, ascii)),
             Err(_) => Err(failure(
+                RequestFailureKind::Timeout,
                 format!("no answer within {} ms", self.hard_timeout.as_millis()),
                 MailFailureCause::Service,
             )),
@@ -180,7 +183,8 @@ impl SmtpMailService {
         let ParsedHeading { from, subject } =
             self.headings.get(&session_id.application()).unwrap_or(&self.heading);
         let unusable = |error: &dyn fmt::Display| {
-            failure(format!("the message cannot be built: {error}"), MailFailureCause::MailForGood)
+            let cause = format!("the message cannot be built: {error}");
+            failure(RequestFailureKind::Unusable("message"), cause, MailFailureCause::MailForGood)
         };
         let to: Address =
             to.mailbox().parse().map_err(|error| unusable(&error as &lettre::address::AddressError))?;
@@ -207,10 +211,10 @@ impl SmtpMailService {
         CircuitCallOutcome::Failure(
             match timeout(self.hard_timeout, self.transport.test_connection()).await {
                 Ok(Ok(true)) => return CircuitCallOutcome::Success { latency_ms: None },
-                Ok(Ok(false)) => "the server does not answer NOOP".into(),
+                Ok(Ok(false)) => RequestFailureKind::Unusable("noop"),
                 Ok(Err(error)) if is_shortage(&error) => return CircuitCallOutcome::Neutral,
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => format!("no answer within {} ms", self.hard_timeout.as_millis()),
+                Ok(Err(error)) => kind_of(&error),
+                Err(_) => RequestFailureKind::Timeout,
             },
         )
     }
@@ -241,11 +245,25 @@ fn classify_smtp_error(error: &Error, ascii: bool) -> MailSendFailure {
         _ if is_shortage(error) => MailFailureCause::Mail,
         _ => MailFailureCause::Service,
     };
-    failure(error.to_string(), fault)
+    failure(kind_of(error), error.to_string(), fault)
 }
 
-fn failure(cause: String, fault: MailFailureCause) -> MailSendFailure {
-    MailSendFailure { cause: visible_line(&cause).into_owned(), fault, retry_after: None }
+/// The kind of an error of the SMTP client. Its message has the server's reply, which can quote the mail.
+fn kind_of(error: &Error) -> RequestFailureKind {
+    match error.status() {
+        Some(status) => RequestFailureKind::SmtpStatus(status.into()),
+        None if is_shortage(error) => RequestFailureKind::Shortage,
+        None if error.is_timeout() => RequestFailureKind::Timeout,
+        None if error.is_response() => RequestFailureKind::Unreadable,
+        None if error.is_tls() => RequestFailureKind::Unusable("tls"),
+        None if error.is_client() => RequestFailureKind::Unusable("message"),
+        None => RequestFailureKind::Broken,
+    }
+}
+
+fn failure(kind: RequestFailureKind, cause: String, fault: MailFailureCause) -> MailSendFailure {
+    let cause = UpstreamText::new(visible_line(&cause));
+    MailSendFailure { kind, cause, fault, retry_after: None }
 }
 
 /// Completes a message: plain text, or plain text with HTML as its alternative.

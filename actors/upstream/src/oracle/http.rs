@@ -82,7 +82,7 @@ impl HttpLiveOracle {
                 return failed_call_answer(ask, &error, began);
             };
             let oracle_id = &ask.adapter.adapter().oracle_id;
-            warn!(%oracle_id, execution_id = ask.execution_id, %error, "live source failed; retrying");
+            warn!(%oracle_id, execution_id = ask.execution_id, %failure, "live source failed; retrying");
             sleep(wait).await;
         }
     }
@@ -242,8 +242,8 @@ fn failed_call_answer(ask: &LiveQuery, error: &WebError, began: Instant) -> Live
     let failed = |failure| {
         let cause = error.to_string();
         LiveAnswer::without_cached_answer(
-            OracleReply::Failed { failure, cause: cause.clone() },
-            CircuitCallOutcome::Failure(cause),
+            OracleReply::Failed { failure, cause },
+            CircuitCallOutcome::Failure(error.kind()),
         )
     };
     match error {
@@ -265,7 +265,9 @@ fn failed_call_answer(ask: &LiveQuery, error: &WebError, began: Instant) -> Live
                 AnswerFault::Schema,
                 format!("the answer has more than {ANSWER_MAX_BYTES} bytes"),
             ),
-            RequestFailureKind::Unreadable => failed(CallFailure::Unavailable),
+            RequestFailureKind::Unreadable
+            | RequestFailureKind::SmtpStatus(_)
+            | RequestFailureKind::Unusable(_) => failed(CallFailure::Unavailable),
         },
         WebError::Coded { .. } => LiveAnswer::refused(
             AnswerFault::Schema,

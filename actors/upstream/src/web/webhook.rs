@@ -6,6 +6,7 @@ use actors_platform::clock::{Clock, monotonic};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use domain_base::digest::Sha256Hex;
+use domain_base::upstream_text::UpstreamText;
 use domain_verdict::webhook::{
     OutboxWebhook, WebhookAnswer, WebhookId, WebhookReceiver, WebhookSendFailure, WebhookType,
 };
@@ -137,7 +138,7 @@ impl WebhookClient {
     /// Sends `webhook` once. Each status from 200 to 299 accepts it.
     pub async fn send(&self, webhook: &OutboxWebhook) -> Result<WebhookAnswer, WebhookSendFailure> {
         let fault = |cause: String| WebhookSendFailure {
-            cause,
+            cause: UpstreamText::new(cause),
             answer: None,
             is_permanent: false,
             retry_after: None,

@@ -398,7 +398,8 @@ impl GenerationRunner {
                         "the first model is gone; calling the configured model"
                     );
                     if let Some((other, other_slot)) = permits {
-                        std::mem::replace(&mut lease, other).report(health_outcome(&called, is_own_name));
+                        let before = std::mem::replace(&mut lease, other);
+                        before.report_for(purpose.session_id.clone(), health_outcome(&called, is_own_name));
                         slot = other_slot;
                     }
                     is_own_name = true;
@@ -414,7 +415,7 @@ impl GenerationRunner {
         if refused.is_none() {
             self.count_refused_request(&called);
         }
-        self.report_call(lease, &called, is_own_name);
+        self.report_call(lease, &purpose, &called, is_own_name);
         let ModelCallResult { outcome, interactions, reached, .. } = called;
         let usage = ModelTokenUsage::sum(interactions.iter().filter_map(OracleInteraction::usage_of));
         let costs = interactions.iter().filter_map(OracleInteraction::cost_of);
@@ -462,9 +463,15 @@ impl GenerationRunner {
 
     /// Counts the attempts of a finished call, and reports its effect on the model's health. `is_own_name` is whether the
     /// configured model was called, and not another one of its provider.
-    pub(super) fn report_call(&self, lease: CallLease, called: &ModelCallResult, is_own_name: bool) {
+    pub(super) fn report_call(
+        &self,
+        lease: CallLease,
+        purpose: &ModelCallPurpose,
+        called: &ModelCallResult,
+        is_own_name: bool,
+    ) {
         self.metrics.count_attempts(&called.interactions);
-        lease.report(health_outcome(called, is_own_name));
+        lease.report_for(purpose.session_id.clone(), health_outcome(called, is_own_name));
     }
 
     /// Counts a call that the model refused permanently.
@@ -563,13 +570,14 @@ impl ModelRequest {
 }
 
 /// The effect of a call on the model's health. The rejection of another name does not affect the configured model.
-fn health_outcome(called: &ModelCallResult, is_own_name: bool) -> CircuitCallOutcome {
-    let cause = || called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
-    match called.health {
-        ModelHealthEffect::Answered => CircuitCallOutcome::Success { latency_ms: Some(called.latency_ms) },
-        ModelHealthEffect::Refused if is_own_name => CircuitCallOutcome::Refusal(cause()),
-        ModelHealthEffect::Neutral | ModelHealthEffect::Refused => CircuitCallOutcome::Neutral,
-        ModelHealthEffect::Failed => CircuitCallOutcome::Failure(cause()),
+const fn health_outcome(called: &ModelCallResult, is_own_name: bool) -> CircuitCallOutcome {
+    match (called.health, called.failure_kind) {
+        (ModelHealthEffect::Answered, _) => {
+            CircuitCallOutcome::Success { latency_ms: Some(called.latency_ms) }
+        }
+        (ModelHealthEffect::Refused, Some(kind)) if is_own_name => CircuitCallOutcome::Refusal(kind),
+        (ModelHealthEffect::Failed, Some(kind)) => CircuitCallOutcome::Failure(kind),
+        _ => CircuitCallOutcome::Neutral,
     }
 }
 

@@ -252,7 +252,7 @@ impl Handler<TestWebhook> for Notifier {
             let id = WebhookId::new(now, random_tag());
             let webhook = OutboxWebhook::queued(id, WebhookType::Test, receiver, None, &json!({}), now);
             let sent = sender.config.client.get().send(&webhook).await;
-            let outcome = sent.map_err(|failure| failure.cause);
+            let outcome = sent.map_err(|failure| failure.cause.reveal().to_owned());
             WebhookTest { webhook_id: webhook.state.webhook_id, outcome }
         })
     }

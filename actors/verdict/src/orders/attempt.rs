@@ -19,6 +19,7 @@ use actors_platform::work::{InFlightClaim, Work, WorkOutcome};
 use actors_upstream::oracle_health::PermitError;
 use domain_base::event::AuditEvent;
 use domain_base::session_id::SessionId;
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::event::{OrderAttemptFailed, OrderAttempted, OrderStopped};
 use domain_verdict::generation::GenerationOutcome;
@@ -143,7 +144,7 @@ impl OrderWork {
             OrderState::Generating => {
                 let failure = OrderAttemptFailure {
                     outcome: GenerationOutcome::Interrupted,
-                    cause: "the attempt was cut off before its end was stored".to_owned(),
+                    cause: "the attempt was cut off before its end was stored".into(),
                     rejection: None,
                     usage: None,
                     cost: None,
@@ -439,12 +440,12 @@ impl OrderWork {
                     FindSessionOutcome::Cached(_) | FindSessionOutcome::Held => {
                         return self.published(&session_id);
                     }
-                    FindSessionOutcome::Cancelled => (CANCELLED.to_owned(), None),
+                    FindSessionOutcome::Cancelled => (CANCELLED.into(), None),
                     FindSessionOutcome::Mismatch(mismatch) => {
-                        (format!("the session has another {mismatch}"), None)
+                        (UpstreamText::new(format!("the session has another {mismatch}")), None)
                     }
                     FindSessionOutcome::Nothing(_) => {
-                        ("the stored verdict was removed meanwhile".to_owned(), None)
+                        ("the stored verdict was removed meanwhile".into(), None)
                     }
                 }
             }
@@ -452,13 +453,13 @@ impl OrderWork {
                 rejected @ (SubmissionOutcome::RejectedByCrosscheck { .. }
                 | SubmissionOutcome::RejectedByRules { .. }
                 | SubmissionOutcome::RejectedByPolicy { .. }),
-            ) => (rejected.rejection_cause().unwrap_or_default(), None),
+            ) => (UpstreamText::new(rejected.rejection_cause().unwrap_or_default()), None),
             Ok(SubmissionOutcome::Mismatch(mismatch)) => {
-                (format!("the session has another {mismatch}"), None)
+                (UpstreamText::new(format!("the session has another {mismatch}")), None)
             }
-            Ok(SubmissionOutcome::Cancelled) => (CANCELLED.to_owned(), None),
-            Ok(SubmissionOutcome::Checked(_)) => ("the verdict was only checked".to_owned(), None),
-            Err(error) => (error.to_string(), Some(wait_of(error))),
+            Ok(SubmissionOutcome::Cancelled) => (CANCELLED.into(), None),
+            Ok(SubmissionOutcome::Checked(_)) => ("the verdict was only checked".into(), None),
+            Err(error) => (error.cause(), Some(wait_of(error))),
         };
         let GenerationEnd { usage, cost, .. } = end;
         let failure = OrderAttemptFailure { outcome, cause, rejection, usage, cost, retry_after };
@@ -521,7 +522,7 @@ impl OrderWork {
                 let attempt_failed = OrderAttemptFailed {
                     attempt: order.attempts,
                     outcome: GenerationOutcome::Cancelled,
-                    cause: CANCELLED.to_owned(),
+                    cause: CANCELLED.into(),
                     rejection: None,
                     next_attempt_at: None,
                 };
@@ -557,7 +558,7 @@ impl OrderWork {
                 let order = session.order.clone().unwrap_or(order);
                 let failure = OrderAttemptFailure {
                     outcome: error.generation_outcome(),
-                    cause: format!("not called: {error}"),
+                    cause: UpstreamText::new(format!("not called: {error}")),
                     rejection: None,
                     usage: None,
                     cost: None,

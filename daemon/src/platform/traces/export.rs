@@ -9,7 +9,7 @@ use actors_platform::metrics::{AddMetric, MetricLabelValue, init_counters};
 use actors_platform::span::{EndedSpan, SpanKind, SpanSink, SpanValue, record_spans};
 use actors_upstream::UpstreamEndpoint;
 use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -201,11 +201,11 @@ impl SpanExporter {
         }
         let spans = batch.len() as u64;
         let failure = match self.post(mem::take(batch)).await {
-            Ok(ExportTracePartialSuccess { rejected_spans, error_message }) => {
-                let rejected = u64::try_from(rejected_spans).unwrap_or_default().min(spans);
+            Ok(rejected) => {
+                let rejected = rejected.min(spans);
                 self.metrics.exported.inc_by(spans - rejected);
                 self.metrics.count_dropped(REJECTED, rejected);
-                let cause = || format!("it rejected {rejected} of {spans} spans: {error_message}");
+                let cause = || format!("it rejected {rejected} of {spans} spans; its own log has the cause");
                 (rejected > 0).then(cause)
             }
             Err(cause) => {
@@ -223,8 +223,9 @@ impl SpanExporter {
         self.has_failed = failure.is_some();
     }
 
-    /// Sends a batch. Returns what the collector rejected.
-    async fn post(&self, batch: Vec<EndedSpan>) -> Result<ExportTracePartialSuccess, String> {
+    /// Sends a batch. Returns the number of spans that the collector rejected. Its message is not read, because the service log keeps no
+    /// text of others.
+    async fn post(&self, batch: Vec<EndedSpan>) -> Result<u64, String> {
         let scope_spans = ScopeSpans {
             scope: Some(InstrumentationScope { name: "oracled".to_owned(), ..Default::default() }),
             spans: batch.into_iter().map(to_otlp).collect(),
@@ -239,8 +240,7 @@ impl SpanExporter {
         // a collector that answers in another form has accepted them
         let answer = ExportTraceServiceResponse::decode(&*reply.body).unwrap_or_default();
         let rejected = answer.partial_success.unwrap_or_default();
-        let error_message = self.endpoint.clean(&rejected.error_message);
-        Ok(ExportTracePartialSuccess { error_message, ..rejected })
+        Ok(u64::try_from(rejected.rejected_spans).unwrap_or_default())
     }
 }
 

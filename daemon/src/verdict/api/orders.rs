@@ -20,6 +20,7 @@ use domain_base::caller::PeerCredentials;
 use domain_base::page::ListPage;
 use domain_base::problem::INVALID_REQUEST;
 use domain_base::session_id::{ApplicationName, SessionId};
+use domain_base::upstream_text::UpstreamText;
 use domain_base::wording::ParseTextError;
 use domain_verdict::order::{Order, OrderPosition, OrderState};
 use domain_verdict::problem::{MODEL_UNAVAILABLE, ORDER_STATE_REFUSED, ORDER_UNKNOWN, SESSION_ON_HOLD};
@@ -158,9 +159,11 @@ pub(crate) fn report_of(service: &DaemonService, session: SessionRecord) -> Opti
 fn with_wait(service: &DaemonService, report: OrderReport) -> OrderReport {
     let wait = service.system.order_waits.of(&report.session_id);
     let mut report = report.waiting_for(wait, service.system.clock.now());
-    let causes = report.order.last_attempts.iter_mut().filter_map(|attempt| attempt.cause.as_mut());
-    for text in causes.chain(report.waiting_for.as_mut().map(|wait| &mut wait.detail)) {
-        *text = without_state_dir(std::mem::take(text));
+    for cause in report.order.last_attempts.iter_mut().filter_map(|attempt| attempt.cause.as_mut()) {
+        *cause = UpstreamText::new(without_state_dir(cause.reveal().to_owned()));
+    }
+    if let Some(wait) = &mut report.waiting_for {
+        wait.detail = without_state_dir(std::mem::take(&mut wait.detail));
     }
     report
 }

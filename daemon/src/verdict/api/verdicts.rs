@@ -385,7 +385,7 @@ fn failed_elsewhere(service: &DaemonService, session_id: &SessionId, failure: Re
                 faults.map_or_else(|| "the rules".to_owned(), |faults| format!("the rules ({faults})"));
             rejection_problem(RULES_REJECTED, &gate, service, session_id).retry_after(retry_after)
         }
-        _ => Problem::model_failed(outcome, &cause, retry_after),
+        _ => Problem::model_failed(outcome, cause.reveal(), retry_after),
     }
 }
 

@@ -113,7 +113,7 @@ fn dead_letter(state: MessageState) -> WaitingItem {
         kind: kind.to_owned(),
         id,
         title,
-        cause: cause.unwrap_or_default(),
+        cause: cause.unwrap_or_default().reveal().to_owned(),
         importance,
         since,
         sources: Vec::new(),

@@ -106,7 +106,7 @@ fn source_call_entry_has_the_field_names_of_the_rfc() {
             "soft_timeout_exceeded": true, "workflow_id": "intake"
         })
     );
-    assert_eq!(entries[0].oracle_version, "7");
+    assert_eq!(entries[0].oracle_version.reveal(), "7");
     assert_eq!(entries[0].response_hash, Some(Sha256Hex::of(b"lab-a")));
 }
 

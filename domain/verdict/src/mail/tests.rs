@@ -26,7 +26,12 @@ fn mail(kind: MailKind) -> OutboxMail {
 }
 
 fn failure() -> MailSendFailure {
-    MailSendFailure { cause: "status 502".into(), fault: MailFailureCause::Service, retry_after: None }
+    MailSendFailure {
+        kind: RequestFailureKind::Status(502),
+        cause: "status 502".into(),
+        fault: MailFailureCause::Service,
+        retry_after: None,
+    }
 }
 
 #[test]
@@ -53,7 +58,7 @@ fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
     let twice = once.record_failure(&failure(), at(63), DAY);
     assert_eq!((twice.tries.attempts, twice.tries.next_attempt_at), (2, None));
     assert!(twice.tries.is_dead());
-    assert_eq!(twice.tries.last_error.as_deref(), Some("status 502"));
+    assert_eq!(twice.tries.last_error, Some("status 502".into()));
 }
 
 #[test]
@@ -145,10 +150,10 @@ fn mail_failure_hides_the_address_in_every_form() {
         ("\u{e9}%", "\u{e9}%"),
         ("", ""),
     ] {
-        assert_eq!(hidden("jo.e+1@b.org", cause).cause, shown, "{cause}");
+        assert_eq!(hidden("jo.e+1@b.org", cause).cause.reveal(), shown, "{cause}");
     }
     for (cause, shown) in [("550 \u{c9}%25@X.y", "550 [address]"), ("%C3%A9%2525%40x.y", "[address]")] {
-        assert_eq!(hidden("\u{e9}%25@x.y", cause).cause, shown, "{cause}");
+        assert_eq!(hidden("\u{e9}%25@x.y", cause).cause.reveal(), shown, "{cause}");
     }
     let delayed_failure =
         MailSendFailure { retry_after: Some(DAY), fault: MailFailureCause::MailForGood, ..failure() };
@@ -194,7 +199,8 @@ fn rejection_with_disguised_address_keeps_only_its_codes() {
         "customer_one=example.org@relay",
     ] {
         let cause = format!("status 550 5.1.1: <{form}>: no such mailbox");
-        let failure = MailSendFailure { cause, fault: MailFailureCause::MailForGood, retry_after: None };
+        let fault = MailFailureCause::MailForGood;
+        let failure = MailSendFailure { cause: UpstreamText::new(cause), fault, ..failure() };
         let hidden = failure.hide_address(&address.to_owned().try_into().expect("an address")).cause;
         assert_eq!(hidden, "550 5.1.1 [text with the address]", "{form}");
     }

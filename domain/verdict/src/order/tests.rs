@@ -29,7 +29,7 @@ fn last(model: &str) -> OrderAttemptStart {
 fn failure(outcome: GenerationOutcome) -> OrderAttemptFailure {
     OrderAttemptFailure {
         outcome,
-        cause: "why".to_owned(),
+        cause: "why".into(),
         rejection: None,
         usage: None,
         cost: None,

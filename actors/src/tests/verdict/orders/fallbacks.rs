@@ -6,6 +6,7 @@ use crate::testing::{TestClock, TestServices, test_model_id, with_services};
 use actors_upstream::oracle_health::{ApplyCircuitAction, ListHealthStatuses, RequestCallPermit};
 use actors_verdict::rate_limiter::{CallLimitError, RequestFirstCall};
 use domain_base::session_id::ApplicationName;
+use domain_upstream::failure::RequestFailureKind;
 use domain_upstream::health::{CircuitAction, CircuitCallOutcome, OracleHealthLevel};
 use domain_upstream::upstream_id::UpstreamId;
 
@@ -38,7 +39,7 @@ pub(super) async fn open_circuit(world: &TestSystem, oracle_id: UpstreamId) {
     for _ in 0..3 {
         let permit = world.system.oracle_health.ask(RequestCallPermit(oracle_id.clone())).await;
         let lease = permit.expect("the actor answers").expect("the circuit is closed");
-        lease.report(CircuitCallOutcome::Failure("made up".into()));
+        lease.report(CircuitCallOutcome::Failure(RequestFailureKind::Broken));
     }
 }
 
@@ -255,7 +256,7 @@ fn orders_at_their_last_attempt_share_one_call_of_a_refusing_model() {
 async fn reject_caller(world: &TestSystem, oracle_id: UpstreamId) {
     let permit = world.system.oracle_health.ask(RequestCallPermit(oracle_id.clone())).await;
     let lease = permit.expect("the actor answers").expect("the circuit is closed");
-    lease.report(CircuitCallOutcome::Refusal("made up".into()));
+    lease.report(CircuitCallOutcome::Refusal(RequestFailureKind::Status(401)));
     assert_eq!(level(world, &oracle_id).await, OracleHealthLevel::Refusing);
 }
 

@@ -74,7 +74,7 @@ fn answer_rejected_by_the_rules_is_asked_again_with_its_claims_after_a_failure()
         let rejection = waiting.last_attempts[0].rejection.clone().expect("the answer was rejected");
         let rules: Vec<_> = rejection.rules.iter().map(|rule| (rule.rule, rule.claims.clone())).collect();
         assert!(rules.contains(&(RuleId::Prec001, vec![1])), "{rules:?}");
-        let cause = waiting.last_attempts[0].cause.clone().unwrap_or_default();
+        let cause = waiting.last_attempts[0].cause.clone().unwrap_or_default().reveal().to_owned();
         assert!(cause.contains("RULE-PREC-001"), "{cause}");
         let open = waiting.open_rejection.expect("the order is open");
         assert!(open.sealed_claims.is_some_and(|sealed| !sealed.contains("Cows")));

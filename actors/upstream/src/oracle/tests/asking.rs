@@ -235,10 +235,7 @@ async fn query_that_the_adapter_cannot_ask_is_not_sent() {
     );
     let identity = BTreeMap::from([("area".into(), AxisValue::Text("..".into()))]);
     let answer = oracles().ask(LiveQuery { identity, ..live_query(Arc::clone(&adapter)) }).await;
-    assert_eq!(
-        (answer.outcome.clone(), failed(answer).0),
-        (CircuitCallOutcome::Neutral, CallFailure::Rejected)
-    );
+    assert_eq!((answer.outcome, failed(answer).0), (CircuitCallOutcome::Neutral, CallFailure::Rejected));
     let open = LiveQuery { identity: BTreeMap::new(), ..live_query(adapter) };
     assert_eq!(failed(oracles().ask(open).await).0, CallFailure::Rejected);
     assert!(server.heads().is_empty());
