@@ -19,6 +19,7 @@ mod cluster_calls;
 mod cluster_chaos;
 mod cluster_erasure;
 mod cluster_failover;
+mod cluster_losses;
 mod cluster_membership;
 mod cluster_sources;
 mod console;
