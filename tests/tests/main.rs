@@ -21,6 +21,7 @@ mod cluster_erasure;
 mod cluster_failover;
 mod cluster_losses;
 mod cluster_membership;
+mod cluster_rights;
 mod cluster_sources;
 mod console;
 mod control;
