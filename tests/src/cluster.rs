@@ -67,6 +67,21 @@ impl TestCluster {
         Some(Self { durability: "asynchronous", ..cluster })
     }
 
+    /// This cluster, whose hosts have this value of `cluster.durability`.
+    #[must_use]
+    pub fn with_durability(self, durability: &'static str) -> Self {
+        Self { durability, ..self }
+    }
+
+    /// Lets hosts that start from now on connect as this user.
+    ///
+    /// # Panics
+    /// Panics if the server does not run, or the file cannot be written.
+    pub fn set_user(&self, user: &str) {
+        let url = self.server.as_ref().expect("it runs").url_as(user);
+        fs::write(self.dir.path().join("url"), url).expect("the write succeeds");
+    }
+
     /// Starts a cluster with the server that `start` starts in this folder, and its standby.
     fn start_in(
         start: impl FnOnce(&Path) -> Option<(PostgresServer, Option<PostgresServer>)>,
@@ -174,8 +189,17 @@ impl TestCluster {
     /// # Panics
     /// Panics if the cluster is not created.
     pub async fn init<'w>(&self, first: &'w DaemonWorld) -> DaemonProcess<'w> {
+        self.init_with(first, &[]).await
+    }
+
+    /// The same with these further arguments.
+    ///
+    /// # Panics
+    /// Panics if the cluster is not created.
+    pub async fn init_with<'w>(&self, first: &'w DaemonWorld, arguments: &[&str]) -> DaemonProcess<'w> {
         fs::create_dir_all(first.state()).expect("the folder is created");
-        let output = first.ctl(&["cluster", "init", "--state-dir", text(&first.state())]);
+        let state = first.state();
+        let output = first.ctl(&[&["cluster", "init", "--state-dir", text(&state)], arguments].concat());
         assert!(output.status.success(), "{output:?}");
         first.serve().await
     }

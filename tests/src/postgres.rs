@@ -263,6 +263,12 @@ impl PostgresServer {
         &self.dir
     }
 
+    /// The settings of a client with this user.
+    #[must_use]
+    pub fn url_as(&self, user: &str) -> String {
+        format!("host={} port={PORT} user={user} dbname=postgres", self.dir.display())
+    }
+
     /// The settings of a client of this database.
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {

@@ -71,6 +71,18 @@ fn lease_is_held_by_one_host_until_it_is_released_or_silent() {
 }
 
 #[test]
+fn lease_that_would_not_end_is_taken_by_another_host() {
+    let Some((_dir, server)) = cluster(OWN) else { return };
+    let (mut one, mut other) = (member(&server, 1), member(&server, 2));
+    assert_eq!(leases(&mut one, &["work"]), ["work"]);
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    for (until, taken) in [("clock_timestamp() + interval '50 s'", false), ("'infinity'", true)] {
+        client.execute(&format!("UPDATE oracled_lease SET until = {until}"), &[]).expect("the table exists");
+        assert_eq!(leases(&mut other, &["work"]) == ["work"], taken, "{until}");
+    }
+}
+
+#[test]
 fn old_groups_that_all_members_have_are_removed_but_none_at_which_one_ends() {
     let Some((_dir, server)) = cluster(OWN) else { return };
     let (mut one, mut other) = (member(&server, 1), member(&server, 2));
@@ -95,11 +107,11 @@ fn old_groups_that_all_members_have_are_removed_but_none_at_which_one_ends() {
     assert_eq!(slowest.read(7, usize::MAX), Ok(vec![group(7, 8), group(8, 9)]));
     applied(&mut other, 9);
     assert_eq!(trim(&mut one, Duration::ZERO), 2);
-    assert_eq!((trim(&mut other, Duration::ZERO), log.tail()), (0, Ok(9)));
+    assert_eq!((trim(&mut other, Duration::ZERO), log.tail()), (0, Ok(Some(end(9)))));
     // the server has lost what all members have
     applied(&mut one, 99);
     applied(&mut other, 99);
-    assert_eq!((trim(&mut one, Duration::ZERO), log.tail()), (0, Ok(9)));
+    assert_eq!((trim(&mut one, Duration::ZERO), log.tail()), (0, Ok(Some(end(9)))));
     assert_eq!(log.append(end(9), &group(9, 10)), Ok(SharedAppend::Appended));
     assert_refused(slowest.connect(end(7)), "join the cluster again");
     assert_eq!(slowest.connect(end(9)), Ok(SharedTail::Follows(10)));
@@ -316,7 +328,7 @@ fn membership_needs_a_cluster_and_connects_again() {
     let mut membership = ClusterMembership::new(settings(&server, 0));
     assert_refused(membership.enter(true), "it has no cluster");
     assert_refused(PostgresLog::new(settings(&server, 0)).connect(OWN), "it has no cluster");
-    PostgresLog::new(settings(&server, 0)).create(OWN, false).expect("the tables are created");
+    PostgresLog::new(settings(&server, 0)).create(OWN, false, None).expect("the tables are created");
     assert_eq!(leases(&mut membership, &["work"]), ["work"], "create has entered the host");
     assert_refused(PostgresLog::new(settings(&server, 1)).connect(OWN), "its cluster has no host host-1");
     let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");

@@ -55,7 +55,7 @@ fn log_of(server: &PostgresServer, host: usize) -> PostgresLog {
 pub(crate) fn cluster(own: GroupsEnd) -> Option<(TempDir, PostgresServer)> {
     let dir = tempfile::tempdir().expect("a folder");
     let server = PostgresServer::start(dir.path()).expect("the server starts")?;
-    PostgresLog::new(settings(&server, 0)).create(own, false).expect("the tables are created");
+    PostgresLog::new(settings(&server, 0)).create(own, false, None).expect("the tables are created");
     Some((dir, server))
 }
 
@@ -115,7 +115,7 @@ fn end_sessions(server: &PostgresServer, is_over: &AtomicBool, answers: &AtomicU
 
 fn open_host(server: &PostgresServer, state: &Path, host: usize) -> (Journal, Store) {
     let (mut journal, store) = open_store(state);
-    journal.share(Box::new(log_of(server, host)), 100);
+    journal.share(Box::new(log_of(server, host)), format!("host-{host}"), 100);
     (journal, store)
 }
 
@@ -211,7 +211,7 @@ fn group_is_appended_only_to_the_end() {
     assert_eq!(one.append(end(5), &group(5, 7)), Ok(SharedAppend::Appended));
     assert_eq!(other.append(end(5), &group(5, 8)), Ok(SharedAppend::Behind));
     assert_eq!(other.append(end(7), &group(7, 9)), Ok(SharedAppend::Appended));
-    assert_eq!((one.tail(), other.tail()), (Ok(9), Ok(9)));
+    assert_eq!((one.tail(), other.tail()), (Ok(Some(end(9))), Ok(Some(end(9)))));
     let groups = [group(5, 7), group(7, 9)];
     assert_eq!(one.read(5, usize::MAX), Ok(groups.to_vec()));
     assert_eq!(one.read(5, 0), Ok(groups[..1].to_vec()));
@@ -238,6 +238,109 @@ fn ends_are_compared_with_each_connection() {
     }
     assert!(log.connect(end(4)).is_err(), "the log begins later");
     assert!(log.append(end(7), &group(7, 9)).is_err(), "it is not connected any longer");
+}
+
+/// Runs statements on the server.
+fn run(server: &PostgresServer, statements: &str) {
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    client.batch_execute(statements).expect("the tables exist");
+}
+
+/// Lets a host settle, which the other one has not done yet.
+fn begin_to_settle(log: &mut PostgresLog, own: GroupsEnd) {
+    assert_refused(log.settle(), "has not compared its log");
+    log.connect(own).expect("it answers");
+}
+
+#[test]
+fn lost_groups_are_found_by_all_hosts_and_raise_the_epoch() {
+    for durability in [SharedLogDurability::Asynchronous, SharedLogDurability::Storage] {
+        let Some((_dir, server)) = cluster(OWN) else { return };
+        run(&server, "UPDATE oracled_host SET state = 'left'");
+        let answer_within = Duration::from_millis(800);
+        let [mut one, mut other] = [1, 2].map(|host| {
+            drop(log_of(&server, host));
+            PostgresLog::new(PostgresSettings { durability, answer_within, ..settings(&server, host) })
+        });
+        assert_eq!(
+            (one.connect(OWN), other.connect(OWN)),
+            (Ok(SharedTail::Follows(5)), Ok(SharedTail::Follows(5)))
+        );
+        drop(one.settle());
+        other.settle().expect("both have compared");
+        one.connect(OWN).and_then(|_| one.settle()).expect("both have compared");
+        assert_eq!(one.append(OWN, &group(5, 7)), Ok(SharedAppend::Appended));
+        assert_eq!(other.tail(), Ok(Some(end(7))));
+        run(
+            &server,
+            "CREATE TABLE cluster_before AS TABLE oracled_cluster; DELETE FROM oracled_group WHERE after = 7",
+        );
+        assert_eq!((one.tail(), other.tail()), (Ok(None), Ok(None)), "the other one never had it");
+        assert_eq!(other.append(OWN, &group(5, 8)), Ok(SharedAppend::Behind));
+        assert_eq!(other.connect(OWN), Ok(SharedTail::Follows(5)));
+        begin_to_settle(&mut other, OWN);
+        assert_eq!(one.append(end(7), &group(7, 8)), Ok(SharedAppend::Behind));
+        assert_eq!(one.connect(end(7)), Ok(SharedTail::Lacks(5)));
+        assert_eq!(one.append(OWN, &group(5, 7)), Ok(SharedAppend::Appended));
+        one.settle().expect("the other one has compared");
+        assert_eq!((one.tail(), other.tail()), (Ok(Some(end(7))), Ok(Some(end(7)))));
+        // an older copy of all tables, in which both have settled, and no connection ends
+        run(
+            &server,
+            "DELETE FROM oracled_group WHERE after = 7;
+            UPDATE oracled_cluster SET epoch = before.epoch, mark = 5 FROM cluster_before AS before;
+            UPDATE oracled_host SET settled = epoch FROM oracled_cluster",
+        );
+        assert_eq!((one.tail(), other.tail()), (Ok(None), Ok(None)));
+        assert_eq!(other.connect(OWN), Ok(SharedTail::Follows(5)));
+        assert_eq!(one.connect(end(7)), Ok(SharedTail::Lacks(5)));
+        assert_eq!(other.tail(), Ok(None), "it does not write before the other one");
+        assert_eq!(other.append(OWN, &group(5, 8)), Ok(SharedAppend::Behind));
+        run(&server, "DELETE FROM oracled_group");
+        assert_refused(one.tail(), "cluster init --reset");
+        assert_refused(one.connect(end(7)), "cluster init --reset");
+    }
+}
+
+#[test]
+fn group_of_another_history_stops_each_host() {
+    let dirs: Vec<_> = (0..4).map(|_| tempfile::tempdir().expect("a folder")).collect();
+    let (journal, store) = open_store(dirs[0].path());
+    let own = head(&store);
+    drop((journal, store));
+    for dir in &dirs[1..] {
+        copy_dir(dirs[0].path(), dir.path());
+    }
+    let (Some((_dir, server)), Some((_other_dir, other))) = (cluster(own), cluster(own)) else { return };
+    let [mut writer, mut reader] = [1, 2].map(|host| open_host(&server, dirs[host].path(), host));
+    for server in [&server, &other] {
+        run(server, "UPDATE oracled_host SET state = 'left' WHERE host = 'host-0'");
+    }
+    // each one waits until the other has compared
+    drop(writer.0.follow());
+    reader.0.follow().or_else(|_| reader.0.follow()).expect("both have compared");
+    writer.0.follow().or_else(|_| writer.0.follow()).expect("both have compared");
+    assert!(writer.0.commit(&[registered(1)]).expect("it answers")[0].is_ok());
+    reader.0.follow().expect("it answers");
+    let mut stranger = open_host(&other, dirs[3].path(), 3);
+    assert!(stranger.0.commit(&[registered(2)]).expect("it answers")[0].is_ok());
+    let group = Client::connect(&other.url(), NoTls).and_then(|mut client| {
+        client.query_one("SELECT root, bytes FROM oracled_group ORDER BY after DESC LIMIT 1", &[])
+    });
+    let group = group.expect("it has a group");
+    let replaced =
+        "UPDATE oracled_group SET root = $1, bytes = $2 WHERE after = (SELECT max(after) FROM oracled_group)";
+    let (root, bytes): (Vec<u8>, Vec<u8>) = (group.get(0), group.get(1));
+    let mut client = Client::connect(&server.url(), NoTls).expect("the server runs");
+    assert_eq!(client.execute(replaced, &[&root, &bytes]).expect("the table exists"), 1);
+    for (journal, name) in [(&mut writer.0, "host-1"), (&mut reader.0, "host-2")] {
+        let stopped = journal.follow();
+        let Err(StoreError::Diverged { detail, .. }) = stopped else { panic!("{stopped:?}") };
+        let parts =
+            [format!("up to entry {};", own.entries), format!("({name})"), "by host host-1".to_owned()];
+        assert!(parts.iter().all(|part| detail.contains(part)), "{detail}");
+        assert!(matches!(journal.recover(), Err(StoreError::Diverged { .. })), "it stops for good");
+    }
 }
 
 #[test]
@@ -284,10 +387,13 @@ fn log_of_another_cluster_or_without_its_key_is_refused() {
     let mut other = PostgresLog::new(PostgresSettings { durability: standby, ..settings(&server, 2) });
     assert_refused(other.connect(OWN), "no synchronous standby");
     // a cluster that is created again, since the answer was lost, stays as it is
-    assert_eq!(PostgresLog::new(settings(&server, 0)).create(OWN, false), Ok(()));
+    assert_eq!(PostgresLog::new(settings(&server, 0)).create(OWN, false, None), Ok(()));
     for store_id in [7, 8] {
         let mut other = PostgresLog::new(PostgresSettings { store_id, ..settings(&server, 3) });
-        assert_refused(other.create(GroupsEnd { entries: 9, root: [9; 32] }, false), "a cluster already");
+        assert_refused(
+            other.create(GroupsEnd { entries: 9, root: [9; 32] }, false, None),
+            "a cluster already",
+        );
     }
     assert_eq!(log_of(&server, 2).connect(OWN), Ok(SharedTail::Follows(7)));
 }
@@ -309,7 +415,7 @@ fn group_under_another_key_of_the_same_id_is_not_appended() {
     // by a reload, on the present connection
     own.exchange_with(&ClusterKeys::parse(&text).expect("a key"));
     assert_refused(other.append(end(8), &group(8, 9)), "not that of the host host-1");
-    assert_eq!(log.tail(), Ok(8));
+    assert_eq!(log.tail(), Ok(Some(end(8))));
     own.exchange_with(&ClusterKeys::parse(KEY).expect("a key"));
     other.connect(end(8)).expect("it answers");
     assert_eq!(other.append(end(8), &group(8, 9)), Ok(SharedAppend::Appended));

@@ -42,7 +42,7 @@ fn certificate_and_name_of_the_server_are_verified() {
         log_at(format!("{keywords} host={host} sslmode={mode} sslrootcert='{}'", roots.display()))
     };
     let mut log = rooted(NAME, "verify-full", &roots);
-    log.create(OWN, false).expect("the server is verified");
+    log.create(OWN, false, None).expect("the server is verified");
     let mut client = Client::connect(&format!("{keywords} host={NAME} sslmode=disable"), NoTls)
         .expect("the server also takes clients without TLS");
     let mut uses_tls = || {

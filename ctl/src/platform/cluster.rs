@@ -38,6 +38,9 @@ enum ClusterVerb {
         /// Replace the cluster that the server has: the store of this host is the whole log from then on, and each other host joins again
         #[arg(long)]
         reset: bool,
+        /// User of PostgreSQL that gets the rights of a host. The URL of the daemon has the owner of the tables for this start, and then this user
+        #[arg(long, value_name = "USER")]
+        grant_to: Option<String>,
     },
     /// Restore a backup of another host to a new state directory, whose daemon joins the cluster at its start
     Join {
@@ -67,7 +70,9 @@ enum ClusterVerb {
 impl ClusterArgs {
     pub(crate) fn run(&self, options: &GlobalOptions, out: &mut dyn Output) -> Result<(), CtlError> {
         match &self.verb {
-            ClusterVerb::Init { state_dir, reset } => init(state_dir, *reset, options.json, out),
+            ClusterVerb::Init { state_dir, reset, grant_to } => {
+                init(state_dir, *reset, grant_to.clone(), options.json, out)
+            }
             ClusterVerb::Join { restore, allow_different_config } => {
                 let removed_up_to = restore.run_for_cluster(options.json, out)?;
                 let allow_different_config = *allow_different_config;
@@ -80,7 +85,13 @@ impl ClusterArgs {
     }
 }
 
-fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+fn init(
+    state_dir: &Path,
+    resets: bool,
+    grant_to: Option<String>,
+    is_json: bool,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
     let refused = |message: String| CtlError::Verb { message, exit_code: 5, was_printed: false };
     if !state_dir.is_dir() {
         return Err(refused(format!(
@@ -105,7 +116,7 @@ fn init(state_dir: &Path, resets: bool, is_json: bool, out: &mut dyn Write) -> R
             state_dir.display()
         )));
     }
-    mark(state_dir, &ClusterMarker::Init { resets, removed_up_to })?;
+    mark(state_dir, &ClusterMarker::Init { resets, removed_up_to, grant_to })?;
     if is_json {
         return print_json(out, &json!({"state_dir": state_dir}));
     }

@@ -487,12 +487,21 @@ async fn check_cluster(options: &GlobalOptions) -> Result<Vec<CheckResult>, CtlE
 }
 
 fn check_report(report: &ClusterReport) -> Vec<CheckResult> {
+    let mut checks = Vec::new();
+    if !report.rights.missing.is_empty() {
+        let remedy = format!("run as the owner of the tables: {}", report.rights.missing.join("; "));
+        checks.push(CheckResult::fault(
+            "cluster",
+            "the user of the server lacks rights on the tables",
+            remedy,
+        ));
+    }
     // the rest of the report is as old as the last contact
     if let Some(failure) = &report.failure {
         let remedy = "correct this cause, or start the server of the shared log; docs/cluster.md has a table of failures";
-        return vec![CheckResult::fault("cluster", failure.as_str(), remedy)];
+        checks.push(CheckResult::fault("cluster", failure.as_str(), remedy));
+        return checks;
     }
-    let mut checks = Vec::new();
     let mut warn = |value: String, remedy: &str| checks.push(CheckResult::warning("cluster", value, remedy));
     if let Some(failure) = &report.fetch_failure {
         let files = format_count(report.missing_files, "file of sources is", "files of sources are");
@@ -500,6 +509,13 @@ fn check_report(report: &ClusterReport) -> Vec<CheckResult> {
             format!("{files} not on this host yet: {failure}"),
             "check `cluster.objects`, its credentials and the connection",
         );
+    }
+    if !report.rights.excess.is_empty() {
+        let value = format!(
+            "the user of the server has more rights than needed: {}",
+            report.rights.excess.join(", ")
+        );
+        warn(value, "give the daemon a user with the rights in docs/cluster.md");
     }
     let own = report.hosts.iter().find(|host| host.host == report.host);
     if let Some(offset) =

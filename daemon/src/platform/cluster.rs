@@ -11,7 +11,7 @@ use actors_platform::shared_calls::SharedCalls;
 use actors_platform::work_turn::{LeaseCall, WorkTurn};
 use anyhow::bail;
 pub use config::{ClusterDurability, ClusterSecrets, ClusterSection};
-use domain_base::cluster::{ClusterHostReport, ClusterStandbys, ConfigDigests};
+use domain_base::cluster::{ClusterHostReport, ClusterRights, ClusterStandbys, ConfigDigests};
 use metrics::SharedLogMetrics;
 use oracled_store::ClusterMarker;
 use secrecy::SecretString;
@@ -35,6 +35,7 @@ pub(crate) struct ClusterView {
     /// How the membership has ended, if it has: an error is the reason why this host can write to the shared log no longer.
     pub(crate) ended: Option<Result<(), String>>,
     pub(crate) standbys: Option<ClusterStandbys>,
+    pub(crate) rights: ClusterRights,
 }
 
 /// A change of the membership.

@@ -469,6 +469,7 @@ impl DaemonService {
             failure,
             keys: member.key_ids(),
             standbys: view.standbys,
+            rights: view.rights,
             hosts: view.hosts,
             hosts_read_ms: view.read_at.map(|at| milliseconds(monotonic().duration_since(at))),
         };

@@ -60,10 +60,21 @@ pub struct ClusterReport {
     pub keys: Vec<String>,
     /// The standbys of the server, as they were `hosts_read_ms` ago; `null` if they were not read yet.
     pub standbys: Option<ClusterStandbys>,
+    /// How the rights of this host's user of the server differ from those that it needs, as of the last connection.
+    pub rights: ClusterRights,
     /// The hosts, as they were `hosts_read_ms` ago.
     pub hosts: Vec<ClusterHostReport>,
     /// The time since the hosts were read; `null` if they were not read yet.
     pub hosts_read_ms: Option<u64>,
+}
+
+/// How the rights of a host's user of the server differ from those that it needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ClusterRights {
+    /// The statements that grant the missing ones.
+    pub missing: Vec<String>,
+    /// The ones that it does not need. If it owns the tables, only that is named.
+    pub excess: Vec<String>,
 }
 
 /// The standbys of the server.

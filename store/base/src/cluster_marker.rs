@@ -23,6 +23,9 @@ pub enum ClusterMarker {
         /// removals, of other hosts.
         #[serde(default)]
         removed_up_to: Option<u64>,
+        /// The user of the server that gets the rights of a host.
+        #[serde(default)]
+        grant_to: Option<String>,
     },
     /// The next start joins the cluster, of which this store is a copy.
     Join {
@@ -105,7 +108,7 @@ mod tests {
         assert_eq!(ClusterMarker::read(dir).expect("it is read"), None);
         let member = ClusterMarker::Member { host: "app-1".to_owned(), removed_up_to: 7 };
         for marker in [
-            ClusterMarker::Init { resets: true, removed_up_to: Some(3) },
+            ClusterMarker::Init { resets: true, removed_up_to: Some(3), grant_to: Some("app".to_owned()) },
             ClusterMarker::Join { allow_different_config: true, removed_up_to: 5 },
             member,
             ClusterMarker::Leaving { host: "app-1".to_owned(), removed_up_to: 7 },

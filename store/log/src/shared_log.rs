@@ -54,7 +54,7 @@ pub enum SharedAppend {
     Appended,
     /// The group is committed, and another host waits to append one.
     AppendedBefore,
-    /// The shared log ends at another entry. Nothing was appended.
+    /// The shared log ends at another entry, or has lost groups. Nothing was appended.
     Behind,
 }
 
@@ -93,7 +93,8 @@ pub trait SharedLog: Debug + Send {
     /// It does not answer, or is not connected.
     fn ends(&mut self, up_to: u64) -> Result<Vec<SharedEnd>, SharedLogError>;
 
-    /// Appends a group, if the shared log ends with the group of `own`, the end of the host's groups.
+    /// Appends a group, if the shared log ends with the group of `own`, the end of the host's groups, and has lost none since the ends were
+    /// compared.
     ///
     /// # Errors
     /// It does not answer, or is not connected.
@@ -111,9 +112,10 @@ pub trait SharedLog: Debug + Send {
     /// It does not answer, or is not connected.
     fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError>;
 
-    /// The last entry of the shared log, at some time since the call.
+    /// The end of the shared log, at some time since the call. `None` if it may have lost groups since this host compared the ends, also
+    /// groups that this host never had: only a new connection compares them again.
     ///
     /// # Errors
     /// It does not answer, or is not connected.
-    fn tail(&mut self) -> Result<u64, SharedLogError>;
+    fn tail(&mut self) -> Result<Option<GroupsEnd>, SharedLogError>;
 }

@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS oracled_cluster (
     epoch text,
     epoch_since timestamptz,
     epoch_seen timestamptz,
+    mark bigint NOT NULL,
     one boolean NOT NULL DEFAULT true UNIQUE CHECK (one)
 );
 CREATE TABLE IF NOT EXISTS oracled_group (

@@ -117,8 +117,11 @@ fn error_of(error: &Error) -> SharedLogError {
     let text = format!("{} ({})", cause.message(), cause.code().code());
     match cause.code() {
         code if *code == SqlState::UNDEFINED_TABLE => refused(NO_CLUSTER),
+        code if *code == SqlState::INSUFFICIENT_PRIVILEGE => refused(format_args!(
+            "{text}; the section *Rights* of docs/cluster.md has what the owner of the tables grants, and what only the owner can do"
+        )),
         // the user, its password or the database
-        code if code.code().starts_with("28") || code.code().starts_with("3D") => refused(text),
+        code if ["28", "3D", "42"].iter().any(|class| code.code().starts_with(class)) => refused(text),
         _ => failed(text),
     }
 }

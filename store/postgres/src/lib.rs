@@ -10,11 +10,12 @@ mod connection;
 mod keys;
 mod membership;
 mod meter;
+mod rights;
 mod settling;
 
 pub use address::crosses_network_in_cleartext;
 pub use cluster::ClusterIdentity;
-use cluster::{ClusterRow, DROP, Member, PROTOCOL, TABLES, id_of};
+use cluster::{ClusterRow, DROP, Member, NO_CLUSTER, PROTOCOL, TABLES, id_of};
 use connection::{Connection, ConnectionThreads, call, connect};
 pub use keys::{ClusterKeys, ClusterKeysError};
 use keys::{KeyCheck, SealedRows};
@@ -23,7 +24,9 @@ pub use membership::{ClusterHost, ClusterMembership, Heartbeat, HostState, Renew
 pub use meter::{ClusterMeters, MeterLimit};
 use postgres::types::Type;
 use postgres::{Client, Error, Row};
-use settling::{note_epoch, settle};
+pub use rights::HostRights;
+use rights::grants_to;
+use settling::{note_epoch, raise_epoch, settle};
 use std::fmt::{self, Debug};
 use std::time::Duration;
 use store_log::{GroupsEnd, SharedAppend, SharedEnd, SharedGroup, SharedLog, SharedLogError, SharedTail};
@@ -33,14 +36,18 @@ const READ_WITHIN_MAX: Duration = Duration::from_secs(60);
 /// The `before` of the row from which the log starts. It has no group.
 const START: i64 = -1;
 
-/// Appends a group, if the log ends before it and the host is live. Its row is locked, so an append is decided before or after a removal.
+/// Appends a group, if the log ends before it, has lost none in this epoch, and the host is live. Its row is locked, so an append is decided
+/// before or after a removal.
 const APPEND: &str = "
 WITH added AS (
     INSERT INTO oracled_group (before, after, root, host, key_id, bytes, schema)
-    SELECT $1, $2, $3, $4, $5, $6, $9 FROM oracled_host WHERE host = $4 AND instance = $8 AND state = 'live'
+    SELECT $1, $2, $3, $4, $5, $6, $9 FROM oracled_host, oracled_cluster
+    WHERE host = $4 AND instance = $8 AND state = 'live' AND epoch IS NOT DISTINCT FROM $10 AND mark <= $1
         AND EXISTS (SELECT FROM oracled_group WHERE after = $1 AND root = $7)
-    FOR KEY SHARE
+    FOR KEY SHARE OF oracled_host
     ON CONFLICT DO NOTHING RETURNING after
+), marked AS (
+    UPDATE oracled_cluster SET mark = $2 WHERE EXISTS (SELECT FROM added)
 )
 SELECT EXISTS (SELECT FROM added), state, instance = $8, pg_try_advisory_xact_lock(8613, 1)
 FROM (SELECT 1) AS one LEFT JOIN oracled_host ON host = $4";
@@ -52,7 +59,10 @@ SELECT before, after, root, key_id, bytes, schema FROM (
     SELECT *, sum(length(bytes)) OVER (ORDER BY before) - length(bytes) AS earlier_bytes
     FROM (SELECT * FROM oracled_group WHERE before >= $1 ORDER BY before LIMIT 1000) AS next
 ) AS sized WHERE earlier_bytes <= $2 ORDER BY before";
-const TAIL: &str = "SELECT max(after) FROM oracled_group";
+/// The end, and whether the log has lost no group since the connection was made.
+const TAIL: &str = "
+SELECT after, root, epoch IS NOT DISTINCT FROM $1 AND mark <= after
+FROM oracled_cluster, (SELECT after, root FROM oracled_group ORDER BY after DESC LIMIT 1) AS tail";
 const SEEN: &str = "UPDATE oracled_host SET seen = clock_timestamp() WHERE host = $1 AND instance = $2";
 const ADD_KEY: &str = "INSERT INTO oracled_key (id, digest, host) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
 const KEY: &str = "SELECT digest, host FROM oracled_key WHERE id = $1";
@@ -60,9 +70,11 @@ const KNOWN_CLUSTER: &str =
     "it has a cluster already; let this host join it, or replace it with `oraclectl cluster init --reset`";
 const ENDS: &str =
     "SELECT after, root, host FROM oracled_group WHERE after <= $1 ORDER BY after DESC LIMIT 1000";
-/// The root after an entry, the first and the last entry at which a group ends, the cluster, and the host.
+/// The root after an entry, the first and the last entry at which a group ends, the cluster, the host, the epoch, whether this host has settled
+/// in it, and whether the log has lost groups in it.
 const COMPARE: &str = "
-SELECT own.root, first, last, store_id, protocol, log_key, held_key, state, instance = $3
+SELECT own.root, first, last, store_id, protocol, log_key, held_key, state, instance = $3, epoch,
+    settled IS NOT DISTINCT FROM epoch, coalesce(mark > last, false)
 FROM (SELECT min(after) AS first, max(after) AS last FROM oracled_group) AS ends
 LEFT JOIN (SELECT root FROM oracled_group WHERE after = $1) AS own ON true
 LEFT JOIN oracled_cluster ON true
@@ -115,6 +127,8 @@ impl Debug for PostgresSettings {
 pub struct PostgresLog {
     settings: PostgresSettings,
     connection: Option<Connection>,
+    /// The epoch of the server in which the ends were compared on the present connection.
+    epoch: Option<String>,
     threads: ConnectionThreads,
     /// The key that was compared with that of the other hosts, on the present connection.
     compared_key: Option<KeyCheck>,
@@ -141,15 +155,20 @@ impl PostgresLog {
     #[must_use]
     pub fn new(settings: PostgresSettings) -> Self {
         let (threads, read_within) = (ConnectionThreads::default(), settings.answer_within);
-        Self { settings, connection: None, threads, compared_key: None, read_within }
+        Self { settings, connection: None, epoch: None, threads, compared_key: None, read_within }
     }
 
-    /// Creates the tables of a cluster, whose log continues after the groups of this host. The host is its first member. If this process has
-    /// done that before, nothing changes.
+    /// Creates the tables of a cluster, whose log continues after the groups of this host, and grants `user` the rights of a host, if there is
+    /// one. The host is its first member. If this process has done that before, nothing changes.
     ///
     /// # Errors
-    /// The server does not answer, or has a cluster that is not reset.
-    pub fn create(&mut self, own: GroupsEnd, resets: bool) -> Result<(), SharedLogError> {
+    /// The server does not answer, has a cluster that is not reset, or has no such user, or the user of the settings may not create tables.
+    pub fn create(
+        &mut self,
+        own: GroupsEnd,
+        resets: bool,
+        user: Option<String>,
+    ) -> Result<(), SharedLogError> {
         self.connection = None;
         self.connection = Some(connect(&self.settings, &self.threads)?);
         let settings = self.settings.clone();
@@ -162,8 +181,8 @@ impl PostgresLog {
             transaction.batch_execute(TABLES)?;
             let PostgresSettings { store_id, identity, host, .. } = &settings;
             let created = transaction.execute(
-                "INSERT INTO oracled_cluster (store_id, protocol, log_key, held_key) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-                &[&id_of(*store_id), &PROTOCOL, &identity.log_key, &identity.held_key],
+                "INSERT INTO oracled_cluster (store_id, protocol, log_key, held_key, mark) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+                &[&id_of(*store_id), &PROTOCOL, &identity.log_key, &identity.held_key, &after],
             )?;
             if created == 1 {
                 let row = "INSERT INTO oracled_group VALUES ($1, $2, $3, $4, '', '', $5)";
@@ -172,6 +191,9 @@ impl PostgresLog {
             }
             let known = "SELECT FROM oracled_host WHERE host = $1 AND instance = $2";
             let is_own = transaction.query_opt(known, &[host, &settings.instance.as_slice()])?.is_some();
+            for grant in user.iter().filter(|_| is_own).flat_map(|user| grants_to(user)) {
+                transaction.batch_execute(&grant)?;
+            }
             transaction.commit().map(|()| if is_own { Ok(()) } else { Err(refused(KNOWN_CLUSTER)) })
         })?
     }
@@ -213,7 +235,7 @@ impl PostgresLog {
         let root: Option<Vec<u8>> = row.try_get(0).map_err(failed)?;
         let ends: (Option<i64>, Option<i64>) =
             (row.try_get(1).map_err(failed)?, row.try_get(2).map_err(failed)?);
-        let (Some(first), Some(last)) = ends else { return Err(failed("its log has no start")) };
+        let (Some(first), Some(last)) = ends else { return Err(refused(NO_CLUSTER)) };
         let (first, last) = (entry(first)?, entry(last)?);
         match root {
             Some(root) if root == own.root => Ok(SharedTail::Follows(last)),
@@ -244,23 +266,27 @@ impl SharedLog for PostgresLog {
                 &[(&entries, Type::INT8), (&host, Type::TEXT), (&instance, Type::BYTEA)],
             )
         })?;
-        self.compared(own, &row).inspect_err(|_| self.connection = None)
+        let tail = self.compared(own, &row).inspect_err(|_| self.connection = None)?;
+        self.epoch = row.try_get(9).map_err(failed)?;
+        let (is_settled, is_lost): (bool, bool) =
+            (row.try_get(10).map_err(failed)?, row.try_get(11).map_err(failed)?);
+        // in an epoch in which this host has not settled, all hosts settle anyway
+        if is_lost || is_settled && matches!(tail, SharedTail::Lacks(_)) {
+            let epoch = self.epoch.take();
+            self.epoch = self.call(move |client| raise_epoch(client, epoch))?;
+        }
+        Ok(tail)
     }
 
     fn settle(&mut self) -> Result<(), SharedLogError> {
-        let settings = self.settings.clone();
-        self.call(move |client| settle(client, &settings))?
+        let (settings, epoch) = (self.settings.clone(), self.epoch.clone());
+        self.call(move |client| settle(client, &settings, epoch.as_deref()))?
     }
 
     fn ends(&mut self, up_to: u64) -> Result<Vec<SharedEnd>, SharedLogError> {
         let up_to = i64::try_from(up_to).unwrap_or(i64::MAX);
         let rows = self.call(move |client| client.query_typed(ENDS, &[(&up_to, Type::INT8)]))?;
-        let read = |row: &Row| {
-            let (entries, root): (i64, Vec<u8>) =
-                (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
-            let end = GroupsEnd { entries: entry(entries)?, root: root_of(root)? };
-            Ok(SharedEnd { end, host: row.try_get(2).map_err(failed)? })
-        };
+        let read = |row: &Row| Ok(SharedEnd { end: end_in(row)?, host: row.try_get(2).map_err(failed)? });
         rows.iter().map(read).collect()
     }
 
@@ -272,7 +298,7 @@ impl SharedLog for PostgresLog {
         let (before, after) = (number(group.before)?, number(group.after)?);
         let (root, before_root) = (group.root, own.root);
         let PostgresSettings { host, instance, .. } = self.settings.clone();
-        let schema = self.settings.schema()?;
+        let (schema, epoch) = (self.settings.schema()?, self.epoch.clone());
         let row = self.call(move |client| {
             client.query_typed_one(
                 APPEND,
@@ -286,6 +312,7 @@ impl SharedLog for PostgresLog {
                     (&before_root.as_slice(), Type::BYTEA),
                     (&instance.as_slice(), Type::BYTEA),
                     (&schema, Type::INT4),
+                    (&epoch, Type::TEXT),
                 ],
             )
         })?;
@@ -343,16 +370,25 @@ impl SharedLog for PostgresLog {
         rows.iter().map(read).collect()
     }
 
-    fn tail(&mut self) -> Result<u64, SharedLogError> {
-        let row = self.call(|client| client.query_typed_one(TAIL, &[]))?;
-        let last: Option<i64> = row.try_get(0).map_err(failed)?;
-        entry(last.ok_or_else(|| failed("it has no cluster"))?)
+    fn tail(&mut self) -> Result<Option<GroupsEnd>, SharedLogError> {
+        let epoch = self.epoch.clone();
+        let rows = self.call(move |client| client.query_typed(TAIL, &[(&epoch, Type::TEXT)]))?;
+        let row = rows.first().ok_or_else(|| refused(NO_CLUSTER))?;
+        let end = end_in(row)?;
+        let is_whole: bool = row.try_get(2).map_err(failed)?;
+        Ok(is_whole.then_some(end))
     }
 }
 
 /// The number of an entry for PostgreSQL, which has signed numbers.
 fn number(entry: u64) -> Result<i64, SharedLogError> {
     i64::try_from(entry).map_err(failed)
+}
+
+/// The end of a group in the first two columns of a row.
+fn end_in(row: &Row) -> Result<GroupsEnd, SharedLogError> {
+    let (entries, root): (i64, Vec<u8>) = (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?);
+    Ok(GroupsEnd { entries: entry(entries)?, root: root_of(root)? })
 }
 
 fn root_of(bytes: Vec<u8>) -> Result<[u8; 32], SharedLogError> {

@@ -5,6 +5,7 @@
 
 use crate::cluster::{CLUSTER, ClusterRow, DROP, Member};
 use crate::connection::{Connection, ConnectionThreads, call, connect};
+use crate::rights::{HostRights, read_rights};
 use crate::settling::note_epoch;
 use crate::{PostgresSettings, entry, failed, number, refused};
 use jiff::Timestamp;
@@ -50,7 +51,8 @@ DELETE FROM oracled_group WHERE before IN (
     ORDER BY before LIMIT 1000
 )";
 const END_LEASE: &str = "DELETE FROM oracled_lease WHERE instance = $1 AND name = $2";
-/// The rows of a statement do not see its changes, so they are taken from what these return.
+/// The rows of a statement do not see its changes, so they are taken from what these return. A lease for longer than a minute is none that this
+/// statement has given.
 const RENEW: &str = "
 WITH clock AS MATERIALIZED (
     SELECT round($7 / 1000.0 - extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ahead_ms
@@ -64,6 +66,7 @@ WITH clock AS MATERIALIZED (
     FROM (SELECT DISTINCT unnest($8) AS name ORDER BY name) AS wanted WHERE EXISTS (SELECT FROM beat)
     ON CONFLICT (name) DO UPDATE SET instance = excluded.instance, host = excluded.host, until = excluded.until
     WHERE oracled_lease.instance = excluded.instance OR oracled_lease.until <= clock_timestamp()
+        OR oracled_lease.until > clock_timestamp() + interval '1 min'
     RETURNING name
 ), held AS (
     SELECT name, $1 AS host FROM taken UNION ALL
@@ -88,6 +91,7 @@ pub struct ClusterMembership {
     settings: PostgresSettings,
     connection: Option<Connection>,
     threads: ConnectionThreads,
+    rights: HostRights,
 }
 
 /// The report of a host on itself.
@@ -179,7 +183,14 @@ impl ClusterMembership {
     /// The membership with these settings. It connects on demand.
     #[must_use]
     pub fn new(settings: PostgresSettings) -> Self {
-        Self { settings, connection: None, threads: ConnectionThreads::default() }
+        let (threads, rights) = (ConnectionThreads::default(), HostRights::default());
+        Self { settings, connection: None, threads, rights }
+    }
+
+    /// The rights of the user of this host, as the last connection found them.
+    #[must_use]
+    pub const fn rights(&self) -> &HostRights {
+        &self.rights
     }
 
     /// Enters this host into the cluster, or takes its name over from an earlier process. A host that was removed or has left enters
@@ -397,6 +408,7 @@ impl ClusterMembership {
     pub fn connect(&mut self) -> Result<(), SharedLogError> {
         if self.connection.is_none() {
             self.connection = Some(connect(&self.settings, &self.threads)?);
+            self.rights = call(&mut self.connection, read_rights)?;
             let durability = self.settings.durability;
             call(&mut self.connection, move |client| note_epoch(client, durability))?;
         }

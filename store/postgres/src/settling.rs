@@ -2,7 +2,11 @@
 //! other groups, and none answers that something is missing.
 //!
 //! Such a server has another epoch: the start of its process, its timeline, and the table of the cluster. The first host to see it notes when the hosts were last seen
-//! before. A storage that is replicated below PostgreSQL loses nothing, so it has no epochs.
+//! before. A storage that is replicated below PostgreSQL loses nothing by a start, so it has no such epochs.
+//!
+//! The first host to find that the log became shorter within an epoch raises it: it adds the time of this loss. An older copy of the table has
+//! an earlier time or none, so an epoch never comes back. Each append and each read of the tail compares the epoch with that of its connection.
+//! An append also notes its last entry as the mark of the epoch. So a host that never had the lost groups finds the loss, too.
 
 use crate::{PostgresSettings, SharedLogDurability, failed};
 use postgres::types::Type;
@@ -11,17 +15,20 @@ use std::thread::sleep;
 use std::time::Duration;
 use store_log::SharedLogError;
 
-const NOTE: &str = "
-UPDATE oracled_cluster SET epoch = present.epoch, epoch_since = clock_timestamp(),
-    epoch_seen = (SELECT max(seen) FROM oracled_host)
-FROM (
-    SELECT concat_ws(' ', pg_postmaster_start_time(), left(pg_walfile_name(pg_current_wal_lsn()), 8), 'oracled_cluster'::regclass::oid)
-        AS epoch
+/// The beginning of an epoch.
+const BEGIN: &str = "
+UPDATE oracled_cluster SET epoch_since = clock_timestamp(), epoch_seen = (SELECT max(seen) FROM oracled_host),
+    mark = (SELECT coalesce(max(after), 0) FROM oracled_group), ";
+/// The start is a number, which does not depend on the time zone of the user.
+const NOTE: &str = "epoch = present.epoch FROM (
+    SELECT concat_ws(' ', extract(epoch FROM pg_postmaster_start_time()), left(pg_walfile_name(pg_current_wal_lsn()), 8),
+        'oracled_cluster'::regclass::oid) AS epoch
 ) AS present
-WHERE oracled_cluster.epoch IS DISTINCT FROM present.epoch";
+WHERE split_part(oracled_cluster.epoch, '/', 1) IS DISTINCT FROM present.epoch";
+const RAISE: &str = "epoch = concat(split_part(epoch, '/', 1), '/', extract(epoch FROM clock_timestamp()))
+WHERE epoch IS NOT DISTINCT FROM $1 RETURNING epoch";
 const SET: &str = "
-UPDATE oracled_host SET settled = epoch FROM oracled_cluster
-WHERE host = $1 AND instance = $2 AND settled IS DISTINCT FROM epoch";
+UPDATE oracled_host SET settled = $3 WHERE host = $1 AND instance = $2 AND settled IS DISTINCT FROM $3";
 /// The hosts that may have groups which the server has lost. A host that is seen now is waited for up to two minutes, since it may have many
 /// to append; one that was seen within 10 s before the epoch began, for 10 s.
 const AWAITED: &str = "
@@ -37,29 +44,37 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Notes the epoch of the server, before this host is seen in it.
 pub(crate) fn note_epoch(client: &mut Client, durability: SharedLogDurability) -> Result<(), Error> {
     if durability != SharedLogDurability::Storage {
-        client.batch_execute(NOTE)?;
+        client.batch_execute(&format!("{BEGIN}{NOTE}"))?;
     }
     Ok(())
 }
 
-/// Reports that the server has all groups of this host, and waits until it has those of the other hosts.
+/// Raises the epoch of a server that has lost groups within it. Returns the new one, unless another host has raised it.
+pub(crate) fn raise_epoch(client: &mut Client, epoch: Option<String>) -> Result<Option<String>, Error> {
+    let raised = client.query_typed(&format!("{BEGIN}{RAISE}"), &[(&epoch, Type::TEXT)])?;
+    raised.first().map_or(Ok(epoch), |row| row.try_get(0))
+}
+
+/// Reports that the server has all groups of this host in this epoch, and waits until it has those of the other hosts.
 pub(crate) fn settle(
     client: &mut Client,
     settings: &PostgresSettings,
+    epoch: Option<&str>,
 ) -> Result<Result<(), SharedLogError>, Error> {
-    if settings.durability == SharedLogDurability::Storage {
-        return Ok(Ok(()));
-    }
     let PostgresSettings { host, instance, answer_within, .. } = settings;
-    client.execute_typed(SET, &[(host, Type::TEXT), (&instance.as_slice(), Type::BYTEA)])?;
+    client.execute_typed(
+        SET,
+        &[(host, Type::TEXT), (&instance.as_slice(), Type::BYTEA), (&epoch, Type::TEXT)],
+    )?;
     let mut pauses = answer_within.as_millis() / 2 / PAUSE.as_millis();
     loop {
         let awaited = client.query_typed(AWAITED, &[])?;
         let Some(other) = awaited.first() else { return Ok(Ok(())) };
-        if pauses == 0 {
-            let other: String = other.try_get(0)?;
+        let other: String = other.try_get(0)?;
+        // the epoch of this host is over: it compares again
+        if pauses == 0 || other == *host {
             return Ok(Err(failed(format_args!(
-                "the server was started again or promoted, and the host {other} has not compared its log with it yet; start it, or wait: the others continue without it after 10 s, or after two minutes if it has contact with the server"
+                "the server was started again or promoted, or has lost entries, and the host {other} has not compared its log with it yet; start it, or wait: the others continue without it after 10 s, or after two minutes if it has contact with the server"
             ))));
         }
         pauses -= 1;

@@ -304,7 +304,7 @@ impl AloneLog {
         // this program reads the cluster's log as a host
         ClusterMembership::new(settings.clone()).enter(false).map_err(io::Error::other)?;
         let (mut source, mut log) = (PostgresLog::new(settings), PostgresLog::new(alone));
-        log.create(end, false).map_err(io::Error::other)?;
+        log.create(end, false, None).map_err(io::Error::other)?;
         for log in [&mut source, &mut log] {
             log.connect(end).map_err(io::Error::other)?;
         }

@@ -143,6 +143,7 @@ fn cluster_is_warned_of_clocks_configurations_standbys_and_hosts() {
         json!({"host": "a", "has_work": true, "contact_ms": 1, "failure": null, "config_differences": differences,
             "missing_files": 0, "missing_bytes": 0, "fetch_failure": null, "keys": ["1"],
             "standbys": {"synchronous_standby_names": "s", "connected": connected},
+            "rights": {"missing": [], "excess": []},
             "hosts": [host("a", offset, 0), host("b", 0, seen)], "hosts_read_ms": 0})
     };
     let check = |document: Value| check_report(&serde_json::from_value(document).expect("a report"));
@@ -159,6 +160,11 @@ fn cluster_is_warned_of_clocks_configurations_standbys_and_hosts() {
         let checks = check(document(offset, 1, 0, json!([])));
         assert!(checks.iter().any(|check| check.value.contains(words)), "{checks:?}");
     }
+    let mut rights = document(0, 1, 0, json!([]));
+    rights["rights"]["excess"] = json!(["OWNER on oracled_group"]);
+    assert_eq!(levels(rights.clone()), [Warning]);
+    rights["rights"]["missing"] = json!(["GRANT DELETE ON oracled_group TO \"app\""]);
+    assert_eq!(levels(rights), [Fault, Warning]);
     let mut stale = document(-600, 0, 0, json!([]));
     stale["failure"] = json!("connection refused");
     stale["hosts_read_ms"] = json!(60_000);

@@ -12,7 +12,8 @@ use actors_platform::shared_calls::{CallMeter, SharedCalls, TakeCall};
 use actors_platform::work_turn::{LeaseCall, LeaseCalls, WorkTurn};
 use anyhow::{Context, bail};
 use domain_base::cluster::{
-    CLOCK_OFFSET_NOTED_MS, ClusterHostReport, ClusterStandbys, ConfigDifference, ConfigDigests, SILENT_MAX_MS,
+    CLOCK_OFFSET_NOTED_MS, ClusterHostReport, ClusterRights, ClusterStandbys, ConfigDifference,
+    ConfigDigests, SILENT_MAX_MS,
 };
 use domain_base::digest::Sha256Hex;
 use oracled_store::{
@@ -26,8 +27,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{fs, io, mem, thread};
 use store_postgres::{
-    ClusterHost, ClusterIdentity, ClusterMembership, ClusterMeters, Heartbeat, HostState, MeterLimit,
-    PostgresLog, PostgresSettings, Renewal, SharedLogDurability,
+    ClusterHost, ClusterIdentity, ClusterMembership, ClusterMeters, Heartbeat, HostRights, HostState,
+    MeterLimit, PostgresLog, PostgresSettings, Renewal, SharedLogDurability,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -93,7 +94,7 @@ fn enter_now(
     };
     let began = monotonic();
     let mut last_error = String::new();
-    while let Err(error) = catch_up(&mut membership, log, (&marker, &config), (journal, store.dir())) {
+    while let Err(error) = catch_up(&mut membership, log, (&marker, &config, &host), (journal, store.dir())) {
         let can_pass = matches!(error.downcast_ref(), Some(SharedLogError::Unanswered(_)))
             || matches!(error.downcast_ref(), Some(StoreError::Unavailable { .. }));
         if !can_pass || began.elapsed() > ENTERED_WITHIN {
@@ -166,12 +167,12 @@ fn take_calls(mut meters: ClusterMeters, requests: &Receiver<TakeCall>) {
 fn catch_up(
     membership: &mut ClusterMembership,
     log: impl Fn() -> MeasuredLog<PostgresLog>,
-    (marker, config): (&ClusterMarker, &ConfigDigests),
+    (marker, config, host): (&ClusterMarker, &ConfigDigests, &str),
     (journal, dir): (&mut Journal, &Path),
 ) -> anyhow::Result<()> {
     if !journal.is_shared() {
-        if let ClusterMarker::Init { resets, .. } = *marker {
-            log().log.create(journal.groups_end(), resets)?;
+        if let ClusterMarker::Init { resets, grant_to, .. } = marker {
+            log().log.create(journal.groups_end(), *resets, grant_to.clone())?;
         }
         if matches!(marker, ClusterMarker::Join { allow_different_config: false, .. }) {
             compare_configs(membership, config)?;
@@ -186,7 +187,7 @@ fn catch_up(
             compare_start(membership, journal.counts().entries)?;
         }
         membership.enter(matches!(marker, ClusterMarker::Join { .. }))?;
-        journal.share(Box::new(log()), ATTEMPTS);
+        journal.share(Box::new(log()), host.to_owned(), ATTEMPTS);
         let entries = journal.counts().entries;
         tracing::info!(entries, "the store is brought up to date with the shared log");
     }
@@ -195,15 +196,16 @@ fn catch_up(
 
 /// The entry up to which the store has no data of removals.
 fn removed_up_to(marker: &ClusterMarker, journal: &Journal, store: &Store) -> Result<u64, StoreError> {
-    match *marker {
+    match marker {
         ClusterMarker::Member { removed_up_to, .. }
         | ClusterMarker::Leaving { removed_up_to, .. }
-        | ClusterMarker::Join { removed_up_to, .. } => Ok(removed_up_to),
-        ClusterMarker::Init { removed_up_to: Some(removed_up_to), .. } => Ok(removed_up_to),
+        | ClusterMarker::Join { removed_up_to, .. } => Ok(*removed_up_to),
+        ClusterMarker::Init { removed_up_to: Some(removed_up_to), .. } => Ok(*removed_up_to),
         // the first host has completed all removals before; a start that is interrupted must not take those of other hosts for such
-        ClusterMarker::Init { resets, removed_up_to: None } => {
+        ClusterMarker::Init { resets, removed_up_to: None, grant_to } => {
             let entries = journal.counts().entries;
-            let noted = ClusterMarker::Init { resets, removed_up_to: Some(entries) };
+            let (resets, grant_to) = (*resets, grant_to.clone());
+            let noted = ClusterMarker::Init { resets, removed_up_to: Some(entries), grant_to };
             ClusterMarker::write(Some(&noted), store.dir())?;
             Ok(entries)
         }
@@ -345,7 +347,8 @@ impl MembershipThread {
                 if self.view.borrow().fault.is_none() {
                     tracing::warn!(fault, "the membership in the cluster cannot be renewed; trying again");
                 }
-                self.view.send_modify(|view| view.fault = Some(fault));
+                let rights = self.rights();
+                self.view.send_modify(|view| (view.fault, view.rights) = (Some(fault), rights));
             }
         }
     }
@@ -436,7 +439,14 @@ impl MembershipThread {
         let read_at = Some(began);
         self.members.send_replace((read_at, members.collect()));
         let standbys = Some(ClusterStandbys { synchronous_standby_names, connected: standbys });
-        self.view.send_replace(ClusterView { hosts, read_at, fault: None, clock_fault, ended, standbys });
+        let rights = self.rights();
+        let view = ClusterView { hosts, read_at, fault: None, clock_fault, ended, standbys, rights };
+        self.view.send_replace(view);
+    }
+
+    fn rights(&self) -> ClusterRights {
+        let HostRights { missing, excess } = self.membership.rights().clone();
+        ClusterRights { missing: missing.into_iter().collect(), excess: excess.into_iter().collect() }
     }
 
     /// Takes a lease with a heartbeat. Answers `None` if another host has it.

@@ -129,7 +129,7 @@ impl<L: SharedLog> SharedLog for MeasuredLog<L> {
         self.count(groups)
     }
 
-    fn tail(&mut self) -> Result<u64, SharedLogError> {
+    fn tail(&mut self) -> Result<Option<GroupsEnd>, SharedLogError> {
         let tail = self.log.tail();
         self.count(tail)
     }

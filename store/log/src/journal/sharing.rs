@@ -36,6 +36,8 @@ const PAUSE_MAX_MS: u16 = if cfg!(test) { 1 } else { 50 };
 #[derive(Debug)]
 pub(super) struct SharedJournal {
     log: Box<dyn SharedLog>,
+    /// The name of this host.
+    host: String,
     /// Whether the ends were compared on the present connection.
     is_connected: bool,
     /// The attempts to append a group, after which it stays unknown whether it is committed.
@@ -116,11 +118,15 @@ impl SharedJournal {
         }
     }
 
-    /// The last entry of the shared log. If there is no connection, connects, and compares the ends.
-    fn tail(&mut self, own: &OwnGroups<'_>) -> Result<u64, SharedCallError> {
-        if self.is_connected {
-            return Ok(self.call(|log| log.tail())?);
+    /// The end of the shared log, which is not before that of this host. If there is no connection, or if the shared log has lost groups,
+    /// connects, and compares the ends.
+    fn tail(&mut self, own: &OwnGroups<'_>) -> Result<GroupsEnd, SharedCallError> {
+        if self.is_connected
+            && let Some(tail) = self.whole_tail(own)?
+        {
+            return Ok(tail);
         }
+        (self.is_connected, self.is_waiting) = (false, false);
         match self.log.connect(own.end())? {
             SharedTail::Follows(_) => {}
             SharedTail::Lacks(_) => self.append_again(own)?,
@@ -130,7 +136,14 @@ impl SharedJournal {
         // appends it meanwhile
         self.log.settle()?;
         self.is_connected = true;
-        Ok(self.call(|log| log.tail())?)
+        let lost = || SharedLogError::Unanswered("it has lost groups meanwhile".to_owned());
+        Ok(self.whole_tail(own)?.ok_or_else(lost)?)
+    }
+
+    /// The end of the shared log; `None` if it has lost groups. An append of this host is answered before this call, and so counts.
+    fn whole_tail(&mut self, own: &OwnGroups<'_>) -> Result<Option<GroupsEnd>, SharedLogError> {
+        let tail = self.call(|log| log.tail())?;
+        Ok(tail.filter(|tail| tail.entries >= own.end().entries))
     }
 
     /// Appends the groups of this host that the shared log has lost. Other hosts may do the same at this time.
@@ -205,7 +218,8 @@ impl SharedJournal {
         };
         let (last, host) = theirs.map_or((0, String::new()), |last| (last.end.entries, last.host));
         SharedCallError::Diverged(format!(
-            "{common}; this host ends at entry {}, and the shared log at entry {last}, by host {host}",
+            "{common}; this host ({}) ends at entry {}, and the shared log at entry {last}, by host {host}",
+            self.host,
             own.end().entries
         ))
     }
@@ -246,11 +260,12 @@ impl SharedJournal {
 }
 
 impl Journal {
-    /// From now on, other hosts write the log, too. A commit is an append to the shared log, which must answer within this number of
-    /// attempts. [`Journal::follow`] must be called before the store is served.
-    pub fn share(&mut self, log: Box<dyn SharedLog>, attempts: u32) {
+    /// From now on, other hosts than `host` write the log, too. A commit is an append to the shared log, which must answer within this number
+    /// of attempts. [`Journal::follow`] must be called before the store is served.
+    pub fn share(&mut self, log: Box<dyn SharedLog>, host: String, attempts: u32) {
         self.shared = Some(SharedJournal {
             log,
+            host,
             is_connected: false,
             attempts,
             is_waiting: false,
@@ -260,7 +275,7 @@ impl Journal {
         });
     }
 
-    /// Applies the groups of the shared log up to its end at some time since the call.
+    /// Applies the groups of the shared log up to its end at some time since the call, and compares the groups of this host with that end.
     ///
     /// # Errors
     /// `Unavailable` if the shared log does not answer, or this host cannot write. `Diverged` if the shared log has other groups than this
@@ -270,7 +285,7 @@ impl Journal {
         let Some(shared) = &mut self.shared else { return Ok(()) };
         let tail = shared.tail(&OwnGroups { tables: &self.tables, segments: &self.segments });
         let tail = tail.map_err(|error| self.shared_error(error))?;
-        while self.mark.now.counts.entries < tail {
+        while self.mark.now.counts.entries < tail.entries {
             let after = self.mark.now.counts.entries;
             let Some(shared) = &mut self.shared else { return Ok(()) };
             let most = shared.read_bytes;
@@ -279,9 +294,10 @@ impl Journal {
                 if read.is_ok() { most.saturating_mul(2).clamp(1, READ_BYTES) } else { most / 2 };
             let groups = read.map_err(|error| self.shared_error(error.into()))?;
             if groups.is_empty() {
-                return Err(
-                    self.diverge(format!("it has no group after entry {after}, and ends at entry {tail}"))
-                );
+                // it has lost groups, or has other ones: the next connection compares the ends
+                self.shared.iter_mut().for_each(|shared| shared.is_connected = false);
+                let lost = format!("it has no group after entry {after}, and had entry {}", tail.entries);
+                return Err(self.shared_error(SharedLogError::Unanswered(lost).into()));
             }
             for group in &groups {
                 self.renew_snapshot(1)?;
@@ -290,7 +306,17 @@ impl Journal {
                 self.check_failure()?;
             }
         }
-        Ok(())
+        let own = OwnGroups { tables: &self.tables, segments: &self.segments };
+        let is_same = own.end() == tail || own.end_at(tail.entries)? == tail;
+        if is_same { Ok(()) } else { Err(self.fork()) }
+    }
+
+    /// The error of a host that has other groups than the shared log, unless that does not answer.
+    fn fork(&mut self) -> StoreError {
+        let own = OwnGroups { tables: &self.tables, segments: &self.segments };
+        let Some(shared) = &mut self.shared else { return self.diverged_error() };
+        let error = shared.fork_from(&own);
+        self.shared_error(error)
     }
 
     /// From now on, reports the changes by groups of the shared log: by [`Journal::follow`], and by commits, which follow the other hosts
@@ -405,7 +431,7 @@ impl Journal {
 
     /// Applies a group of the shared log, which follows the groups of this host.
     fn apply_shared(&mut self, group: &SharedGroup) -> Result<(), StoreError> {
-        let mut ready = self.read_shared(group).map_err(|fault| self.diverge(fault))?;
+        let Some(mut ready) = self.read_shared(group) else { return Err(self.fork()) };
         let (writes, replaced) =
             self.writes_in(&ready.rows).map_err(|error| self.fail(error, RecoveryCondition::Reopening))?;
         ready.replaced = replaced;
@@ -421,28 +447,26 @@ impl Journal {
         Ok(())
     }
 
-    /// The group, if it follows the groups of this host and its Merkle tree is that of its entries; otherwise the fault.
-    fn read_shared(&self, group: &SharedGroup) -> Result<ReadyGroup, String> {
-        let fault = || format!("the group after entry {} does not follow the log of this host", group.before);
+    /// The group, if it follows the groups of this host and its Merkle tree is that of its entries.
+    fn read_shared(&self, group: &SharedGroup) -> Option<ReadyGroup> {
         let mut hashes = (*self.engine.log_hashes()).clone();
         let follows = group.before == hashes.tree.size() && group.before < group.after;
-        let rows = RowBatch::read(&group.rows).filter(|_| follows).ok_or_else(fault)?;
-        let counts =
-            meta::counts_in(&rows).filter(|counts| counts.entries == group.after).ok_or_else(fault)?;
+        let rows = RowBatch::read(&group.rows).filter(|_| follows)?;
+        let counts = meta::counts_in(&rows).filter(|counts| counts.entries == group.after)?;
         let (mut lines, mut tiles) = (Vec::new(), RowBatch::default());
         for (_, line) in lines_in(&rows).range(group.before + 1..=group.after) {
-            hashes.append(leaf_of(line).map_err(|_| fault())?.as_bytes(), &mut tiles);
+            hashes.append(leaf_of(line).ok()?.as_bytes(), &mut tiles);
             lines.extend_from_slice(line.as_bytes());
             lines.push(b'\n');
         }
         if meta::tree_in(&rows).as_ref() != Some(&hashes.tree) || hashes.tree.root() != group.root {
-            return Err(fault());
+            return None;
         }
         let times = rows::changed(&rows, LOG).filter_map(|(name, _)| rows::get_from(&rows, LOG, name)?);
         let latest_time_us = times.map(|value| row::time_of(&value)).max().unwrap_or(i64::MIN);
         let tip = LogTip::new(latest_time_us.max(self.tip.latest_time_us));
         let bytes = (group.rows.len() + lines.len()) as u64;
-        Ok(ReadyGroup {
+        Some(ReadyGroup {
             rows,
             counts,
             tip,

@@ -40,7 +40,10 @@ struct FakeEngine {
     /// The end before the first group.
     first: GroupsEnd,
     groups: Vec<SharedGroup>,
-    late: Vec<(GroupsEnd, SharedGroup)>,
+    /// The last entry that was appended in this epoch.
+    mark: u64,
+    /// Appends, with how often hosts had found a loss when each was sent.
+    late: Vec<(usize, GroupsEnd, SharedGroup)>,
     random: Rng,
     /// One call in this many has no answer; 0 if all have.
     lost_in: usize,
@@ -48,6 +51,8 @@ struct FakeEngine {
     loses_next: bool,
     /// How often the engine was replaced by an older copy of itself.
     epoch: usize,
+    /// How often hosts have found that it lost groups within an epoch.
+    losses: usize,
     /// The hosts of whose groups it has all since then.
     settled: BTreeSet<usize>,
     /// Whether a host waits for the others then.
@@ -65,30 +70,52 @@ impl FakeEngine {
         self.groups.last().map_or(self.first, |last| GroupsEnd { entries: last.after, root: last.root })
     }
 
-    fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> SharedAppend {
-        if self.end() != own {
+    /// Appends a group, over a connection that was made after this number of losses.
+    fn append(&mut self, losses: usize, own: GroupsEnd, group: &SharedGroup) -> SharedAppend {
+        if self.end() != own || self.is_lossy(losses) {
             return SharedAppend::Behind;
         }
         self.groups.push(group.clone());
+        self.mark = group.after;
         SharedAppend::Appended
+    }
+
+    /// Whether groups may have been lost since a connection was made, which was after this number of losses.
+    fn is_lossy(&self, losses: usize) -> bool {
+        self.losses != losses || self.tail() < self.mark
     }
 
     /// Lets an append happen that no host waits for.
     fn append_late(&mut self) {
         if !self.late.is_empty() {
             let at = self.random.usize(..self.late.len());
-            let (own, group) = self.late.swap_remove(at);
-            self.append(own, &group);
+            let (losses, own, group) = self.late.swap_remove(at);
+            self.append(losses, own, &group);
         }
+    }
+
+    /// The last groups are removed, and no connection ends.
+    fn remove_groups(&mut self) {
+        let lost = self.random.usize(..3).min(self.groups.len());
+        self.groups.truncate(self.groups.len() - lost);
     }
 
     /// The engine is replaced by an older copy of itself. All connections end.
     fn lose_groups(&mut self) {
-        let lost = self.random.usize(..3).min(self.groups.len());
-        self.groups.truncate(self.groups.len() - lost);
+        self.remove_groups();
         self.late.clear();
+        self.begin_epoch();
+    }
+
+    fn begin_epoch(&mut self) {
         self.settled.clear();
-        self.epoch += 1;
+        (self.epoch, self.mark) = (self.epoch + 1, self.tail());
+    }
+
+    /// A host has found that groups were lost within this epoch.
+    fn raise_epoch(&mut self) {
+        self.settled.clear();
+        (self.losses, self.mark) = (self.losses + 1, self.tail());
     }
 
     fn is_lost(&mut self) -> bool {
@@ -107,6 +134,7 @@ struct FakeConnection {
     host: usize,
     is_connected: bool,
     epoch: usize,
+    losses: usize,
 }
 
 impl FakeConnection {
@@ -134,21 +162,31 @@ impl SharedLog for FakeConnection {
         let end = |group: &SharedGroup| GroupsEnd { entries: group.after, root: group.root };
         let ends = [engine.first].into_iter().chain(engine.groups.iter().map(end));
         let same = ends.filter(|end| end.entries == own.entries).collect::<Vec<_>>();
-        Ok(match same.as_slice() {
+        let tail = match same.as_slice() {
             [end] if *end == own => SharedTail::Follows(engine.tail()),
             _ if engine.tail() < own.entries => SharedTail::Lacks(engine.tail()),
             _ => SharedTail::Forked,
-        })
+        };
+        let lacks = matches!(tail, SharedTail::Lacks(_)) && engine.settled.contains(&self.host);
+        if lacks || engine.is_lossy(engine.losses) {
+            engine.raise_epoch();
+        }
+        self.losses = engine.losses;
+        Ok(tail)
     }
 
     fn settle(&mut self) -> Result<(), SharedLogError> {
-        let host = self.host;
+        let (host, losses) = (self.host, self.losses);
         self.call(|engine| {
+            if engine.losses != losses {
+                return lost();
+            }
             engine.settled.insert(host);
             // the groups that another host appends again while this one waits
             let back = mem::take(&mut engine.back);
             engine.groups.extend(back);
-            if !engine.settles || engine.epoch == 0 || engine.settled.len() == HOSTS {
+            engine.mark = engine.mark.max(engine.tail());
+            if !engine.settles || engine.epoch + engine.losses == 0 || engine.settled.len() == HOSTS {
                 Ok(())
             } else {
                 lost()
@@ -163,8 +201,9 @@ impl SharedLog for FakeConnection {
             }
             let end = |group: &SharedGroup| GroupsEnd { entries: group.after, root: group.root };
             let ends = [engine.first].into_iter().chain(engine.groups.iter().map(end));
-            let ends =
-                ends.filter(|end| end.entries <= up_to).map(|end| SharedEnd { end, host: String::new() });
+            let ends = ends
+                .filter(|end| end.entries <= up_to)
+                .map(|end| SharedEnd { end, host: "another".to_owned() });
             let mut ends: Vec<_> = ends.collect();
             ends.reverse();
             // a page of some
@@ -174,19 +213,20 @@ impl SharedLog for FakeConnection {
     }
 
     fn append(&mut self, own: GroupsEnd, group: &SharedGroup) -> Result<SharedAppend, SharedLogError> {
+        let losses = self.losses;
         self.call(|engine| {
             if mem::take(&mut engine.loses_next) {
-                engine.append(own, group);
+                engine.append(losses, own, group);
                 return lost();
             }
             if !engine.is_lost() {
-                return Ok(engine.append(own, group));
+                return Ok(engine.append(losses, own, group));
             }
             match engine.random.u8(..3) {
                 // the answer is lost
-                0 => drop(engine.append(own, group)),
+                0 => drop(engine.append(losses, own, group)),
                 // it happens later, or never
-                1 => engine.late.push((own, group.clone())),
+                1 => engine.late.push((losses, own, group.clone())),
                 _ => {}
             }
             lost()
@@ -212,8 +252,14 @@ impl SharedLog for FakeConnection {
         })
     }
 
-    fn tail(&mut self) -> Result<u64, SharedLogError> {
-        self.call(|engine| if engine.is_lost() { lost() } else { Ok(engine.tail()) })
+    fn tail(&mut self) -> Result<Option<GroupsEnd>, SharedLogError> {
+        let losses = self.losses;
+        self.call(|engine| {
+            if engine.is_lost() {
+                return lost();
+            }
+            Ok((!engine.is_lossy(losses)).then(|| engine.end()))
+        })
     }
 }
 
@@ -239,11 +285,12 @@ impl Host {
 
     fn start(&mut self, engine: &Arc<Mutex<FakeEngine>>) {
         let (mut journal, store) = open(self.dir.path());
+        let (engine_of_all, host) = (Arc::clone(engine), self.number);
         let connection =
-            FakeConnection { engine: Arc::clone(engine), host: self.number, is_connected: false, epoch: 0 };
+            FakeConnection { engine: engine_of_all, host, is_connected: false, epoch: 0, losses: 0 };
         // some hosts give up at once, and some try again
         let attempts = engine.lock().expect("no test panicked").random.u32(1..4);
-        journal.share(Box::new(connection), attempts);
+        journal.share(Box::new(connection), format!("host-{host}"), attempts);
         let (report, followed) = channel();
         journal.report_followed(FollowedChanges(Box::new(move |writes| {
             report.send(writes).expect("it is read");
@@ -315,12 +362,14 @@ impl Cluster {
         let first_end = GroupsEnd { entries, root };
         let engine = FakeEngine {
             first: first_end,
+            mark: entries,
             groups,
             late,
             random: random.fork(),
             lost_in: 6,
             loses_next: false,
             epoch: 0,
+            losses: 0,
             settled: BTreeSet::new(),
             settles: true,
             back: VecDeque::new(),
@@ -402,6 +451,7 @@ impl Cluster {
                 }
                 7 | 8 => self.engine.lock().expect("no test panicked").append_late(),
                 9 | 10 => self.remove(),
+                11 => self.engine.lock().expect("no test panicked").remove_groups(),
                 _ => self.commit(expects),
             }
         }
@@ -496,14 +546,50 @@ fn group_is_committed_once_although_its_answer_is_lost() {
 
 #[test]
 fn host_with_other_groups_than_the_shared_log_stops() {
+    for is_connected in [false, true] {
+        for writes in [false, true] {
+            let mut cluster = with_one_group();
+            let engine = Arc::clone(&cluster.engine);
+            let first = engine.lock().expect("no test panicked").first.entries;
+            engine.lock().expect("no test panicked").groups[0].root[0] ^= 1;
+            if !is_connected {
+                cluster.hosts[0].open = None;
+                cluster.hosts[0].start(&engine);
+            }
+            let journal = cluster.hosts[0].journal();
+            // the first attempt finds that its connection cannot be used any longer
+            journal.shared.as_mut().expect("it is shared").attempts = 2;
+            let stopped =
+                if writes { journal.commit(&[delivered(101, 40)]).map(drop) } else { journal.follow() };
+            let Err(StoreError::Diverged { detail, .. }) = stopped else { panic!("{stopped:?}") };
+            for part in [format!("up to entry {first};"), "(host-0)".to_owned(), "host another".to_owned()] {
+                assert!(detail.contains(&part), "{part}: {detail}");
+            }
+            assert_eq!(engine.lock().expect("no test panicked").groups.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn removed_groups_are_missed_by_each_host_until_they_are_appended_again() {
     let mut cluster = with_one_group();
-    cluster.engine.lock().expect("no test panicked").groups[0].root[0] ^= 1;
-    cluster.hosts[0].open = None;
-    let engine = Arc::clone(&cluster.engine);
-    cluster.hosts[0].start(&engine);
-    let error = cluster.hosts[0].journal().commit(&[delivered(101, 40)]).expect_err("they have forked");
-    assert!(matches!(error, StoreError::Diverged { .. }), "{error}");
-    assert_eq!(engine.lock().expect("no test panicked").groups.len(), 1);
+    // the third host has read the group, and the second has not
+    cluster.hosts[2].follow().expect("the shared log answers");
+    let groups = mem::take(&mut cluster.engine.lock().expect("no test panicked").groups);
+    for at in [1, 2] {
+        let unread = cluster.hosts[at].follow();
+        assert!(matches!(unread, Err(StoreError::Unavailable { .. })), "{at}: {unread:?}");
+    }
+    let committed = cluster.hosts[1].journal().commit(&[delivered(101, 40)]);
+    assert!(matches!(committed, Err(StoreError::Unavailable { .. })), "{committed:?}");
+    cluster.hosts[0].follow().expect("all hosts have compared");
+    assert_eq!(cluster.engine.lock().expect("no test panicked").groups, groups);
+    for at in [1, 2] {
+        cluster.hosts[at].follow().expect("all hosts have compared");
+        assert_eq!(cluster.hosts[at].store().log_head(), cluster.hosts[0].store().log_head());
+    }
+    let outcomes = cluster.hosts[1].journal().commit(&[delivered(101, 40)]).expect("it answers");
+    assert!(outcomes[0].is_ok(), "{outcomes:?}");
 }
 
 #[test]
@@ -560,8 +646,8 @@ fn append_again(at_once: bool) {
     let groups = {
         let mut engine = engine.lock().expect("no test panicked");
         engine.settles = false;
-        engine.epoch += 1;
         let groups = mem::take(&mut engine.groups);
+        engine.begin_epoch();
         engine.back = groups.iter().filter(|_| at_once).cloned().collect();
         groups
     };
@@ -581,7 +667,7 @@ fn fork(settles: bool) -> (Cluster, Result<(), StoreError>) {
         let mut engine = cluster.engine.lock().expect("no test panicked");
         engine.settles = settles;
         engine.groups.clear();
-        engine.epoch += 1;
+        engine.begin_epoch();
     }
     drop(cluster.hosts[1].follow());
     drop(cluster.hosts[1].recover().then(|| cluster.hosts[1].journal().commit(&[delivered(101, 40)])));
@@ -609,8 +695,8 @@ fn host_follows_what_another_has_appended_again_while_it_waited() {
     {
         let mut engine = cluster.engine.lock().expect("no test panicked");
         engine.settles = false;
-        engine.epoch += 1;
         engine.back = mem::take(&mut engine.groups).into();
+        engine.begin_epoch();
     }
     // the first call ends with the connection of before
     drop(cluster.hosts[1].follow());
