@@ -184,6 +184,7 @@ pub fn entry_text(
         salts.push((name.to_owned(), derive_salt(secret, seq, name)));
         leaf = hide(&members, &salts);
     }
+    sort_salts(&mut salts, &members);
     if salts.is_empty() {
         return EntryText { leaf, line };
     }
@@ -193,6 +194,11 @@ pub fn entry_text(
         write!(line, ",{salts}}}").expect("a text can be extended");
     }
     EntryText { line, leaf }
+}
+
+/// Sorts salts in the order of their members, in which each reader of a card requires them. Earlier versions wrote those of too long values last.
+fn sort_salts(salts: &mut [(String, String)], members: &[(Cow<'_, str>, &RawValue)]) {
+    salts.sort_by_key(|(salted, _)| members.iter().position(|(name, _)| name == salted));
 }
 
 /// Whether the journal adds the member to an event.
@@ -223,7 +229,8 @@ pub fn leaf_of(line: &str) -> Result<Cow<'_, str>, LogLineError> {
 /// If the line has salts and is not an entry.
 pub fn hide_values(line: &str, is_hidden: impl Fn(&str) -> bool) -> Result<Cow<'_, str>, LogLineError> {
     let Some((members, salts)) = read_salted(line)? else { return Ok(Cow::Borrowed(line)) };
-    let (hidden, open): (Vec<_>, Vec<_>) = salts.into_iter().partition(|(name, _)| is_hidden(name));
+    let (hidden, mut open): (Vec<_>, Vec<_>) = salts.into_iter().partition(|(name, _)| is_hidden(name));
+    sort_salts(&mut open, &members);
     let mut line = hide(&members, &hidden);
     if let Some(salts) = salts_member(&open) {
         line.pop();

@@ -13,7 +13,7 @@ use domain_base::digest::Sha256Hex;
 use domain_base::event::{Event, read_open};
 use domain_base::session_id::SessionId;
 use domain_verdict::card::VerdictCard;
-use domain_verdict::event::{OrderReleased, OrderStopped, RegenDivergenceCheck, VerdictCached};
+use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
 use hyper::header::CONTENT_TYPE;
 use oracled_store::{LogLine, LogQuery, StoreError};
 use serde::Deserialize;
@@ -111,8 +111,8 @@ fn of_session(session_id: &SessionId, event: Option<&str>) -> LogQuery {
     LogQuery { session, events, limit: usize::MAX, ..LogQuery::default() }
 }
 
-/// The last delivery of the verdict among the entries of its session, the entries that it names, and the comparison that names it. `None`
-/// if there is none.
+/// The last delivery of the verdict among the entries of its session, the entries that it names, and those that name it. `None` if there is
+/// none.
 fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<Vec<LogLine>> {
     // an entry of another form is none of them
     let read = |line: LogLine| (serde_json::from_str(&line.json).unwrap_or_default(), line);
@@ -126,8 +126,12 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
     let is_chosen = |(entry, LogLine { seq, .. }): &(EntryOfCard, LogLine)| match &*entry.event {
         // they have the names of operators
         OrderStopped::NAME | OrderReleased::NAME => false,
-        RegenDivergenceCheck::NAME => entry.links.iter().flatten().any(|link| link.seq == delivered),
-        _ => *seq == delivered || named.iter().any(|link| link.seq == *seq),
+        _ => {
+            let names = |links: &[EntryLink], seq: u64| links.iter().any(|link| link.seq == seq);
+            *seq == delivered
+                || names(&named, *seq)
+                || names(entry.links.as_deref().unwrap_or_default(), delivered)
+        }
     };
     Some(entries.into_iter().filter(is_chosen).map(|(_, line)| line).collect())
 }
