@@ -31,6 +31,7 @@ mod costs;
 mod crosscheck;
 mod ctl;
 mod damage;
+mod delivery_links;
 mod disconnect;
 mod doctor;
 mod early_answers;
