@@ -20,7 +20,7 @@ use actors_upstream::oracle::{LiveAnswer, LiveOracle, LiveQuery};
 use actors_upstream::oracle_health::{MonitoredOracle, OracleProbe};
 use actors_upstream::web::WebError;
 use actors_upstream::web::webhook::WebhookClient;
-use actors_upstream::{BoxFuture, Reloadable};
+use actors_upstream::{BoxFuture, Reloadable, RequestFailureKind};
 use actors_verdict::cache::PolicyConfig;
 use actors_verdict::generation::ConfiguredModels;
 use actors_verdict::held_key::HeldVerdictKey;
@@ -279,7 +279,7 @@ fn panicking_mail_service() -> NotifierConfig {
     struct PanickingMailService;
     impl OracleProbe for PanickingMailService {
         fn probe(&self) -> BoxFuture<'_, CircuitCallOutcome> {
-            Box::pin(async { CircuitCallOutcome::Failure("no server listens".into()) })
+            Box::pin(async { CircuitCallOutcome::Failure(RequestFailureKind::Connect) })
         }
     }
     impl MailService for PanickingMailService {

@@ -151,7 +151,7 @@ fn answer(ask: &LiveQuery, reply: ScriptedSourceReply, now: Timestamp) -> LiveAn
         outcome: CircuitCallOutcome::Success { latency_ms: None },
         warnings: Vec::new(),
     };
-    let failed = |reply, cause: &str| LiveAnswer {
+    let failed = |reply| LiveAnswer {
         reply,
         answer_to_cache: None,
         outcome: CircuitCallOutcome::Failure(RequestFailureKind::Broken),
@@ -169,15 +169,13 @@ fn answer(ask: &LiveQuery, reply: ScriptedSourceReply, now: Timestamp) -> LiveAn
         }
         ScriptedSourceReply::Unavailable => {
             let cause = "status 502";
-            failed(OracleReply::Failed { failure: CallFailure::Unavailable, cause: cause.into() }, cause)
+            failed(OracleReply::Failed { failure: CallFailure::Unavailable, cause: cause.into() })
         }
         ScriptedSourceReply::Refused(refusal) => {
             let cause = "not as agreed on";
-            failed(OracleReply::Refused { refusal, cause: cause.into() }, cause)
+            failed(OracleReply::Refused { refusal, cause: cause.into() })
         }
-        ScriptedSourceReply::GaveUp => {
-            failed(OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout }, "no answer in time")
-        }
+        ScriptedSourceReply::GaveUp => failed(OracleReply::TimedOut { cut: CallTimeLimit::HardTimeout }),
     }
 }
 

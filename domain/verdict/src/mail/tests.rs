@@ -202,6 +202,6 @@ fn rejection_with_disguised_address_keeps_only_its_codes() {
         let fault = MailFailureCause::MailForGood;
         let failure = MailSendFailure { cause: UpstreamText::new(cause), fault, ..failure() };
         let hidden = failure.hide_address(&address.to_owned().try_into().expect("an address")).cause;
-        assert_eq!(hidden, "550 5.1.1 [text with the address]", "{form}");
+        assert_eq!(hidden.reveal(), "550 5.1.1 [text with the address]", "{form}");
     }
 }
