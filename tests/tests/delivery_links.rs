@@ -127,7 +127,7 @@ async fn delivery_names_the_attempt_that_succeeded() {
     assert_eq!(found[0]["attempt"], 2);
     assert_eq!(
         card(&world, routes, "cs_1", false).await,
-        ["order_attempted", "tmm_crosscheck", "verdict_cached"]
+        ["order_attempted", "tmm_crosscheck", "verdict_cached", "order_delivered"]
     );
     verify(&world).await;
 }
@@ -172,9 +172,14 @@ async fn released_delivery_names_what_held_and_released_it() {
         let attempted = (session == "ordered").then_some("order_attempted");
         assert_eq!(events(&found), attempted.into_iter().chain(of_policy).collect::<Vec<_>>());
         assert!(attempted.is_none() || found[0]["attempt"] == 2);
-        let shown = attempted.into_iter().chain(["tmm_crosscheck", "policy_applied", "verdict_cached"]);
+        let shown = attempted.into_iter().chain([
+            "tmm_crosscheck",
+            "policy_applied",
+            "verdict_cached",
+            "order_delivered",
+        ]);
         assert_eq!(card(&world, routes, session, false).await, shown.collect::<Vec<_>>());
-        let all = attempted.into_iter().chain(of_policy).chain(["verdict_cached"]);
+        let all = attempted.into_iter().chain(of_policy).chain(["verdict_cached", "order_delivered"]);
         assert_eq!(card(&world, routes, session, true).await, all.collect::<Vec<_>>());
     }
     verify(&world).await;

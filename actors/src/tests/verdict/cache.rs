@@ -358,6 +358,7 @@ async fn find(system: &ActorSystem, email: Option<CustomerEmail>) -> FindSession
         path: GatePath::Submit,
         prompt: None,
         generation_trace: None,
+        evidence: Vec::new(),
     });
     system.cache.ask(message).await.expect("the actor answers").expect("the commit succeeds")
 }
