@@ -134,6 +134,7 @@ fn format_statuses(statuses: Vec<OracleHealthStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain_upstream::failure::RequestFailureKind;
     use domain_upstream::health::{self, CircuitCallOutcome, OracleHealthConfig};
 
     #[test]
@@ -155,14 +156,18 @@ mod tests {
         assert!(format_statuses(vec![model.status()]).contains("healthy"));
         for _ in 0..3 {
             let permit = model.permit(at, health::CallPurpose::Other).expect("the circuit is closed");
-            model.report(at, permit, CircuitCallOutcome::Failure("a\u{1b}[2Jb\nc".into()));
+            model.report(at, permit, CircuitCallOutcome::Failure(RequestFailureKind::Status(503)));
         }
         let shown = |model: &health::CircuitBreaker| {
             format_statuses(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let open = shown(&model);
         assert!(open.contains("circuit_open") && open.contains("10:00:30Z"), "{open}");
-        assert!(open.contains("\\u{1b}[2Jb\\nc"), "{open}");
+        assert!(open.contains("HTTP status 503"), "{open}");
+        let of_other_daemon =
+            OracleHealthStatus { last_error: Some("a\u{1b}[2Jb\nc".into()), ..model.status() };
+        let escaped = format_statuses(vec![of_other_daemon]);
+        assert!(escaped.contains("\\u{1b}[2Jb\\nc"), "{escaped}");
         let probe = ProbeReport { succeeded: Some(true), error: None };
         let mut probed: Vec<u8> = Vec::new();
         show(&mut probed, CircuitResponse { oracle: model.status(), probe: Some(probe) })
