@@ -6,6 +6,7 @@ use domain_base::event::{AuditEvent, EventKind};
 use domain_base::gate_path::GatePath;
 use domain_base::payload::VerdictPayload;
 use domain_base::session_id::SessionId;
+use domain_base::upstream_text::UpstreamText;
 use domain_upstream::event::InteractionStatus;
 use domain_upstream::upstream_id::UpstreamId;
 use domain_verdict::crosscheck::{ApprovedVerdict, judge};
@@ -190,7 +191,7 @@ fn interaction(
         OracleInteraction(Box::new(OracleInteractionLog {
             execution_id: format!("{}:{session_id}:{}", path.into_str(), now.as_microsecond()),
             oracle_id: "gemini".into(),
-            oracle_version: format!("v1beta/{LOCKED_MODEL}"),
+            oracle_version: UpstreamText::new(format!("v1beta/{LOCKED_MODEL}")),
             request_timestamp: now,
             response_timestamp: Some(now),
             latency_ms: 20,

@@ -12,11 +12,13 @@ use domain_audit::leaf::EntryLink;
 use domain_base::digest::Sha256Hex;
 use domain_base::event::{Event, read_open};
 use domain_base::session_id::SessionId;
+use domain_rules::event::RulesEvaluated;
 use domain_verdict::card::VerdictCard;
 use domain_verdict::event::{OrderReleased, OrderStopped, VerdictCached};
 use hyper::header::CONTENT_TYPE;
 use oracled_store::{LogLine, LogQuery, StoreError};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,6 +30,9 @@ struct EntryOfCard {
     verdict_sha256: Option<Sha256Hex>,
     #[serde(default, deserialize_with = "read_open")]
     links: Option<Vec<EntryLink>>,
+    /// The SHA-256 of an evaluation, also in the place of an erased one.
+    #[serde(default)]
+    evaluation_sha256: Option<IgnoredAny>,
 }
 
 /// The text of a delivered verdict.
@@ -123,9 +128,12 @@ fn select_entries(lines: Vec<LogLine>, verdict: Option<&CardVerdict>) -> Option<
     };
     let (delivery, LogLine { seq: delivered, .. }) = entries.iter().rfind(is_delivery)?;
     let (named, delivered) = (delivery.links.clone().unwrap_or_default(), *delivered);
+    let has_facts = delivery.evaluation_sha256.is_some();
     let is_chosen = |(entry, LogLine { seq, .. }): &(EntryOfCard, LogLine)| match &*entry.event {
         // they have the names of operators
         OrderStopped::NAME | OrderReleased::NAME => false,
+        // the card of a delivery without facts has no part for an evaluation by the rules of the policy alone
+        RulesEvaluated::NAME if !has_facts => false,
         _ => {
             let names = |links: &[EntryLink], seq: u64| links.iter().any(|link| link.seq == seq);
             *seq == delivered

@@ -101,6 +101,7 @@ fn entry_text_has_the_leaf_of_its_line() {
         socket: None,
         host: None,
         application: None,
+        owner_uid: None,
         request_id: "r1".into(),
         trace_id: None,
         is_trace_sampled: false,
