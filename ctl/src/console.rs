@@ -272,13 +272,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The loopback addresses. A browser tries both for a name below `localhost`, so the console must have both: another user could
 /// listen on the second one, and would get the browser's requests.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-/// The most free ports that are tried: one that is free at one address can be in use at the other.
+/// The maximum number of free ports to try: a port that is free at one address can be in use at the other.
 const FREE_PORTS_MAX: usize = 16;
 
 /// Connections from the user's own processes on this machine, at one address.
 ///
-/// A browser sends a cookie to each port of a host, so a server of another user may read the console's cookie. It cannot use it,
-/// because the console accepts no connection from that user.
+/// A browser sends a cookie to each port of a host, so a server of another user may read the console's cookie. That user cannot use the
+/// cookie, because the console accepts no connection from the user.
 ///
 /// The kernel is asked for the one connection, by `sock_diag`: its list of all connections takes longer the more connections
 /// other users open, so they could keep the console busy with them.
@@ -741,7 +741,7 @@ mod tests {
             ] {
                 assert_eq!(header(name), Some(value), "{method} {path}");
             }
-            // a page at an address of others would run what they have left there
+            // a page at another server's address would run scripts that this server has left
             let is_page = header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
             assert!(status != 421 || (!is_page && header("location").is_none()), "{method} {path}");
         }

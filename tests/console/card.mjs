@@ -111,7 +111,7 @@ for (let number = 0; number < Number(changes); number += 1) {
   await writeFile(changed, bytes);
   const states = await statesOf(changed);
   const where = `byte ${at} of ${path}: ${before} is ${bytes[at]}`;
-  // a verdict that was changed names no entries: the parts that have some are not checked then
+  // a changed verdict names no entries, so the parts with entries are not checked
   const others = part === "verdict" && Object.values(states).includes("unchecked") ? "unchecked" : "consistent";
   const expected = Object.entries(fine[path]).map(([id, state]) => [id, id === "proof" || state === "empty" ? state : others]);
   if (part !== "proof") assert.deepEqual(states, { ...Object.fromEntries(expected), [part]: "changed" }, where);

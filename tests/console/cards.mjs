@@ -1,4 +1,4 @@
-// prints whether the page of a card accepts each card in a file that `tests/tests/card_forgeries.rs` writes, one line each
+// prints one line for each card in a file of `tests/tests/card_forgeries.rs`: whether the page of the card accepts it
 //
 // Usage: node cards.mjs FILE. A card is accepted if each part is consistent or empty, with the expected key; `skipped` stands for a card
 // with another page, which no page detects. The environment has CHROMIUM, and HEAP=1 to print the bytes of the script's heap, too.

@@ -1,4 +1,4 @@
-// shows in real browsers that nothing runs in the console that an earlier server of its port has left in the browser
+// shows in real browsers that scripts which an earlier server of the port has left do not run in the console
 //
 // The earlier server leaves a cached script or a service worker. It is closed, and the console starts on its port. With `--ip`, the attack
 // must succeed, because otherwise this would show nothing.

@@ -1,7 +1,7 @@
 //! Forged verdict cards with the answer that each reader must give, and random cards on which all readers must agree.
 //!
-//! The cards are of a log whose key the forger has, so that also a card that only the owner of a log can make is tested. The shown text
-//! of each is the one that Rust derives: another reader that derives another one refuses it.
+//! The forger has the key of the log, so the tests include cards that only the owner of a log can create. Rust derives the shown text of each
+//! card. A reader that derives another text refuses the card.
 
 #![expect(clippy::indexing_slicing, reason = "the log has the entries that a forger names")]
 #![expect(clippy::too_many_lines, reason = "most functions are lists of forgeries")]
@@ -35,7 +35,7 @@ pub struct ForgedCard {
     pub page: Vec<u8>,
     /// `None` if the readers must only agree.
     pub is_accepted: Option<bool>,
-    /// Whether the reader is told to accept cards of test mode.
+    /// Whether the reader accepts cards of a daemon in test mode.
     pub allows_test_mode: bool,
 }
 
@@ -125,7 +125,7 @@ impl ForgedEntry {
         Self { line: Some(line), ..self.clone() }
     }
 
-    /// The entry as the entry that names it has it.
+    /// The entry, in the form in which another entry names it.
     fn link(&self) -> String {
         let leaf = Sha256Hex::from_bytes(&leaf_hash(self.leaf().as_bytes()));
         format!(r#"{{"seq":{},"leaf_sha256":"{leaf}"}}"#, self.seq())
@@ -372,7 +372,7 @@ impl ForgedLog {
     }
 }
 
-/// Texts of JSON, and texts that nearly are.
+/// JSON texts, and texts that are nearly JSON.
 const ODD: &[&str] = &[
     "null",
     "true",
@@ -414,7 +414,7 @@ const ODD: &[&str] = &[
     "\u{85}\u{a0}",
 ];
 
-/// A random text of JSON, or one that nearly is.
+/// A random JSON text, or a text that is nearly JSON.
 fn random_json(random: &mut Rng, depth: u32) -> String {
     let inner = |random: &mut Rng| random_json(random, depth.saturating_sub(1));
     match random.u8(..if depth == 0 { 8 } else { 12 }) {
@@ -510,7 +510,8 @@ pub fn random_card(random: &mut Rng, number: usize) -> ForgedCard {
     }
 }
 
-/// A card of about so many bytes that is genuine, then hostile ones that occupy a reader whose work is not linear. Their owner has the log.
+/// A genuine card of about `bytes` bytes, then hostile cards for which a reader needs much time or memory if its work is not linear. The owner of
+/// the log creates them.
 #[must_use]
 pub fn hostile_cards(bytes: usize) -> Vec<ForgedCard> {
     let mut cards = Vec::new();
@@ -677,7 +678,7 @@ pub fn is_accepted(card: &ForgedCard) -> bool {
     verified.is_some_and(|verified| verified.is_ok_and(|verified| !verified.is_test || card.allows_test_mode))
 }
 
-/// The data of a part of a page, replaced; the shown text is the one that follows from it, if it can be read.
+/// Replaces the data of a part of a page, and the shown text by the text of the new data, if the data can be read.
 fn with_data(page: &str, part: usize, change: impl FnOnce(&str) -> String) -> String {
     let (start, end) = data_at(page, part);
     let changed = format!("{}{}{}", &page[..start], change(&page[start..end]), &page[end..]);

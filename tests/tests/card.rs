@@ -292,6 +292,37 @@ fn stored_cards_are_verified_and_one_of_the_first_version_is_refused() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
 }
 
+/// Writes the cards of the present version to `tests/stored`. Run it once for each version.
+#[tokio::test]
+#[ignore = "writes files of the repository"]
+async fn stored_cards_are_written() {
+    let write = |name: &str, page: String| {
+        fs::write(format!("{}/stored/{name}.html", env!("CARGO_MANIFEST_DIR")), page)
+            .expect("the write succeeds");
+    };
+    let witness = ScriptedWitness::start();
+    for (name, is_cosigned) in [("card-2", false), ("card-2-cosigned", true)] {
+        let world = DaemonWorld::with_config(&if is_cosigned { witness.config() } else { String::new() });
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        witness.trust(printed(&world, &["log", "key"]).trim());
+        deliver_with_facts(routes, control).await;
+        if is_cosigned {
+            eventually("the card is cosigned", async || {
+                read_card(&mut daemon.routes().await, "facts").await.contains("<dt>Key of a witness</dt>")
+            })
+            .await;
+        }
+        write(name, read_card(routes, "facts").await);
+        if !is_cosigned {
+            let erased =
+                world.ctl_in_thread(&["erase", "--email", "ada@example.org", "--reason", "asked"]).await;
+            assert!(erased.status.success(), "{erased:?}");
+            write("card-2-erased", read_card(routes, "facts").await);
+        }
+    }
+}
+
 /// Verifies cards in a real browser; `tests/console.sh` calls it.
 #[tokio::test]
 #[ignore = "needs chromium and npm: `just console`"]

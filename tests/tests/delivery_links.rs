@@ -1,4 +1,4 @@
-//! The links between the log entries of a delivery: each names what the verdict was made from, and nothing else.
+//! The links between the log entries of a delivery. A delivery names the entries from which its verdict follows, and no others.
 
 use crate::erasure::files_with;
 use domain_audit::leaf::leaf_of;
@@ -57,7 +57,7 @@ fn events(entries: &[Value]) -> Vec<&str> {
     entries.iter().map(|entry| entry["event"].as_str().expect("a name")).collect()
 }
 
-/// The entries that the last delivery of a session names. Its later ones name the delivery, and no other entry names any.
+/// The entries that the last delivery of a session names. Checks that its later entries name the delivery, and that no other entry has links.
 fn evidence(world: &DaemonWorld, session: &str) -> Vec<Value> {
     let entries = entries(world, session);
     for (seq, entry) in &entries {

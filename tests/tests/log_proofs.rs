@@ -197,13 +197,20 @@ async fn log_of_a_state_directory_is_verified_offline_and_each_change_is_found()
     swapped.swap(3, 4);
     fs::write(&mirror, swapped.join("\n") + "\n").expect("the write succeeds");
     refuse("oracle_log.jsonl, line 4");
-    let segment = world.state().join("segments/0000000001");
-    let mut bytes = fs::read(&segment).expect("readable");
-    let used = bytes.iter().rposition(|byte| *byte != 0).expect("it has groups");
-    bytes[used / 2] ^= 1;
-    fs::write(&segment, &bytes).expect("the write succeeds");
+    let files = ["segments", "segments.copy"].map(|folder| world.state().join(folder).join("0000000001"));
+    let damage = |file: &Path| {
+        let mut bytes = fs::read(file).expect("readable");
+        let used = bytes.iter().rposition(|byte| *byte != 0).expect("it has groups");
+        bytes[used / 2] ^= 1;
+        fs::write(file, &bytes).expect("the write succeeds");
+    };
+    // a segment has a copy: its damage is a note
+    damage(&files[0]);
+    let shown: Value = serde_json::from_str(&printed(&world, &verify)).expect("JSON");
+    assert!(shown["notes"].to_string().contains("segments.copy"), "{shown}");
+    damage(&files[1]);
     refuse("segment 1");
-    fs::remove_file(&segment).expect("the segment is removed");
+    files.iter().for_each(|file| fs::remove_file(file).expect("the segment is removed"));
     refuse("segment 1 is missing");
 
     // a checkpoint of another log with the same key, and one of a longer log

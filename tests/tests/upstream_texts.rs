@@ -1,5 +1,5 @@
-//! Upstreams whose errors and words quote the request: their texts are erased with the session, and nothing that is not erasable
-//! has one.
+//! Upstreams whose errors and words quote the request. An erasure of the session removes their texts, and data that cannot be erased never have
+//! them.
 
 use crate::erasure::files_with;
 use oracled_api::client::DaemonClient;
@@ -50,7 +50,7 @@ impl QuotingServices {
     }
 }
 
-/// Answers with `token` as their words: a finish reason without a text, and a version beside a verdict.
+/// Answers with `token` as a word: one as the finish reason without a text, one as the version with a verdict.
 fn words_of(token: &str) -> [ScriptedReply; 2] {
     let stopped = json!({"candidates": [{"finishReason": token}], "modelVersion": token});
     let mut answer = gemini_answer(GOOD);
@@ -76,7 +76,7 @@ async fn erase(world: &DaemonWorld, session: &str) {
     .await;
 }
 
-/// All that is not erasable and a daemon writes or answers: the service log, the health, the metrics.
+/// The output of a daemon that cannot be erased: the service log, the health, the metrics.
 async fn unerasable_texts(daemon: &DaemonProcess<'_>, world: &DaemonWorld) -> String {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let mut texts = world.service_log();

@@ -32,7 +32,7 @@ pub struct RequestFailure {
     pub spares_health: bool,
     /// Details in the daemon's own words, or in those of the system and of its libraries: one short line without secrets.
     pub detail: String,
-    /// What the upstream wrote. It is no part of the error's `Display`.
+    /// The text of the upstream. `Display` does not show it.
     pub text: UpstreamText,
 }
 
@@ -44,7 +44,7 @@ impl RequestFailure {
         Self { kind, retry_after: None, rejects_caller, spares_health: false, detail, text }
     }
 
-    /// The failure with what the upstream wrote.
+    /// The failure with the text of the upstream.
     #[must_use]
     pub fn cause(&self) -> UpstreamText {
         self.text.after(self)

@@ -30,7 +30,7 @@ const PAUSE_FACTOR: f32 = 2.0;
 /// Default number of retries after the first attempt (seed: the same section).
 pub const RETRIES_MAX: u32 = 3;
 
-/// The finish reasons that the APIs declare. They are kept also if the prompt has the same word.
+/// The finish reasons that the APIs declare. They are kept even if the prompt has the same word.
 const FINISH_REASONS: [&str; 13] = [
     "STOP",
     "MAX_TOKENS",
@@ -138,7 +138,7 @@ pub enum ModelError {
 }
 
 impl ModelError {
-    /// The error with what the model wrote.
+    /// The error with the text of the model.
     #[must_use]
     pub fn cause(&self) -> UpstreamText {
         match self {
@@ -146,7 +146,7 @@ impl ModelError {
             | Self::UnreadableAnswer { text, .. }
             | Self::RefusedRequest { text, .. } => text.after(self),
             Self::Timeout { .. } => UpstreamText::default().after(self),
-            // its text says what the model did
+            // the text names the reaction of the model
             Self::Refused { reason } => reason.cause().after(&"the model gave no verdict"),
         }
     }

@@ -460,8 +460,8 @@ impl fmt::Display for CredentialHolder {
     }
 }
 
-/// Why a request has no usable answer. The message names the URL, and can have a word of the answer: it is shown for pulls, whose
-/// requests have no text of a caller. For live sources and look-ups the service log and the health have [`WebError::kind`].
+/// Why a request has no usable answer. The message names the URL, and can have a word of the answer. It is shown only for pulls, whose
+/// requests have no text of a caller. For live sources and look-ups, the service log and the health have [`WebError::kind`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
     /// The endpoint is not allowed.

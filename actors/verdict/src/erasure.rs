@@ -256,7 +256,7 @@ impl ErasureService {
     /// # Errors
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
-        // a repair of the segments has the turn for some seconds
+        // a repair of the segments holds the turn for some seconds
         if self.0.store.segment_damage().is_some() {
             drop(self.wait_for_turn().await);
         }
@@ -624,7 +624,7 @@ fn pending_sessions(
     named.chain(pending.iter().map(|session_id| (session_id.clone(), 0, peer))).collect()
 }
 
-/// The sessions of the removals that have not ended, as far as the log may have their ids no longer.
+/// The sessions of unfinished removals whose ids the log may no longer have.
 fn pending_erasures(store: &Store) -> Result<BTreeSet<SessionId>, StoreError> {
     let started = StartedRemovals::read(store)?;
     let first = started.seqs().min().unwrap_or(u64::MAX - 1);

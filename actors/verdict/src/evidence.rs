@@ -1,5 +1,5 @@
-//! The entries of the log from which the delivery of a kept answer follows: one that the policy has held, or an opinion of an earlier
-//! attempt. Any other delivery needs no read of the log: its judgment is in its commit, and its submission has the entry of its attempt.
+//! Finds the log entries from which the delivery of a stored answer follows. Such an answer was held by the policy, or is an opinion of an
+//! earlier attempt. Other deliveries need no read of the log: their commit has the judgment, and their submission has the entry of the attempt.
 
 use domain_base::event::{Event, LoggedEvent};
 use domain_base::session_id::SessionId;
@@ -8,7 +8,7 @@ use domain_verdict::opinion::{OrderOpinion, SealedAnswer};
 use domain_verdict::policy::HeldVerdict;
 use oracled_store::{EvidenceEntry, LogLine, LogQuery, Store, StoreError};
 
-/// The entries from which a held verdict follows, whose row has this revision. Entries that the log has dropped are missing.
+/// The entries from which a held verdict follows. `revision` is that of its row. Entries that the log has dropped are missing.
 pub(crate) fn evidence_of_held(
     store: &Store,
     held: &HeldVerdict,
@@ -18,14 +18,14 @@ pub(crate) fn evidence_of_held(
     let mut found = evidence.clone();
     found.retain(|entry| held.evidence.contains(&entry.seq()));
     let of_commit = judged_up_to(&evidence, revision);
-    // with an answer of an earlier attempt, the commit has the judgment of another answer before its policy
+    // if the answer is of an earlier attempt, the commit judges another answer before it applies the policy
     let is_judged_before = found.iter().any(is_crosscheck);
     let is_other = |entry: &EvidenceEntry| is_judged_before && entry.event() != PolicyApplied::NAME;
     found.extend(of_commit.into_iter().skip_while(is_other));
     Ok(found)
 }
 
-/// The entries from which an answer that became an opinion follows; `None` if the log has dropped that of the opinion.
+/// The entries from which an answer that became an opinion follows; `None` if the log has dropped the entry of the opinion.
 pub(crate) fn evidence_of_answer(
     store: &Store,
     session_id: &SessionId,
@@ -42,7 +42,7 @@ pub(crate) fn evidence_of_answer(
     Ok(Some(attempt.into_iter().chain(judged_up_to(&evidence, opinion.seq)).collect()))
 }
 
-/// The evidence up to entry `last` of the commit that has it. The first one of a commit with a judgment is its crosscheck.
+/// The evidence of one commit, up to its entry `last`. In a commit with a judgment, the crosscheck is the first evidence.
 fn judged_up_to(evidence: &[EvidenceEntry], last: u64) -> Vec<EvidenceEntry> {
     let mut judged: Vec<_> = evidence.iter().filter(|entry| entry.seq() <= last).cloned().collect();
     let begin = judged.iter().rposition(is_crosscheck).unwrap_or(judged.len());

@@ -127,7 +127,7 @@ impl SubmissionOutcome {
 }
 
 impl GenerationError {
-    /// The error with what the model wrote.
+    /// The error with the text of the model.
     #[must_use]
     pub fn cause(&self) -> UpstreamText {
         match self {

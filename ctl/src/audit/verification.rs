@@ -479,7 +479,7 @@ pub(crate) fn refused(message: String) -> CtlError {
     CtlError::Verb { message, exit_code: 1, was_printed: false }
 }
 
-/// Refuses what a daemon in test mode has logged, unless it is allowed.
+/// Refuses entries of a daemon in test mode, unless they are allowed.
 pub(crate) fn check_test_mode(is_test: bool, is_allowed: bool) -> Result<(), CtlError> {
     if is_test && !is_allowed {
         let message = "the entries are of a daemon in test mode, so they are about no verdict for a customer; `--allow-test-mode` accepts them";

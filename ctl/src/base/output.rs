@@ -123,7 +123,8 @@ pub(crate) fn spreadsheet_csv(rows: impl Iterator<Item = Vec<String>>) -> Result
     csv.into_inner().map_err(|error| CtlError::from(error.into_error()))
 }
 
-/// Whether a spreadsheet may calculate a cell: it begins like a formula, also after characters that are not shown, or in the wide form.
+/// Whether a spreadsheet may calculate a cell: its first character begins a formula, also in the full-width form, or is a control character
+/// after which a formula can follow.
 fn is_formula(cell: &str) -> bool {
     const FIRST: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '\0', '＝', '＋', '－', '＠'];
     let is_negative_number = cell.parse::<f64>().is_ok()

@@ -186,7 +186,7 @@ impl IntoResponse for RequestFault {
     fn into_response(self) -> Response {
         let refused = |text: &str| text_page("Refused", text, StatusCode::FORBIDDEN);
         match self {
-            // no page: its script could be one that a server at this address has left. No redirect: the name of the console is secret
+            // no page, because its script could be one that an earlier server of this address has left; no redirect, because the name of the console is secret
             Self::OtherHost => {
                 let text = "The request was refused: the host in the address is not the console's. Open the link that oraclectl console \
                             printed.\n";

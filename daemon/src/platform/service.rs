@@ -527,8 +527,8 @@ impl DaemonService {
             .collect()
     }
 
-    /// Writes damaged segments, which have the damage `damage`, again from their copies, and damaged copies from their segments. During the
-    /// turn, no erasure rewrites the segments, and no backup links the damaged ones.
+    /// Repairs the segments with the damage `damage` from their copies, and damaged copies from their segments. Meanwhile no erasure rewrites
+    /// the segments, and no backup links damaged segments.
     ///
     /// # Errors
     /// `Corrupt` or `Short` if a segment and its copy are damaged; a file cannot be written; `Unavailable` if the daemon is stopping.

@@ -157,7 +157,7 @@ async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Rece
 
 async fn heal_segments(service: &DaemonService) -> Result<(), StoreError> {
     let turn = service.system.erasure.wait_for_turn().await;
-    // a backup can have repaired it meanwhile
+    // a backup may have repaired the damage since
     let Some(damage) = service.system.store.segment_damage() else { return Ok(()) };
     tracing::warn!(damage, reason = "state_damaged", "the segments are written again from their copies");
     service.repair_segments(&turn, damage).await

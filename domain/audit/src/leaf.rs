@@ -5,8 +5,8 @@
 //! leaf of a line is computed from the line alone, and stays the same. In a leaf that would be too long, the longest values are
 //! committed to as well.
 //!
-//! The hash has no border between a salt and its value. Since each reader requires a salt of exactly 32 hexadecimal digits, they have one
-//! reading: with any other salt, the beginning of a value could be moved into it.
+//! The hash has no separator between a salt and its value. So each reader requires a salt of exactly 32 hexadecimal digits. With another
+//! length, the beginning of a value could be moved into its salt.
 
 use domain_base::caller::{RequestCaller, TraceId};
 use domain_base::digest::{DIGITS, Sha256Hex};
@@ -196,7 +196,7 @@ pub fn entry_text(
     EntryText { line, leaf }
 }
 
-/// Sorts salts in the order of their members, in which each reader of a card requires them. Earlier versions wrote those of too long values last.
+/// Sorts salts in the order of their members, which each reader of a card requires. Earlier versions wrote the salts of too long values last.
 fn sort_salts(salts: &mut [(String, String)], members: &[(Cow<'_, str>, &RawValue)]) {
     salts.sort_by_key(|(salted, _)| members.iter().position(|(name, _)| name == salted));
 }

@@ -150,7 +150,7 @@ pub struct LoggedExecution {
 }
 
 impl LoggedExecution {
-    /// Reads the lines of the entries, which are in their order.
+    /// Reads the lines of the entries, in the order of the log.
     ///
     /// # Errors
     /// A line is not the entry of a decision.

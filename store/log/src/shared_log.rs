@@ -112,8 +112,8 @@ pub trait SharedLog: Debug + Send {
     /// It does not answer, or is not connected.
     fn read(&mut self, after: u64, max_bytes: usize) -> Result<Vec<SharedGroup>, SharedLogError>;
 
-    /// The end of the shared log, at some time since the call. `None` if it may have lost groups since this host compared the ends, also
-    /// groups that this host never had: only a new connection compares them again.
+    /// The end of the shared log, at some time since the call. `None` if the log may have lost groups since this host compared the ends, even
+    /// groups that this host never had. Only a new connection compares the ends again.
     ///
     /// # Errors
     /// It does not answer, or is not connected.

@@ -51,8 +51,8 @@ DELETE FROM oracled_group WHERE before IN (
     ORDER BY before LIMIT 1000
 )";
 const END_LEASE: &str = "DELETE FROM oracled_lease WHERE instance = $1 AND name = $2";
-/// The rows of a statement do not see its changes, so they are taken from what these return. A lease for longer than a minute is none that this
-/// statement has given.
+/// A statement does not see its own changes, so the rows come from `RETURNING`. This statement gives no lease for longer than 1 min, so a longer
+/// lease is ignored.
 const RENEW: &str = "
 WITH clock AS MATERIALIZED (
     SELECT round($7 / 1000.0 - extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ahead_ms

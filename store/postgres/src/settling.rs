@@ -1,11 +1,12 @@
 //! Settling: a server that was started again or promoted may have lost groups, which the hosts append again. Until they have, none appends
 //! other groups, and none answers that something is missing.
 //!
-//! Such a server has another epoch: the start of its process, its timeline, and the table of the cluster. The first host to see it notes when the hosts were last seen
-//! before. A storage that is replicated below PostgreSQL loses nothing by a start, so it has no such epochs.
+//! Such a server has a new epoch: the start of its process, its timeline, and the table of the cluster. The first host that sees the new
+//! epoch stores when the hosts were last seen before it. A storage that is replicated below PostgreSQL loses nothing by a start, so it has no
+//! such epochs.
 //!
-//! The first host to find that the log became shorter within an epoch raises it: it adds the time of this loss. An older copy of the table has
-//! an earlier time or none, so an epoch never comes back. Each append and each read of the tail compares the epoch with that of its connection.
+//! The first host that finds a shorter log within an epoch raises the epoch: it adds the time of this loss. An older copy of the table has
+//! an earlier time or none, so no epoch occurs twice. Each append and each read of the tail compares the epoch with that of its connection.
 //! An append also notes its last entry as the mark of the epoch. So a host that never had the lost groups finds the loss, too.
 
 use crate::{PostgresSettings, SharedLogDurability, failed};
@@ -29,8 +30,8 @@ const RAISE: &str = "epoch = concat(split_part(epoch, '/', 1), '/', extract(epoc
 WHERE epoch IS NOT DISTINCT FROM $1 RETURNING epoch";
 const SET: &str = "
 UPDATE oracled_host SET settled = $3 WHERE host = $1 AND instance = $2 AND settled IS DISTINCT FROM $3";
-/// The hosts that may have groups which the server has lost. A host that is seen now is waited for up to two minutes, since it may have many
-/// to append; one that was seen within 10 s before the epoch began, for 10 s.
+/// The hosts that may have groups which the server has lost. Other hosts wait up to 2 min for a host that is seen now, since it may have many
+/// groups to append. They wait 10 s for a host that was seen within 10 s before the epoch began.
 const AWAITED: &str = "
 SELECT host FROM oracled_host, oracled_cluster
 WHERE state = 'live' AND settled IS DISTINCT FROM epoch AND (
@@ -71,7 +72,7 @@ pub(crate) fn settle(
         let awaited = client.query_typed(AWAITED, &[])?;
         let Some(other) = awaited.first() else { return Ok(Ok(())) };
         let other: String = other.try_get(0)?;
-        // the epoch of this host is over: it compares again
+        // the epoch of this host has ended, so the host compares again
         if pauses == 0 || other == *host {
             return Ok(Err(failed(format_args!(
                 "the server was started again or promoted, or has lost entries, and the host {other} has not compared its log with it yet; start it, or wait: the others continue without it after 10 s, or after two minutes if it has contact with the server"

@@ -16,6 +16,7 @@ use domain_verification::event::{
     ResolutionEntry, ReviewEntry, ReviewOpened, ReviewResolved, SourceAsked, SourceCallEntry,
     VerificationDecided, VerificationEntry,
 };
+use domain_verification::replay::LoggedVerification;
 use domain_verification::review::{DismissalRecord, ResolutionRecord, ReviewState, Verifier};
 use domain_verification::workflow::Workflow;
 use domain_verification::{

@@ -79,7 +79,7 @@ class VerifiedCard:
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry whose line is one that the log writes: it has one reading."""
+    """An entry whose line has the form that the log writes, so it can be parsed in only one way."""
 
     seq: int
     event: str
@@ -93,7 +93,7 @@ class Entry:
 
     @property
     def itself(self) -> str:
-        """The entry as the entry that names it has it."""
+        """The entry, in the form in which another entry names it."""
         return f'{{"seq":{self.seq},"leaf_sha256":"{self.leaf.hex()}"}}'
 
     @property
@@ -254,7 +254,7 @@ def dump(value: object) -> str:
 
 
 def read_part(id: str, text: str) -> tuple[list[tuple[str, list[str]]], Part]:
-    """The data of a part, with the lines and the proofs of its entries. They have one form, so that no byte of them is free."""
+    """The data of a part, with the lines and the proofs of its entries. Only one form is accepted, so no byte can change unnoticed."""
     fault = "the data are not in their form"
     require(id, not is_deeper(text, DATA_DEPTH), fault)
     try:
@@ -341,7 +341,7 @@ def step(token: str) -> int:
 
 
 def is_deeper(text: str, most: int) -> bool:
-    """Whether a JSON text has more than so many levels. The check comes before the parser, which is recursive."""
+    """Whether a JSON text has more levels than the limit. The parser is recursive, so this check comes first."""
     depth = 0
     for match in TOKEN.finditer(text):
         depth += step(match[0])
@@ -390,7 +390,7 @@ def refuse_constant(text: str) -> None:
 
 
 def read_entry(id: str, line: str, hashes: list[str]) -> Entry:
-    """An entry. Its line must be one that the log writes: then it has one reading."""
+    """Reads an entry. Its line must have the form that the log writes, so it can be parsed in only one way."""
     all = members(id, line)
     own, salts = dict(all), {}
     if list(all)[-1:] == ["salts"]:

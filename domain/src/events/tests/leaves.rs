@@ -101,7 +101,6 @@ fn entry_text_has_the_leaf_of_its_line() {
         socket: None,
         host: None,
         application: None,
-        owner_uid: None,
         request_id: "r1".into(),
         trace_id: None,
         is_trace_sampled: false,
@@ -190,6 +189,7 @@ fn links_are_erased_with_session_ids_and_shown_with_them() {
         request_id: "r1".into(),
         trace_id: None,
         is_trace_sampled: false,
+        owner_uid: None,
     };
     let member =
         format!(r#""links":[{{"seq":4,"leaf_sha256":"{hash}"}},{{"seq":8,"leaf_sha256":"{hash}"}}]"#);

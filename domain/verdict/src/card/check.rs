@@ -39,11 +39,11 @@ pub(super) struct CheckedCard {
     pub(super) is_internal: bool,
 }
 
-/// An entry whose line is one that the log writes: it has one reading.
+/// An entry whose line has the form that the log writes, so it can be parsed in only one way.
 struct CardEntry {
     seq: u64,
     event: String,
-    /// As the entry that names it has it.
+    /// This entry, in the form in which another entry names it.
     itself: String,
     /// The entries that it names; `None` if it names none, or if the value was erased or withheld.
     links: Option<HashSet<String>>,
@@ -107,7 +107,7 @@ impl VerdictCard {
             let entry = CardEntry::read(proved, checkpoint)?;
             let is_own =
                 if layout.others { !is_declared(&entry.event) } else { layout.events.contains(&entry.event) };
-            // each event once: more entries are those of other deliveries
+            // each event occurs once: further entries belong to other deliveries
             let is_first = events.insert(entry.event.clone()) || layout.others;
             require(is_own && is_first, "an entry belongs to another part")?;
             let is_after = entries.last().is_none_or(|last| last.seq < entry.seq);
@@ -185,7 +185,7 @@ fn require(holds: bool, fault: Fault) -> Result<(), Fault> {
     if holds { Ok(()) } else { Err(fault) }
 }
 
-/// An entry as the entry that names it has it.
+/// An entry, in the form in which another entry names it.
 fn link(seq: impl std::fmt::Display, leaf: &str) -> String {
     format!("{{\"seq\":{seq},\"leaf_sha256\":\"{leaf}\"}}")
 }
@@ -242,8 +242,8 @@ fn members(json: &str) -> Result<Vec<(String, &str)>, Fault> {
     require(is_own, UNWRITTEN).map(|()| found)
 }
 
-/// Checks that the salts of an entry are the last member, and are of members of the entry, each once and in their order. With any other
-/// salt than 32 digits, which `leaf_of` requires, a salt and its value would have several readings.
+/// Checks that the salts of an entry are its last member, and belong to members of the entry, each once and in their order. `leaf_of`
+/// requires 32 digits for each salt. With another length, part of a value could be moved into its salt.
 fn check_salts(entry: &[(String, &str)]) -> Result<(), Fault> {
     let Some(at) = entry.iter().position(|(name, _)| name == SALTS) else { return Ok(()) };
     let Some(((_, salts), own)) = entry.split_last().filter(|_| at + 1 == entry.len()) else {

@@ -1,4 +1,4 @@
-//! The sessions whose erasure has not ended, in a file: the log may have their ids no longer.
+//! The file with the sessions whose erasure has not ended. The log may no longer have their ids.
 
 use crate::audit::mirror::erasure::lines_of;
 use crate::audit::removal::EntryHead;
@@ -12,7 +12,7 @@ use store_base::error::StoreError;
 use store_base::files::{self, sync_dir};
 
 const FILE: &str = "erasures.json";
-/// The file while it is written. A kill can leave it.
+/// The name of the file while it is written. A killed process can leave it.
 const INCOMPLETE: &str = "erasures.json.new";
 
 impl TableReader {
@@ -22,8 +22,9 @@ impl TableReader {
         self.engine().covers_session_ids()
     }
 
-    /// The sessions of the file. If it is missing or damaged, those that the mirror still names in the entries `hidden`, from which the
-    /// log has erased them: an erasure replaces the mirror last, so none of their data are left if the mirror does not name them.
+    /// The sessions of the file. If the file is missing or damaged, returns the sessions that the mirror still names in the entries `hidden`,
+    /// from which the log has erased them. An erasure replaces the mirror last. So if the mirror does not name a session, none of its
+    /// data are left.
     ///
     /// # Errors
     /// `Io` if the file or the mirror cannot be read.

@@ -151,7 +151,7 @@ pub(super) fn open_database(
             tracing::warn!(cause, entries, "the database is being rebuilt from the segments");
         }
         if is_rebuilt {
-            // the database can have what a segment and its copy have lost
+            // the database can have rows that a segment and its copy have lost
             segments.up_to_now().replay(None, |_, _| true)?;
             check_is_behind(engine, segments, mark)?;
             engine.remove_database()?;

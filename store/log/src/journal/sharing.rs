@@ -294,7 +294,7 @@ impl Journal {
                 if read.is_ok() { most.saturating_mul(2).clamp(1, READ_BYTES) } else { most / 2 };
             let groups = read.map_err(|error| self.shared_error(error.into()))?;
             if groups.is_empty() {
-                // it has lost groups, or has other ones: the next connection compares the ends
+                // the shared log has lost groups, or has other ones; the next connection compares the ends
                 self.shared.iter_mut().for_each(|shared| shared.is_connected = false);
                 let lost = format!("it has no group after entry {after}, and had entry {}", tail.entries);
                 return Err(self.shared_error(SharedLogError::Unanswered(lost).into()));

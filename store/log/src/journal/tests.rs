@@ -1163,8 +1163,14 @@ fn equal_records_give_equal_stores() {
                 journal.commit(group).expect("the commit succeeds");
             }
             let lines = whole_log(&store).into_iter();
-            // the salts are random
-            lines.map(|line| line.json.split(",\"salts\":").next().map(str::to_owned)).collect::<Vec<_>>()
+            // the salts are random, and the hashes of leaves depend on them
+            let text = |line: LogLine| {
+                let mut entry: serde_json::Value = serde_json::from_str(&line.json).expect("an entry");
+                let members = entry.as_object_mut().expect("an object");
+                members.retain(|name, _| !["salts", "links"].contains(&name.as_str()));
+                entry
+            };
+            lines.map(text).collect::<Vec<_>>()
         })
         .collect();
     assert_eq!(exports.first(), exports.last());

@@ -1,5 +1,5 @@
-//! The links between the entries of a delivery. The journal sets them as it numbers the entries, so a group that is staged again gets new
-//! ones.
+//! The links between the entries of a delivery. The journal sets them when it numbers the entries. So a group that is staged again gets new
+//! links.
 
 use crate::audit::log::{LogLine, leaf};
 use crate::base::engine::TableReader;
@@ -12,7 +12,7 @@ use oracled_domain::events::event_type;
 use serde::Deserialize;
 use store_base::error::StoreError;
 
-/// An entry of a session that a later delivery can name. Only a commit and a read of the log make one.
+/// An entry of a session that a later delivery can name. Only a commit or a read of the log creates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvidenceEntry {
     session_id: SessionId,
@@ -36,7 +36,7 @@ impl EvidenceEntry {
         self.event
     }
 
-    /// Whether it may be named by a record of `events` whose first entry is `first_seq`.
+    /// Whether a record of `events` may name this entry. `first_seq` is the number of the record's first entry.
     pub(crate) fn precedes(&self, first_seq: u64, events: &[AuditEvent]) -> bool {
         let mut deliveries = events.iter().filter(|event| role_of(event) == DeliveryRole::Delivery);
         self.seq() < first_seq && deliveries.all(|event| event.session_id.as_ref() == Some(&self.session_id))
@@ -76,8 +76,8 @@ impl<'r> RecordLinks<'r> {
         Self { earlier, own: Vec::new(), delivery: Vec::new() }
     }
 
-    /// The links of the next entry. If the earlier entries have an event that the record has as well, all evidence of the record is about
-    /// another verdict.
+    /// The links of the next entry. If the earlier entries and the record have an event in common, the evidence of the record is about
+    /// another verdict, and is not linked.
     pub(crate) fn of(&self, event: &AuditEvent) -> Vec<EntryLink> {
         let own = || self.own.iter().filter(|entry| event.session_id.as_ref() == Some(&entry.session_id));
         let repeats = |entry: &EvidenceEntry| self.earlier.iter().any(|earlier| earlier.event == entry.event);

@@ -16,10 +16,10 @@ use store_base::error::StoreError;
 use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir, write_synced};
 
 impl SegmentFiles {
-    /// The result of `read` for these files, or for their copies if these are damaged. The damage is noted, so that it is repaired.
+    /// The result of `read` for these files, or for their copies if these files are damaged. The damage is noted, so that it is repaired.
     ///
     /// # Errors
-    /// An error that is no damage; the damage of these files if the copies are damaged, too.
+    /// An error other than damage; the damage of these files if the copies are damaged, too.
     pub(super) fn or_copy<T>(
         &self,
         mut read: impl FnMut(&Self) -> Result<T, StoreError>,
