@@ -1033,6 +1033,27 @@ fn forge_forms(log: &ForgedLog, add: &mut AddCard<'_>) {
     assert!(page.contains(decision), "the page has the score");
     add("text: another score", page.replace(decision, "coherence_score\\\":0.1"), false);
     // the page
+    add(
+        "text: a surrogate alone in place of U+FFFD",
+        {
+            let mut log = ForgedLog::new(false);
+            let verdict =
+                "{\"verdict\":\"GREEN\",\"summary\":\"A sound and simple plan.\",\"\u{fffd}x\":null}"
+                    .to_owned();
+            let sha256 = json!(Sha256Hex::of(verdict.as_bytes())).to_string();
+            log.deliveries[SUBMITTED].verdict = verdict;
+            for seq in log.deliveries[SUBMITTED].entries.clone() {
+                let digests =
+                    log.entries[seq - 1].members.iter_mut().filter(|(name, _)| name == "verdict_sha256");
+                digests.for_each(|(_, value)| value.clone_from(&sha256));
+            }
+            log.relink();
+            let page = log.page(SUBMITTED);
+            assert!(page.contains("\u{fffd}x"), "the page has the character");
+            page.replace("\u{fffd}x", "\\ud800x")
+        },
+        false,
+    );
     add("frame: the first version", include_str!("../stored/card-1.html").to_owned(), false);
     add("frame: another word", page.replacen("Verdict card", "Verdict Card", 1), false);
     add(

@@ -16,7 +16,7 @@ from typing import Any
 from oracled._wire import invalid_type
 
 FRAMES = {
-    "898790f32a834fc3bda3220d85f91221387a6c495c7751b4418ed3026fcde16f",
+    "41b75955d9d2f8cba29b277086780296546cca2969ca96c766a814c022194b93",
 }
 """The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them."""
 
@@ -147,6 +147,8 @@ def verify_card(
     if not keys:
         raise ValueError(f"`key` is an empty list ({KEY_REQUIRED})")
     required = checked_keys("witnesses", witnesses)
+    if not isinstance(card, (str, bytes, bytearray, memoryview)):
+        raise invalid_type("card", card, "the text or the bytes of a verdict card are required")
     try:
         page = bytes(card).decode("utf-8") if not isinstance(card, str) else card.encode("utf-8").decode("utf-8")
     except UnicodeError:
@@ -216,16 +218,19 @@ def split_page(page: str) -> tuple[str, list[tuple[str, str]]]:
     if len(page.encode()) > CARD_BYTES_MAX:
         raise CardError(f"the file has more than {CARD_BYTES_MAX} bytes; a verdict card has fewer")
     frame, slots = [], []
-    before, start, rest = page.partition(SHOWN_START)
-    while start:
-        shown, middle, rest = rest.partition(DATA_START)
-        data, end, rest = rest.partition(DATA_END)
-        if not middle or not end:
+    at, start = 0, page.find(SHOWN_START)
+    while start >= 0:
+        shown = start + len(SHOWN_START)
+        middle = page.find(DATA_START, shown)
+        data = middle + len(DATA_START)
+        end = page.find(DATA_END, data) if middle >= 0 else -1
+        if end < 0:
             raise CardError("the file is no verdict card of a version that this client knows, or its page was changed")
-        frame.append(before + SHOWN_START + DATA_START + DATA_END)
-        slots.append((shown, data))
-        before, start, rest = rest.partition(SHOWN_START)
-    return "".join([*frame, before]), slots
+        frame.append(page[at:shown] + DATA_START + DATA_END)
+        slots.append((page[shown:middle], page[data:end]))
+        at = end + len(DATA_END)
+        start = page.find(SHOWN_START, at)
+    return "".join([*frame, page[at:]]), slots
 
 
 def checked_keys(name: str, keys: Sequence[object]) -> list[str]:
@@ -396,6 +401,7 @@ def read_entry(id: str, line: str, hashes: list[str]) -> Entry:
     if list(all)[-1:] == ["salts"]:
         salts = members(id, own.pop("salts"))
         require(id, bool(salts), "an entry has no salts")
+    require(id, "salts" not in own, "the salts of an entry are not its last member")
     (first, seq), (second, event) = [*own.items(), ("", ""), ("", "")][:2]
     require(id, first == "seq" and NUMBER.fullmatch(seq) is not None, "an entry has no number")
     require(id, second == "event" and EVENT.fullmatch(event) is not None, "an entry has no event")
@@ -407,7 +413,7 @@ def read_entry(id: str, line: str, hashes: list[str]) -> Entry:
     hidden = {name: f'{{"sha256":"{sha256(salt[1:-1] + own[name])}"}}' for name, salt in salts.items()}
     leaf = hashlib.sha256(b"\0" + object_of(own | hidden).encode()).digest()
     # numbers are compared by no check, and can have any length
-    parsed = json.loads(line, parse_int=str, parse_float=str, parse_constant=refuse_constant)
+    parsed = json.loads(line, parse_int=float, parse_constant=refuse_constant)
     return Entry(int(seq), event[1:-1], line, all, parsed, leaf, hashes)
 
 

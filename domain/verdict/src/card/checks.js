@@ -163,6 +163,7 @@ async function readEntry({ line, proof: { hashes } }) {
   require(first?.[0] === "seq" && /^[1-9][0-9]{0,14}$/.test(first[1]), "an entry has no number");
   require(second?.[0] === "event" && /^"[a-z_]+"$/.test(second[1]), "an entry has no event");
   const isSalted = last[0] === "salts";
+  require(isSalted || !all.has("salts"), "the salts of an entry are not its last member");
   const salts = isSalted ? members(last[1]) : new Map();
   const own = isSalted ? pairs.slice(0, -1) : pairs;
   require(!isSalted || salts.size > 0, "an entry has no salts");
@@ -271,6 +272,9 @@ export function readData(text) {
     const { entries, texts, more } = JSON.parse(text);
     const proved = entries.map(({ line, proof: { hashes } }) => ({ line: String(line), proof: { hashes: hashes.map(String) } }));
     const data = { entries: proved, texts: texts.map(String), more: more.map(String) };
+    // a surrogate alone has the bytes of U+FFFD where it is hashed
+    const isText = (each) => !/\p{Surrogate}/u.test(each);
+    require([...proved.map(({ line }) => line), ...data.texts, ...data.more].every(isText), "a text is not one of Unicode");
     require(JSON.stringify(data).replaceAll("<", "\\u003c") === text, "the data are not in their form");
     return data;
   } catch (error) {
@@ -403,7 +407,7 @@ function notNamed(entry, delivery) {
 /**
  * Checks the parts of a card. `blocks` has the data of each part as text, by its id. Each result has `fault` if the part was changed;
  * `doubt`, the reason, if it cannot be checked; `isEmpty` if it has no entry; `isTest` if an entry is of a daemon in test mode; and `html`,
- * the text that the part must show, unless it has a fault.
+ * the text that the part must show, unless it has a fault or the proof has one.
  */
 export async function checkParts(blocks, layout) {
   const [results, numbers] = [{}, new Set()];
@@ -421,7 +425,6 @@ export async function checkParts(blocks, layout) {
       events.add(entry.event);
       numbers.add(entry.seq);
       entries.push(entry);
-      if (!checkpoint) continue;
       const isIn = await isIncluded(entry.hash, entry.seq - 1, checkpoint.size, entry.hashes, checkpoint.root);
       require(isIn, `entry ${entry.seq} is not in the log`);
     }
@@ -430,6 +433,11 @@ export async function checkParts(blocks, layout) {
   const check = async (part, result) => {
     const data = readData(blocks[part.id]);
     let entries = [];
+    if (part.check !== "proof" && !checkpoint) {
+      // nothing is shown before it is verified
+      result.doubt = "the checkpoint of the proof was changed";
+      return;
+    }
     if (part.check === "proof") {
       require(data.entries.length === 0, "the proof has no entries");
       checkpoint = await checkCheckpoint(data.texts, data.more);
@@ -453,8 +461,7 @@ export async function checkParts(blocks, layout) {
     }
     Object.assign(result, { isEmpty: part.check !== "proof" && entries.length === 0, isTest: entries.some(({ isTest }) => isTest) });
     result.html = render(part, data, entries, layout);
-    if (!checkpoint) result.doubt ??= "the checkpoint of the proof was changed";
-    else if (!checkpoint.isChecked) result.doubt ??= "no Ed25519 here";
+    if (!checkpoint.isChecked) result.doubt ??= "no Ed25519 here";
   };
   // the proof first: the others need its checkpoint; then the verdict, which names the entries of the others
   const rank = ({ check }) => ["verdict", "proof"].indexOf(check);

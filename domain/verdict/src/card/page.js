@@ -18,6 +18,7 @@ async function showResults(card) {
     const expected = card.createElement("dl");
     expected.innerHTML = html ?? "";
     if (fault) show(section, "changed", `changed: ${fault}`);
+    else if (html === undefined) show(section, "unchecked", `not checked: ${doubt}`);
     else if (!expected.isEqualNode(section.querySelector("dl"))) show(section, "changed", "changed: the shown text is not that of its data");
     else if (doubt) show(section, "unchecked", `not checked: ${doubt}`);
     else if (isTest) show(section, "test", "test mode: this is consistent with the log of a test, and no verdict for a customer");

@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
 
+/// The most entries of a row of the log: each line has a number, an event and a time.
+const ROW_ENTRIES_MAX: u64 = rows::ONE_CHUNK_BYTES as u64 / 48;
+
 /// Maximum number of sessions whose ids are searched in a content before it is parsed.
 const SEARCHED_MAX: usize = 64;
 
@@ -110,9 +113,10 @@ impl DataEraser {
         Ok(None)
     }
 
-    /// Whether a segment may have data: its groups follow entry `after`.
+    /// Whether a segment may have data: its groups follow entry `after`. They can have earlier entries, too, since the last row of the log is
+    /// in each group until it is full.
     pub(crate) fn is_concerned(&self, after: u64, content: &[u8]) -> bool {
-        after < self.plan.last_seq() && (self.plan.has_values() || self.may_name_session(content))
+        after < self.plan.last_seq().saturating_add(ROW_ENTRIES_MAX) && (self.plan.has_values() || self.may_name_session(content))
     }
 
     /// The first entry of the log that stays; `None` if none is dropped.
