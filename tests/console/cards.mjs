@@ -4,7 +4,9 @@
 // with another page, which no page detects. The environment has CHROMIUM, and HEAP=1 to print the bytes of the script's heap, too.
 
 import { createReadStream } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
+import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const { CHROMIUM: executablePath = "/usr/bin/chromium" } = process.env;
@@ -19,8 +21,10 @@ for await (const line of createInterface({ input: createReadStream(process.argv[
   const card = JSON.parse(line);
   if (!head) {
     head = card;
-    // the script of the page, once for all cards
-    await page.setContent(`<title>cards</title>`);
+    // the script of the page, once for all cards; only a file, like a card, has the browser's cryptography
+    const file = `${process.argv[2]}.html`;
+    await writeFile(file, "<!doctype html><title>cards</title>");
+    await page.goto(pathToFileURL(file).href);
     await page.addScriptTag({ type: "module", content: `${SCRIPT.exec(head.frame)[1].replace("await showResults(document);", "")}\nglobalThis.showResults = showResults;` });
     await page.waitForFunction(() => globalThis.showResults);
     continue;

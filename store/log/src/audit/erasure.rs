@@ -116,7 +116,8 @@ impl DataEraser {
     /// Whether a segment may have data: its groups follow entry `after`. They can have earlier entries, too, since the last row of the log is
     /// in each group until it is full.
     pub(crate) fn is_concerned(&self, after: u64, content: &[u8]) -> bool {
-        after < self.plan.last_seq().saturating_add(ROW_ENTRIES_MAX) && (self.plan.has_values() || self.may_name_session(content))
+        after < self.plan.last_seq().saturating_add(ROW_ENTRIES_MAX)
+            && (self.plan.has_values() || self.may_name_session(content))
     }
 
     /// The first entry of the log that stays; `None` if none is dropped.
