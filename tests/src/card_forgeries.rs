@@ -372,6 +372,20 @@ impl ForgedLog {
     }
 }
 
+/// The card of a submission of this text.
+fn page_of_verdict(verdict: String) -> String {
+    let mut log = ForgedLog::new(false);
+    let sha256 = json!(Sha256Hex::of(verdict.as_bytes())).to_string();
+    let delivery = &mut log.deliveries[SUBMITTED];
+    delivery.verdict = verdict;
+    for seq in delivery.entries.clone() {
+        let digests = log.entries[seq - 1].members.iter_mut().filter(|(name, _)| name == "verdict_sha256");
+        digests.for_each(|(_, value)| value.clone_from(&sha256));
+    }
+    log.relink();
+    log.page(SUBMITTED)
+}
+
 /// JSON texts, and texts that are nearly JSON.
 const ODD: &[&str] = &[
     "null",
@@ -523,43 +537,30 @@ pub fn hostile_cards(bytes: usize) -> Vec<ForgedCard> {
             allows_test_mode: false,
         });
     };
-    let with_verdict = |verdict: String| {
-        let mut log = ForgedLog::new(false);
-        let sha256 = json!(Sha256Hex::of(verdict.as_bytes())).to_string();
-        let delivery = &mut log.deliveries[SUBMITTED];
-        delivery.verdict = verdict;
-        for seq in delivery.entries.clone() {
-            let digests =
-                log.entries[seq - 1].members.iter_mut().filter(|(name, _)| name == "verdict_sha256");
-            digests.for_each(|(_, value)| value.clone_from(&sha256));
-        }
-        log.relink();
-        log.page(SUBMITTED)
-    };
     // the text is in the card twice
     let half = bytes / 2;
     let text = |summary: &str| json!({"verdict": "GREEN", "summary": summary}).to_string();
-    add("genuine", with_verdict(text(&"A sound plan. ".repeat(half / 14))));
+    add("genuine", page_of_verdict(text(&"A sound plan. ".repeat(half / 14))));
     let nested =
         |open: &str, close: &str, levels: usize| format!("{}1{}", open.repeat(levels), close.repeat(levels));
-    add("nested lists in the verdict", with_verdict(nested("[", "]", half / 2)));
-    add("nested objects in the verdict", with_verdict(nested("{\"a\":", "}", half / 6)));
-    add("many values", with_verdict(format!("[{}1]", "1,".repeat(half / 2))));
+    add("nested lists in the verdict", page_of_verdict(nested("[", "]", half / 2)));
+    add("nested objects in the verdict", page_of_verdict(nested("{\"a\":", "}", half / 6)));
+    add("many values", page_of_verdict(format!("[{}1]", "1,".repeat(half / 2))));
     let member = |number: usize| format!("\"{number:0>200}\":1");
     add(
         "many shown values with long names",
-        with_verdict(format!("{{{}}}", (0..half / 410).map(member).collect::<Vec<_>>().join(","))),
+        page_of_verdict(format!("{{{}}}", (0..half / 410).map(member).collect::<Vec<_>>().join(","))),
     );
-    add("short values, as many as are shown", with_verdict(format!("[{}1]", "1,".repeat(19_000))));
+    add("short values, as many as are shown", page_of_verdict(format!("[{}1]", "1,".repeat(19_000))));
     add(
         "a long name",
-        with_verdict(format!("{{\"{}\":[{}1]}}", "n".repeat(half / 2), "1,".repeat(half / 4))),
+        page_of_verdict(format!("{{\"{}\":[{}1]}}", "n".repeat(half / 2), "1,".repeat(half / 4))),
     );
-    add("escapes", with_verdict(format!("\"{}\"", "\\\"".repeat(half / 6))));
-    add("escapes without an end", with_verdict(format!("\"{}", "\\\"".repeat(half / 6))));
-    add("quotation marks", with_verdict("\"".repeat(half / 2 - 1)));
-    add("characters that hide", with_verdict(text(&"\u{202e}".repeat(half / 11))));
-    add("characters of HTML", with_verdict(text(&"<&>".repeat(half / 12))));
+    add("escapes", page_of_verdict(format!("\"{}\"", "\\\"".repeat(half / 6))));
+    add("escapes without an end", page_of_verdict(format!("\"{}", "\\\"".repeat(half / 6))));
+    add("quotation marks", page_of_verdict("\"".repeat(half / 2 - 1)));
+    add("characters that hide", page_of_verdict(text(&"\u{202e}".repeat(half / 11))));
+    add("characters of HTML", page_of_verdict(text(&"<&>".repeat(half / 12))));
     let page = ForgedLog::new(false).page(SUBMITTED);
     for part in [VERDICT, FACTS, FURTHER, PROOF] {
         let list = |item: &str| format!("[{}{item}]", format!("{item},").repeat(bytes / (item.len() + 1)));
@@ -624,6 +625,18 @@ pub fn hostile_cards(bytes: usize) -> Vec<ForgedCard> {
     }
     log.relink();
     add("many entries of later versions", log.page(SUBMITTED));
+    let mut log = ForgedLog::new(false);
+    let values = format!("{{\"{}\":[{}1]}}", "n".repeat(220), "1,".repeat(18_000));
+    for _ in 0..bytes / 2 / values.len() {
+        let seq = log.entries.len() + 1;
+        let mut entry = ForgedEntry::new(seq, "seen_later", &json!({"many": 0, "links": []}), &[]);
+        let many = entry.members.iter_mut().filter(|(name, _)| name == "many");
+        many.for_each(|(_, value)| value.clone_from(&values));
+        log.entries.push(ForgedEntry { names: vec![10], ..entry });
+        log.deliveries[SUBMITTED].entries.push(seq);
+    }
+    log.relink();
+    add("many values under a long name in each of many entries", log.page(SUBMITTED));
     let mut log = ForgedLog::new(false);
     log.entries[9].members.extend((0..half / 20).map(|number| (format!("member{number}"), "1".to_owned())));
     log.relink();
@@ -769,6 +782,10 @@ pub fn forged_cards(flips: usize) -> Vec<ForgedCard> {
         forge_mixtures(&log, covers_ids, &mut add);
         forge_forms(&log, &mut add);
         forge_proofs(&log, &mut add);
+    }
+    // about as many values as a part shows, with those of the entry before them
+    for values in [19_970, 19_990, 20_000] {
+        add("genuine, with many values", page_of_verdict(format!("[{}1]", "1,".repeat(values - 1))), true);
     }
     let log = ForgedLog::new(false);
     cards.push(ForgedCard {
@@ -1036,19 +1053,9 @@ fn forge_forms(log: &ForgedLog, add: &mut AddCard<'_>) {
     add(
         "text: a surrogate alone in place of U+FFFD",
         {
-            let mut log = ForgedLog::new(false);
             let verdict =
-                "{\"verdict\":\"GREEN\",\"summary\":\"A sound and simple plan.\",\"\u{fffd}x\":null}"
-                    .to_owned();
-            let sha256 = json!(Sha256Hex::of(verdict.as_bytes())).to_string();
-            log.deliveries[SUBMITTED].verdict = verdict;
-            for seq in log.deliveries[SUBMITTED].entries.clone() {
-                let digests =
-                    log.entries[seq - 1].members.iter_mut().filter(|(name, _)| name == "verdict_sha256");
-                digests.for_each(|(_, value)| value.clone_from(&sha256));
-            }
-            log.relink();
-            let page = log.page(SUBMITTED);
+                "{\"verdict\":\"GREEN\",\"summary\":\"A sound and simple plan.\",\"\u{fffd}x\":null}";
+            let page = page_of_verdict(verdict.to_owned());
             assert!(page.contains("\u{fffd}x"), "the page has the character");
             page.replace("\u{fffd}x", "\\ud800x")
         },

@@ -1,5 +1,6 @@
 //! Forged verdict cards: each reader gives the expected answer, and all give the same one. The browser is in `tests/console.sh`.
 
+use domain_verdict::card::VerdictCard;
 use fastrand::Rng;
 use oracled_tests::card_forgeries::{
     ForgedCard, expected_key, forged_cards, hostile_cards, is_accepted, lines_of, random_card,
@@ -59,6 +60,37 @@ fn forged_cards_are_refused_and_genuine_ones_accepted_in_each_reader() {
     compare_forged_cards(&clients(), 400);
 }
 
+/// The entries and the checkpoint of a card are a document of `oraclectl log prove`; those of a verdict and of an erasure have the same form.
+#[test]
+fn document_of_forged_entries_is_refused() {
+    const FORGED: [&str; 5] =
+        ["salts: ", "proof: ", "checkpoint: another size", "form of a line", "key: the checkpoint"];
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("document");
+    let (mut counts, mut different) = ([0, 0], Vec::new());
+    for ForgedCard { name, page, is_accepted, .. } in forged_cards(0) {
+        let Ok(card) = VerdictCard::read(&String::from_utf8_lossy(&page)) else { continue };
+        let is_genuine = is_accepted == Some(true);
+        // an old entry has its salts in another order
+        let is_old = name.starts_with("salts: reordered");
+        if !is_genuine && (is_old || !FORGED.iter().any(|kind| name.starts_with(kind))) {
+            // its entries are genuine, and only do not belong together
+            continue;
+        }
+        fs::write(&file, serde_json::to_string(&card.bundle()).expect("JSON")).expect("the write succeeds");
+        let arguments = ["verify-log", "--allow-test-mode", "--key", &expected_key()].map(str::to_owned);
+        let output = Command::new(program("oraclectl")).args(arguments).arg(&file).output();
+        let output = output.expect("the program starts");
+        if output.status.code() != Some(i32::from(!is_genuine)) {
+            different.push((name, output));
+        }
+        counts[usize::from(is_genuine)] += 1;
+    }
+    assert!(different.is_empty(), "{different:#?}");
+    println!("{} forged documents, {} genuine ones", counts[0], counts[1]);
+    assert!(counts[0] >= 50 && counts[1] > 10, "{counts:?}");
+}
+
 fn compare_forged_cards(readers: &[(&str, String)], flips: usize) {
     let cards = forged_cards(flips);
     let genuine = cards.iter().filter(|card| card.is_accepted == Some(true)).count();
@@ -100,12 +132,41 @@ fn compare_random_cards(readers: &[(&str, String)], count: usize) {
     );
 }
 
+/// The most time that a reader needs for a hostile card, in times that for a genuine one of the same size, and the most further memory.
+const TIMES_MAX: f64 = 10.0;
+const MORE_KIB_MAX: f64 = 65_536.0;
+
+/// Measures the time and the heap of the script in a browser; `tests/console.sh` calls it.
+#[test]
+#[ignore = "needs chromium and npm: `just console`"]
+fn browser_needs_as_much_for_hostile_cards_of_1_mb_as_for_a_genuine_one() {
+    let walk = std::env::var("ORACLED_CONSOLE_WALK").expect("`tests/console.sh` sets ORACLED_CONSOLE_WALK");
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (file, cards) = (folder.path().join("cards"), hostile_cards(1_000_000));
+    fs::write(&file, lines_of(&cards)).expect("the write succeeds");
+    let script = format!("{walk}/cards.mjs");
+    let output = Command::new("node").arg(script).arg(&file).env("HEAP", "1").output().expect("node starts");
+    assert!(output.status.success(), "{output:?}");
+    let answers = String::from_utf8(output.stdout).expect("valid UTF-8");
+    let measured: Vec<_> = answers.lines().zip(&cards).filter(|(answer, _)| *answer != "skipped").collect();
+    let figures = |answer: &str| {
+        let mut figures = answer.split(' ').skip(1).map(|figure| figure.parse::<f64>().expect("a number"));
+        (figures.next().expect("the bytes of the heap"), figures.next().expect("the seconds"))
+    };
+    let (heap, seconds) = figures(measured[0].0);
+    for (answer, card) in &measured {
+        let (own_heap, own_seconds) = figures(answer);
+        let (times, more) = (own_seconds / seconds, (own_heap - heap) / 1024.0);
+        println!("Chromium {}: {own_seconds:.2} s, × {times:.2}; {more:.0} KiB more", card.name);
+        assert!(times <= TIMES_MAX && more <= MORE_KIB_MAX, "{}: {answer}", card.name);
+    }
+    assert!(measured.len() > 20, "{} cards are measured", measured.len());
+}
+
 /// Measures the processor time and the memory of each reader for hostile cards of 1 MB, beside those for a genuine one of the same size.
 #[test]
 #[ignore = "takes a minute, and needs an idle machine; `just torture`"]
 fn hostile_cards_of_1_mb_cost_each_reader_as_much_as_a_genuine_one() {
-    const TIMES_MAX: f64 = 10.0;
-    const MORE_KIB_MAX: f64 = 65_536.0;
     let folder = tempfile::tempdir().expect("a temporary directory");
     let (key, measure) = (expected_key(), format!("{}/readers/measure.py", env!("CARGO_MANIFEST_DIR")));
     let mut readers: Vec<Vec<String>> =

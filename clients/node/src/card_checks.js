@@ -13,8 +13,10 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
 const DATA_DEPTH = 5;
 /** The most levels and members of an entry. The log writes fewer. */
 const [ENTRY_DEPTH, ENTRY_MEMBERS] = [32, 256];
-/** The most levels, values, and characters of a path of a text that is shown by its values. Any other is shown as it is. */
-const [SHOWN_DEPTH, SHOWN_VALUES, SHOWN_PATH] = [32, 20_000, 256];
+/** The most levels, and characters of a path, of a text that is shown by its values. Any other is shown as it is. */
+const [SHOWN_DEPTH, SHOWN_PATH] = [32, 256];
+/** The most values of the entries and the document of a part. A text with more than are left is shown as it is. */
+const SHOWN_VALUES = 20_000;
 
 /** A fault of the data of a card. */
 class Fault extends Error {}
@@ -89,9 +91,9 @@ const decode = (token) => textOf(token) ?? token;
 
 /**
  * The values of a JSON text, each with its path, in their order. Numbers keep their digits; null is left out. A text with too many
- * levels, too many values or a too long path is one value.
+ * levels, more than `most` values or a too long path is one value.
  */
-function flatten(text, prefix) {
+function flatten(text, prefix, most) {
   const [leaves, path, levels] = [[], [prefix], []];
   let length = 0;
   const lengthOf = (name) => Array.from(name).length + 1;
@@ -117,7 +119,7 @@ function flatten(text, prefix) {
     } else if (token !== ":" && token !== "null") {
       leaves.push([path.join("."), decode(token)]);
     }
-    if (levels.length > SHOWN_DEPTH || leaves.length > SHOWN_VALUES || length > SHOWN_PATH) return [[prefix, text]];
+    if (levels.length > SHOWN_DEPTH || leaves.length > most || length > SHOWN_PATH) return [[prefix, text]];
   }
   return leaves;
 }
@@ -338,13 +340,14 @@ function toHtml(text, { hiding }) {
 /** The shown text of a part, from its data. */
 function render(part, { texts, more }, entries, layout) {
   const list = (name, texts) => texts.map((text, index) => [`${name}.${index}`, text]);
-  const leaves = [
-    ...entries.flatMap(({ line, event }) => flatten(line, event)),
-    ...list("texts", texts),
-    ...list("more", more),
-    ...(part.document ? flatten(texts[0] ?? "", "document") : []),
-  ];
-  const rows = rowsOf(part.rows, indexOf(leaves), layout, "");
+  const documents = entries.map(({ line, event }) => [line, event]);
+  if (part.document && texts.length > 0) documents.push([texts[0], "document"]);
+  const leaves = [];
+  for (const [text, prefix] of documents) {
+    leaves.push(...flatten(text, prefix, Math.max(0, SHOWN_VALUES - leaves.length)));
+  }
+  const all = [...leaves, ...list("texts", texts), ...list("more", more)];
+  const rows = rowsOf(part.rows, indexOf(all), layout, "");
   return rows.map(([label, text]) => `<dt>${toHtml(label, layout)}</dt><dd>${toHtml(text, layout)}</dd>`).join("");
 }
 

@@ -10,7 +10,7 @@ use crate::base::options::{GlobalOptions, encode_segment, id_parser, problem_err
 use crate::base::output::{Output, format_pairs, print_json};
 use crate::base::program::examples;
 use domain_audit::checkpoint::Checkpoint;
-use domain_audit::leaf::EntryLink;
+use domain_audit::leaf::{EntryLink, hide_values};
 use domain_audit::wire::LogBundle;
 use domain_base::event::{Event, event_in, read_open};
 use domain_base::wording::format_count;
@@ -162,6 +162,8 @@ fn internal_lines(bundle: &LogBundle, lines: Vec<String>, size: u64) -> Result<V
     let named = delivered.map(|entry| links_of(&entry.line)).transpose()?.unwrap_or_default();
     let (mut of_card, mut of_order) = (Vec::new(), Vec::new());
     for line in lines {
+        // salts in the order of their members, which some old entries do not have
+        let line = hide_values(&line, |_| false).map_err(|error| refused(error.to_string()))?.into_owned();
         let number = number_of(&line)?;
         if numbers.contains(&number) {
             of_card.push(line);

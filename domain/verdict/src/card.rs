@@ -43,6 +43,8 @@ const DATA_END: &str = "</script>";
 /// The most facts of a check without sources that a card lists, and their total size in bytes.
 const FACTS_MAX: usize = 100;
 const FACTS_BYTES_MAX: usize = 32 * 1024;
+/// The most values of the entries and the document of a part. A text with more than are left is shown as it is.
+const SHOWN_VALUES: usize = 20_000;
 
 /// The data of a part of a card.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -394,16 +396,18 @@ impl VerdictCard {
 
     /// The rows of a part as HTML.
     fn shown(&self, layout: &PartLayout, part: &CardPart) -> String {
-        let numbered = |name: &'static str, texts: &[String]| -> Vec<JsonLeaf> {
-            texts.iter().enumerate().map(|(index, text)| (format!("{name}.{index}"), text.clone())).collect()
+        let numbered = |name, texts: &[String]| {
+            let leaf = move |(index, text): (usize, &String)| (format!("{name}.{index}"), text.clone());
+            texts.iter().enumerate().map(leaf).collect::<Vec<JsonLeaf>>().into_iter()
         };
-        let entries = part.entries.iter().flat_map(|entry| flatten(&entry.line, &event_of(&entry.line)));
         let document = part.texts.first().filter(|_| layout.document);
-        let leaves: Vec<JsonLeaf> = entries
-            .chain(numbered("texts", &part.texts))
-            .chain(numbered("more", &part.more))
-            .chain(document.into_iter().flat_map(|text| flatten(text, "document")))
-            .collect();
+        let entries = part.entries.iter().map(|entry| (&entry.line, event_of(&entry.line)));
+        let mut leaves = Vec::new();
+        for (text, prefix) in entries.chain(document.map(|text| (text, "document".to_owned()))) {
+            let values = flatten(text, &prefix, SHOWN_VALUES.saturating_sub(leaves.len()));
+            leaves.extend(values);
+        }
+        leaves.extend(numbered("texts", &part.texts).chain(numbered("more", &part.more)));
         let mut html = String::new();
         for (label, text) in self.layout.rows(&layout.rows, &LeafIndex::of(&leaves), "") {
             let (label, text) = (self.layout.to_html(&label), self.layout.to_html(&text));

@@ -239,13 +239,15 @@ impl Journal {
     fn apply(&mut self, group: ReadyGroup, writes: &[&RowWrite]) {
         let ReadyGroup { rows, counts, tip, hashes, lines, replaced, .. } = group;
         let (first_seq, last_seq) = (self.mark.now.counts.entries + 1, counts.entries);
-        let engine = Arc::clone(&self.engine);
+        let (engine, tree) = (Arc::clone(&self.engine), hashes.tree.clone());
         // even if the database fails now, its reopening applies the group
         engine.note_replaced(&replaced);
         let files = Arc::clone(&self.files);
         // a reader opens views under the same lock: before the rows change, or after it
         let views = files.lock_views(writes);
-        let applied = engine.apply(rows);
+        // before its entries, whose proofs need them
+        engine.set_log_hashes(hashes);
+        let applied = engine.apply_group(rows, last_seq);
         drop(views);
         if let Err(error) = applied {
             tracing::error!(%error, "the database failed; it is reopened and brought up to date");
@@ -258,8 +260,7 @@ impl Journal {
             drop(files.lock_views(writes));
         }
         self.tip = tip;
-        self.mark.now.set_log(counts, &hashes.tree);
-        engine.set_log_hashes(hashes);
+        self.mark.now.set_log(counts, &tree);
         engine.set_committed(&self.mark.now.counts);
         files.note_committed(writes);
         if let Err(error) = self.mark.write() {

@@ -16,7 +16,7 @@ from typing import Any
 from oracled._wire import invalid_type
 
 FRAMES = {
-    "41b75955d9d2f8cba29b277086780296546cca2969ca96c766a814c022194b93",
+    "8c12235f402c9413cc7cc71a29fa23351cbc6202c66d0efcf6b7ee6fcdb148cf",
 }
 """The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them."""
 
@@ -28,8 +28,10 @@ DATA_DEPTH = 5
 """The levels of the data of a part."""
 ENTRY_DEPTH, ENTRY_MEMBERS = 32, 256
 """The most levels and members of an entry. The log writes fewer."""
-SHOWN_DEPTH, SHOWN_VALUES, SHOWN_PATH = 32, 20_000, 256
-"""The most levels, values, and characters of a path of a text that is shown by its values. Any other is shown as it is."""
+SHOWN_DEPTH, SHOWN_PATH = 32, 256
+"""The most levels, and characters of a path, of a text that is shown by its values. Any other is shown as it is."""
+SHOWN_VALUES = 20_000
+"""The most values of the entries and the document of a part. A text with more than are left is shown as it is."""
 LAYOUT_NAMES = 6
 """The most names of a path in a layout."""
 WITNESSES_MAX = 100
@@ -532,10 +534,10 @@ def decode(token: str) -> str:
     return token if text is None else text
 
 
-def flatten(text: str, prefix: str) -> list[Leaf]:
+def flatten(text: str, prefix: str, most: int) -> list[Leaf]:
     """The values of a JSON text, each with its path, in their order. Numbers keep their digits; null is left out.
 
-    A text with too many levels, too many values or a too long path is one value.
+    A text with too many levels, more than `most` values or a too long path is one value.
     """
     leaves: list[Leaf] = []
     path = [prefix]
@@ -567,7 +569,7 @@ def flatten(text: str, prefix: str) -> list[Leaf]:
         if name is not None:
             length += len(name) - len(path[-1])
             path[-1] = name
-        if len(levels) > SHOWN_DEPTH or len(leaves) > SHOWN_VALUES or length > SHOWN_PATH:
+        if len(levels) > SHOWN_DEPTH or len(leaves) > most or length > SHOWN_PATH:
             return [(prefix, text)]
     return leaves
 
@@ -618,12 +620,13 @@ def render(part: dict[str, Any], data: Part, layout: dict[str, Any]) -> str:
         shown = hiding.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text.replace("\r\n", "\n"))
         return shown.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
+    documents = [(entry.line, entry.event) for entry in data.entries]
+    if part.get("document"):
+        documents += [(text, "document") for text in data.texts[:1]]
     leaves: list[Leaf] = []
-    for entry in data.entries:
-        leaves += flatten(entry.line, entry.event)
+    for text, prefix in documents:
+        leaves += flatten(text, prefix, max(0, SHOWN_VALUES - len(leaves)))
     leaves += [(f"texts.{index}", text) for index, text in enumerate(data.texts)]
     leaves += [(f"more.{index}", text) for index, text in enumerate(data.more)]
-    if part.get("document") and data.texts:
-        leaves += flatten(data.texts[0], "document")
     rows = rows_of(part["rows"], index_of(leaves), layout, "")
     return "".join(f"<dt>{to_html(label)}</dt><dd>{to_html(text)}</dd>" for label, text in rows)

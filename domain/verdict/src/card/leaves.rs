@@ -5,9 +5,8 @@ use std::collections::HashMap;
 /// The path of a value, and its text. A number keeps its digits.
 pub(super) type JsonLeaf = (String, String);
 
-/// The most levels, values, and characters of a path of a text that is shown by its values. Any other is shown as it is.
+/// The most levels, and characters of a path, of a text that is shown by its values. Any other is shown as it is.
 const SHOWN_DEPTH: usize = 32;
-const SHOWN_VALUES: usize = 20_000;
 const SHOWN_PATH: usize = 256;
 /// The most names of a path in a layout.
 const LAYOUT_NAMES: usize = 6;
@@ -47,9 +46,9 @@ impl LeafPath {
     }
 }
 
-/// The values of a JSON text in their order; null is left out. The first name of each path is `prefix`. A text with too many levels, too
-/// many values or a too long path is one value.
-pub(super) fn flatten(text: &str, prefix: &str) -> Vec<JsonLeaf> {
+/// The values of a JSON text in their order; null is left out. The first name of each path is `prefix`. A text with too many levels, more
+/// than `most` values or a too long path is one value.
+pub(super) fn flatten(text: &str, prefix: &str, most: usize) -> Vec<JsonLeaf> {
     let (mut leaves, mut levels) = (Vec::new(), Vec::new());
     let mut path = LeafPath { names: vec![prefix.to_owned()], chars: 0 };
     for (_, token) in tokens(text) {
@@ -78,7 +77,7 @@ pub(super) fn flatten(text: &str, prefix: &str) -> Vec<JsonLeaf> {
             }
             (value, _) => leaves.push((path.names.join("."), decode(value))),
         }
-        if levels.len() > SHOWN_DEPTH || leaves.len() > SHOWN_VALUES || path.chars > SHOWN_PATH {
+        if levels.len() > SHOWN_DEPTH || leaves.len() > most || path.chars > SHOWN_PATH {
             return vec![(prefix.to_owned(), text.to_owned())];
         }
     }

@@ -143,8 +143,8 @@ proptest! {
     fn leaves_are_the_values_of_the_document(document in json()) {
         let mut expected = Vec::new();
         collect("x".to_owned(), &document, &mut expected);
-        prop_assert_eq!(flatten(&document.to_string(), "x"), expected.clone());
-        prop_assert_eq!(flatten(&format!("{document:#}"), "x"), expected);
+        prop_assert_eq!(flatten(&document.to_string(), "x", usize::MAX), expected.clone());
+        prop_assert_eq!(flatten(&format!("{document:#}"), "x", usize::MAX), expected);
     }
 }
 

@@ -163,6 +163,8 @@ pub(crate) struct StoreEngine {
     /// Whether new entries are marked as those of a daemon in test mode.
     is_test: AtomicBool,
     durable_seq: AtomicU64,
+    /// Held while the rows of a group become visible, until its entries are.
+    applying: RwLock<()>,
     /// The numbers of durable rows; `None` until the database is open.
     counts: RwLock<Option<StoreCounts>>,
     checks: CheckResults,
@@ -210,6 +212,7 @@ impl StoreEngine {
             covers_session_ids: AtomicBool::new(false),
             is_test: AtomicBool::new(false),
             durable_seq: AtomicU64::new(0),
+            applying: RwLock::default(),
             counts: RwLock::default(),
             checks: CheckResults::open(&options.dir),
             damage: Mutex::default(),
@@ -488,7 +491,9 @@ impl StoreEngine {
         }
     }
 
+    /// The number of the last durable entry. It counts the entries of each group of which a row is visible.
     pub(crate) fn durable_seq(&self) -> u64 {
+        let _applied = self.applying.read().unwrap_or_else(PoisonError::into_inner);
         self.durable_seq.load(Ordering::Acquire)
     }
 
@@ -547,7 +552,19 @@ impl StoreEngine {
         found.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).max().unwrap_or(0)
     }
 
-    /// Applies the changes of a committed group. If that fails, the database is closed: no reader may find it without them.
+    /// Applies the changes of a committed group, after which the log has `entries` entries, and makes these visible. If that fails, the
+    /// database is closed: no reader may find it without them.
+    pub(crate) fn apply_group(&self, rows: RowBatch, entries: u64) -> Result<(), StoreError> {
+        let applied = self.with(|db| {
+            let _applying = self.applying.write().unwrap_or_else(PoisonError::into_inner);
+            db.apply(rows.into_rows(), is_counts_key, is_first_chunk)?;
+            self.set_durable_seq(entries);
+            Ok(())
+        });
+        applied.inspect_err(|_| self.close_database())
+    }
+
+    /// Applies changes that no reader sees yet. If that fails, the database is closed.
     pub(crate) fn apply(&self, rows: RowBatch) -> Result<(), StoreError> {
         let applied = self.with(|db| db.apply(rows.into_rows(), is_counts_key, is_first_chunk));
         applied.inspect_err(|_| self.close_database())

@@ -162,6 +162,26 @@ pub(crate) fn assert_mirror_is_whole(dir: &Path, store: &TableReader) {
 }
 
 #[test]
+fn reader_of_a_row_finds_its_entries_at_once() {
+    const COMMITS: usize = 300;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (mut journal, store) = open(dir.path());
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            for n in 0..COMMITS {
+                while store.get::<SessionRecord>(&id(n)).expect("the session is readable").is_none() {}
+                let entries = store.last_seq();
+                assert!(entries >= 2 * (n as u64 + 1), "{entries} entries after {n}");
+            }
+        });
+        for n in 0..COMMITS {
+            journal.commit(&[delivered(n, 10)]).expect("the commit succeeds");
+        }
+        reader.join().expect("no reader fails");
+    });
+}
+
+#[test]
 fn committed_records_are_readable_after_reopening() {
     let (dir, mut journal, store) = opened_with(0..3);
     let outcomes = journal.commit(&[delivered(3, 40)]).expect("the commit succeeds");
