@@ -1,7 +1,7 @@
 // Reads the page of a verdict card. It has no types, so that Node can run it without a build.
 
 import { createHash } from "node:crypto";
-import { checkParts, readData } from "./card_checks.js";
+import { checkParts, readData } from "./card_checks.mjs";
 
 /** The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them. */
 const FRAMES = ["8c12235f402c9413cc7cc71a29fa23351cbc6202c66d0efcf6b7ee6fcdb148cf"];

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { CardError, OracledClient, ProblemError, ResponseError, verifyCard } from "oracled-client";
 import { fakeOrder, fakeVerdict } from "oracled-client/testing";
-import { GOOD, PACKAGE, QUERY, ROOT, TestDaemon } from "./daemon.js";
+import { GOOD, QUERY, ROOT, TestDaemon } from "./daemon.js";
 
 let daemon: TestDaemon;
 before(async () => (daemon = await TestDaemon.start("")));
@@ -109,9 +109,4 @@ test("stored_card_with_a_cosignature_is_verified_and_each_change_is_detected", a
   const other = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
   await assert.rejects(verifyCard(card, keyOf(card), { witnesses: [other] }), /has not cosigned/);
   await expectEachChangeIsDetected(card, 500);
-});
-
-test("checks_are_those_of_the_page", async () => {
-  const own = await readFile(join(PACKAGE, "src/card_checks.js"), "utf8");
-  assert.equal(own, await readFile(join(ROOT, "domain/verdict/src/card/checks.js"), "utf8"));
 });

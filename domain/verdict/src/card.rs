@@ -3,7 +3,7 @@
 //!
 //! Each part of the page has its data as JSON in one form, and shows the rows that `layout.json` derives from them. The rest of
 //! the page is the frame, whose digest is published for each version. So every byte of a card is checked in one way: the frame by
-//! its digest, the shown text by deriving it again, and the data by their proof. `checks.js` does the same in the browser and in
+//! its digest, the shown text by deriving it again, and the data by their proof. `checks.mjs` does the same in the browser and in
 //! the client for Node, and `card.py` in the client for Python: `tests/tests/card_forgeries.rs` compares them. Each check is linear in
 //! the size of the card.
 
@@ -25,8 +25,8 @@ use std::sync::LazyLock;
 
 const LAYOUT: &str = include_str!("card/layout.json");
 const STYLE: &str = include_str!("card/style.css");
-/// The checks of the page, which the client for Node runs, too.
-pub const CHECKS: &str = include_str!("card/checks.js");
+/// The checks of the page. The client for Node has a link to the file.
+const CHECKS: &str = include_str!("card/checks.mjs");
 const PAGE: &str = include_str!("card/page.js");
 /// The SHA-256 of the frame of each version, by its number. Cards of all versions can be verified.
 pub const FRAMES: &str = include_str!("card/frames.json");

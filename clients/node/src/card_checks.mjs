@@ -1,0 +1,1 @@
+../../../domain/verdict/src/card/checks.mjs
