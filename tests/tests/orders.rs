@@ -48,6 +48,23 @@ async fn async_request_gets_its_order_and_later_its_verdict() {
 }
 
 #[tokio::test]
+async fn new_order_with_respond_async_gets_202_however_fast_the_model_answers() {
+    let model = ModelServer::start().await;
+    model.set_default(ScriptedReply::json(200, &json!({"candidates": [{"finishReason": "STOP"}]})));
+    let world = model.create_world("[health]\nfailure_threshold = 1000\n[orders]\ngenerations_max = 1");
+    let daemon = world.serve().await;
+    let (socket, body) = (world.socket(), generation_request(ProductTier::Quick));
+    for n in 0..200 {
+        let placed = request_order(&socket, &format!("cs_{n}"), &body).await;
+        assert_eq!(placed.status, 202, "{}", document(&placed));
+    }
+    let routes = &mut daemon.routes().await;
+    wait_for_order(routes, "cs_199", "failed").await;
+    let again = request_order(&socket, "cs_199", &body).await;
+    problem(&again, 422, "order_failed");
+}
+
+#[tokio::test]
 async fn waiting_request_gets_202_at_its_time_limit() {
     let model = ModelServer::start().await;
     model.next([ScriptedReply::with_text(GOOD).after(Duration::from_secs(3))]);

@@ -54,8 +54,8 @@ pub(super) fn prefers_async(headers: &HeaderMap) -> bool {
         .any(|word| word.trim().eq_ignore_ascii_case("respond-async"))
 }
 
-/// Places the order of a verdict, and waits for the verdict unless `is_async`: 201 with a new verdict, 200 with one that the
-/// session already had, 202 with the order while it is open or held.
+/// Places the order of a verdict. If `is_async`, the answer to a new order is 202. Otherwise it waits for the verdict: 201 with a new
+/// verdict, 200 with one that the session already had, 202 with the order while it is open or held.
 pub(super) async fn place(
     service: Arc<DaemonService>,
     submission: Submission,
@@ -78,6 +78,12 @@ pub(super) async fn place(
             }
             let session = service.system.store.session(&session_id)?;
             let session = session.ok_or_else(|| Problem::session_unknown(session_id.local()))?.0;
+            if is_async && is_new {
+                // the first attempt may already have ended; the answer is that the order was placed
+                let report =
+                    report_of(&service, session).ok_or_else(|| Problem::order_unknown(session_id.local()))?;
+                return Ok(accepted(report.into_local(), service.system.clock.now()));
+            }
             answer(&service, session, is_new)
         }
         Err(failed) => Err(generation_problem(&service, &session_id, &failed)),
