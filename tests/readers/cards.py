@@ -6,6 +6,7 @@ Usage: python3 cards.py FILE. Exits with 3 if the package `cryptography` is miss
 import base64
 import json
 import sys
+import types
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "clients/python/src"))
@@ -13,15 +14,15 @@ sys.dont_write_bytecode = True
 
 try:
     import cryptography  # noqa: F401
-    # the package imports its HTTP client, which is not needed here
-    import types
-    package = types.ModuleType("oracled")
-    package.__path__ = [str(Path(__file__).parents[2] / "clients/python/src/oracled")]
-    sys.modules["oracled"] = package
-    from oracled.card import CardError, verify_card
 except ImportError as error:
     print(error, file=sys.stderr)
     sys.exit(3)
+
+# the package imports its HTTP client, which is not needed here
+package = types.ModuleType("oracled")
+package.__path__ = [str(Path(__file__).parents[2] / "clients/python/src/oracled")]
+sys.modules["oracled"] = package
+from oracled.card import CardError, verify_card  # noqa: E402
 
 EMPTY = '<dl></dl>\n<script type="application/json"></script>'
 with open(sys.argv[1], encoding="utf-8") as file:

@@ -551,7 +551,7 @@ pub fn hostile_cards(bytes: usize) -> Vec<ForgedCard> {
         "many shown values with long names",
         page_of_verdict(format!("{{{}}}", (0..half / 410).map(member).collect::<Vec<_>>().join(","))),
     );
-    add("short values, as many as are shown", page_of_verdict(format!("[{}1]", "1,".repeat(19_000))));
+    add("short values, as many as are shown", page_of_verdict(format!("[{}1]", "1,".repeat(9_500))));
     add(
         "a long name",
         page_of_verdict(format!("{{\"{}\":[{}1]}}", "n".repeat(half / 2), "1,".repeat(half / 4))),
@@ -626,7 +626,7 @@ pub fn hostile_cards(bytes: usize) -> Vec<ForgedCard> {
     log.relink();
     add("many entries of later versions", log.page(SUBMITTED));
     let mut log = ForgedLog::new(false);
-    let values = format!("{{\"{}\":[{}1]}}", "n".repeat(220), "1,".repeat(18_000));
+    let values = format!("{{\"{}\":[{}1]}}", "n".repeat(220), "1,".repeat(9_000));
     for _ in 0..bytes / 2 / values.len() {
         let seq = log.entries.len() + 1;
         let mut entry = ForgedEntry::new(seq, "seen_later", &json!({"many": 0, "links": []}), &[]);
@@ -784,7 +784,7 @@ pub fn forged_cards(flips: usize) -> Vec<ForgedCard> {
         forge_proofs(&log, &mut add);
     }
     // about as many values as a part shows, with those of the entry before them
-    for values in [19_970, 19_990, 20_000] {
+    for values in [9_970, 9_990, 10_000] {
         add("genuine, with many values", page_of_verdict(format!("[{}1]", "1,".repeat(values - 1))), true);
     }
     let log = ForgedLog::new(false);

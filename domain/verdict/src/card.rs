@@ -44,7 +44,7 @@ const DATA_END: &str = "</script>";
 const FACTS_MAX: usize = 100;
 const FACTS_BYTES_MAX: usize = 32 * 1024;
 /// The most values of the entries and the document of a part. A text with more than are left is shown as it is.
-const SHOWN_VALUES: usize = 20_000;
+const SHOWN_VALUES: usize = 10_000;
 
 /// The data of a part of a card.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

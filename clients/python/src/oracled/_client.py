@@ -24,7 +24,6 @@ from oracled._wire import (
     check_retries,
     checked_request_id,
     encode,
-    invalid_type,
     is_unavailable,
     outcome,
     path_of,
@@ -33,7 +32,7 @@ from oracled._wire import (
     wait_expired,
 )
 from oracled.answers import Answer, Card, Delivered, Held, Ordered
-from oracled.errors import DaemonConnectionError, DaemonTimeoutError, OracledError
+from oracled.errors import DaemonConnectionError, DaemonTimeoutError, OracledError, invalid_type
 from oracled.types import (
     BatchAnswer,
     ChangesPage,

@@ -22,6 +22,7 @@ from oracled.errors import (
     RejectedError,
     ResponseError,
     TemporaryError,
+    invalid_type,
 )
 from oracled.types import OrderReport
 
@@ -270,11 +271,6 @@ def encoded(name: str, id: str) -> str:
         raise ValueError(f"`{name}` has {len(id)} characters (1 to {ID_MAX} allowed)")
     # httpx removes the segments `.` and `..` from a path, and the daemon has an error for them
     return quote(id, safe="").replace(".", "%2E") if id in (".", "..") else quote(id, safe=":")
-
-
-def invalid_type(name: str, value: object, required: str) -> TypeError:
-    """The error about an argument whose type may not be checked by a type checker."""
-    return TypeError(f"`{name}` is {value!r:.60} ({required})")
 
 
 def encode(document: object) -> bytes:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
-from oracled._wire import invalid_type
+from oracled.errors import invalid_type
 
 FRAMES = {
-    "8c12235f402c9413cc7cc71a29fa23351cbc6202c66d0efcf6b7ee6fcdb148cf",
+    "c87eabb1757a77c68627032e338e6597bb30caad97bd8c1cb23953ce531279e5",
 }
 """The SHA-256 of the page without data and shown text, of each version. `docs/card.md` lists them."""
 
@@ -30,7 +30,7 @@ ENTRY_DEPTH, ENTRY_MEMBERS = 32, 256
 """The most levels and members of an entry. The log writes fewer."""
 SHOWN_DEPTH, SHOWN_PATH = 32, 256
 """The most levels, and characters of a path, of a text that is shown by its values. Any other is shown as it is."""
-SHOWN_VALUES = 20_000
+SHOWN_VALUES = 10_000
 """The most values of the entries and the document of a part. A text with more than are left is shown as it is."""
 LAYOUT_NAMES = 6
 """The most names of a path in a layout."""

@@ -70,3 +70,8 @@ class ResponseError(OracledError):
         super().__init__(message, request_id)
         self.status = status
         """The HTTP status."""
+
+
+def invalid_type(name: str, value: object, required: str) -> TypeError:
+    """The error about an argument whose type may not be checked by a type checker."""
+    return TypeError(f"`{name}` is {value!r:.60} ({required})")

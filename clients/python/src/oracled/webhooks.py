@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from oracled._wire import invalid_type
+from oracled.errors import invalid_type
 from oracled.types import VerdictLabel
 
 

@@ -16,7 +16,7 @@ const [ENTRY_DEPTH, ENTRY_MEMBERS] = [32, 256];
 /** The most levels, and characters of a path, of a text that is shown by its values. Any other is shown as it is. */
 const [SHOWN_DEPTH, SHOWN_PATH] = [32, 256];
 /** The most values of the entries and the document of a part. A text with more than are left is shown as it is. */
-const SHOWN_VALUES = 20_000;
+const SHOWN_VALUES = 10_000;
 
 /** A fault of the data of a card. */
 class Fault extends Error {}
@@ -327,14 +327,12 @@ function rowsOf(rows, under, layout, index) {
   });
 }
 
+const escapeOf = (code) => `\\u{${code.toString(16)}}`;
+
 /** A text as HTML. Characters that hide something are shown as escapes. */
-function toHtml(text, { hiding }) {
-  const isHiding = (code) => hiding.some(([first, last]) => first <= code && code <= last);
-  const shown = Array.from(text.replaceAll("\r\n", "\n"), (character) => {
-    const code = character.codePointAt(0);
-    return isHiding(code) ? `\\u{${code.toString(16)}}` : character;
-  });
-  return shown.join("").replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+function toHtml(text, hiding) {
+  const shown = text.replaceAll("\r\n", "\n").replace(hiding, (character) => escapeOf(character.codePointAt(0)));
+  return shown.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
 /** The shown text of a part, from its data. */
@@ -348,7 +346,8 @@ function render(part, { texts, more }, entries, layout) {
   }
   const all = [...leaves, ...list("texts", texts), ...list("more", more)];
   const rows = rowsOf(part.rows, indexOf(all), layout, "");
-  return rows.map(([label, text]) => `<dt>${toHtml(label, layout)}</dt><dd>${toHtml(text, layout)}</dd>`).join("");
+  const hiding = new RegExp(`[${layout.hiding.map((range) => range.map(escapeOf).join("-")).join("")}]`, "gu");
+  return rows.map(([label, text]) => `<dt>${toHtml(label, hiding)}</dt><dd>${toHtml(text, hiding)}</dd>`).join("");
 }
 
 /** A list in an entry, of objects; empty if there is none. */
