@@ -308,7 +308,15 @@ impl Journal {
         }
         let own = OwnGroups { tables: &self.tables, segments: &self.segments };
         let is_same = own.end() == tail || own.end_at(tail.entries)? == tail;
-        if is_same { Ok(()) } else { Err(self.fork()) }
+        if is_same {
+            return Ok(());
+        }
+        // a new connection finds a fork; there is none if the shared log has lost groups since the look at its end, and others came, which this host has
+        let Some(shared) = &mut self.shared else { return Ok(()) };
+        shared.is_connected = false;
+        let compared = shared.tail(&OwnGroups { tables: &self.tables, segments: &self.segments });
+        let changed = || SharedLogError::Unanswered("it has changed while it was read".to_owned()).into();
+        Err(self.shared_error(compared.err().unwrap_or_else(changed)))
     }
 
     /// The error of a host that has other groups than the shared log, unless that does not answer.

@@ -59,6 +59,8 @@ struct FakeEngine {
     settles: bool,
     /// Groups that another host appends again, one before each look at the ends.
     back: VecDeque<SharedGroup>,
+    /// The groups that replace the present ones before they are read.
+    others: Option<Vec<SharedGroup>>,
 }
 
 impl FakeEngine {
@@ -242,6 +244,9 @@ impl SharedLog for FakeConnection {
             if engine.is_lost() {
                 return lost();
             }
+            if let Some(others) = engine.others.take() {
+                engine.groups = others;
+            }
             let mut bytes = 0;
             let fits = |group: &&SharedGroup| {
                 let is_first = bytes == 0;
@@ -373,6 +378,7 @@ impl Cluster {
             settled: BTreeSet::new(),
             settles: true,
             back: VecDeque::new(),
+            others: None,
         };
         let mut cluster = Self {
             engine: Arc::new(Mutex::new(engine)),
@@ -703,6 +709,37 @@ fn host_follows_what_another_has_appended_again_while_it_waited() {
     cluster.hosts[1].follow().expect("the shared log answers");
     let read = cluster.hosts[1].store().get::<VerdictDelivery>(&id(100));
     assert!(read.expect("readable").is_some(), "another host had acknowledged it");
+}
+
+#[test]
+fn host_that_has_the_groups_of_a_log_that_changed_while_it_was_read_is_no_fork() {
+    let mut cluster = with_one_group();
+    let engine = Arc::clone(&cluster.engine);
+    let first = {
+        let mut engine = engine.lock().expect("no test panicked");
+        engine.settles = false;
+        engine.begin_epoch();
+        mem::take(&mut engine.groups)
+    };
+    for at in [1, 2] {
+        // the first call ends with the connection of before
+        drop(cluster.hosts[at].follow());
+        cluster.hosts[at].follow().expect("the shared log answers");
+    }
+    for session in [101, 102] {
+        let outcomes = cluster.hosts[1].journal().commit(&[delivered(session, 40)]).expect("it answers");
+        assert!(outcomes[0].is_ok());
+    }
+    // the third host looks at the end of the first groups, and reads the others
+    {
+        let mut engine = engine.lock().expect("no test panicked");
+        engine.others = Some(mem::replace(&mut engine.groups, first));
+        engine.mark = engine.tail();
+    }
+    let changed = cluster.hosts[2].follow();
+    assert!(matches!(changed, Err(StoreError::Unavailable { .. })), "{changed:?}");
+    cluster.hosts[2].follow().expect("it has the groups of the shared log");
+    assert_eq!(cluster.hosts[2].store().log_head(), cluster.hosts[1].store().log_head());
 }
 
 #[test]
