@@ -151,7 +151,7 @@ pub(crate) struct WatermarkValues {
 }
 
 impl Watermark {
-    /// Opens the mark in `dir`; `None` if the file does not exist.
+    /// Opens the mark in `dir`; `None` if the file does not exist. A file with a fault that [`Watermark::verify_file`] reports is written again.
     pub(crate) fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(WATERMARK_FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
@@ -161,6 +161,10 @@ impl Watermark {
             Err(error) => return Err(io(error)),
         };
         let MarkSlot { generation, schema, slot, values: now } = read_slots(dir, file.reader())?;
+        // the mark of an earlier schema is written again after the upgrade
+        if schema == schema::schema() && first_fault(&fs::read(&path).map_err(io)?).is_some() {
+            return Self::write_new(dir, now).map(Some);
+        }
         Ok(Some(Self { file, next_slot: 1 - slot, generation, schema, now, dirty: false }))
     }
 
@@ -203,11 +207,15 @@ impl Watermark {
 
     /// Creates the mark of a store with these `counts` in `dir`, durably. Its database and `oracle_log.jsonl` count as missing.
     pub(crate) fn create(dir: &Path, store_id: u64, counts: StoreCounts) -> Result<Self, StoreError> {
+        Self::write_new(dir, WatermarkValues::of_new(store_id, counts))
+    }
+
+    /// Writes the file of a mark with these values, durably.
+    fn write_new(dir: &Path, now: WatermarkValues) -> Result<Self, StoreError> {
         let path = dir.join(WATERMARK_FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
         // under another name until it is complete: a partial mark would look damaged
         let piece = dir.join(format!("{WATERMARK_FILE}.new"));
-        let now = WatermarkValues::of_new(store_id, counts);
         let file = StateFile::create(&piece).map_err(io)?;
         let mut mark = Self { file, next_slot: 0, generation: 0, schema: schema(), now, dirty: true };
         mark.write_synced().and_then(|()| rename(&piece, &path)).map_err(io)?;
@@ -320,14 +328,15 @@ impl WatermarkValues {
         1 << 32 | u64::from(crc32fast::hash(&tree.to_bytes()))
     }
 
-    /// The bytes of a slot.
+    /// The bytes of a slot, with those up to the next one, so that damage of these is mended, too.
     fn to_slot(&self, generation: u64) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        let mut bytes = Vec::with_capacity(SLOT_STRIDE_BYTES as usize);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&schema().to_be_bytes());
         bytes.extend_from_slice(&generation.to_be_bytes());
         bytes.extend_from_slice(&self.to_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        bytes.resize(SLOT_STRIDE_BYTES as usize, 0);
         bytes
     }
 
@@ -426,4 +435,46 @@ pub(crate) fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_that_a_check_reports_is_mended_by_an_opening_or_by_two_writes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join(WATERMARK_FILE);
+        let mut mark = Watermark::create(dir.path(), 7, StoreCounts::default()).expect("it is written");
+        mark.write().expect("it is written");
+        let whole = fs::read(&path).expect("readable");
+        let stride = SLOT_STRIDE_BYTES as usize;
+        for at in [
+            0,
+            20,
+            SLOT_BYTES,
+            stride - 1,
+            stride,
+            stride + 500,
+            stride + SLOT_BYTES,
+            2 * stride - 1,
+            2 * stride,
+        ] {
+            let mut damaged = whole.clone();
+            damaged.resize(whole.len().max(at + 1), 0);
+            damaged[at] ^= 1;
+            fs::write(&path, &damaged).expect("the write succeeds");
+            assert!(Watermark::verify_file(dir.path()).is_err(), "{at}");
+            let opened = Watermark::open(dir.path()).expect("one slot is whole").expect("it exists");
+            assert_eq!((opened.now.store_id, opened.now.walked), (7, 1), "{at}");
+            Watermark::verify_file(dir.path()).expect("it is mended");
+
+            // no opening while it runs: two writes cover all bytes of the slots
+            fs::write(&path, &whole).expect("the write succeeds");
+            let mut open = Watermark::open(dir.path()).expect("it is whole").expect("it exists");
+            fs::write(&path, &damaged[..damaged.len().min(2 * stride)]).expect("the write succeeds");
+            open.write().and_then(|()| open.write()).expect("it is written");
+            Watermark::verify_file(dir.path()).expect("it is mended");
+        }
+    }
 }
