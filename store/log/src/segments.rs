@@ -32,7 +32,7 @@ use store_base::error::StoreError;
 use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir};
 
 use files::SegmentEnd;
-pub(crate) use files::{ReadSegment, ReadableGroup, SegmentFiles, SegmentHead, is_segment_name};
+pub(crate) use files::{KEPT_DIR, ReadSegment, ReadableGroup, SegmentFiles, SegmentHead, is_segment_name};
 pub use reading::visit_rows;
 pub(crate) use reading::{SegmentsUpTo, heal_snapshot, read_segments, visit_snapshot};
 pub(crate) use snapshot::{PART_BYTES, WrittenSnapshot};

@@ -18,7 +18,7 @@ use crate::journal::RecoveryCondition;
 use crate::journal::backup::remove_links;
 use crate::journal::check::check_stop;
 use crate::journal::healing::write_snapshot;
-use crate::segments::{SegmentsUpTo, WrittenSnapshot};
+use crate::segments::{KEPT_DIR, SegmentsUpTo, WrittenSnapshot};
 use domain_base::row::ErasedData;
 use domain_base::session_id::SessionId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -267,12 +267,12 @@ impl Erasure {
         Ok(database)
     }
 
-    /// Removes what is left of the erasure.
+    /// Removes what is left of the erasure, and the segments that could not be repaired: nobody can tell what they have.
     ///
     /// # Errors
     /// A folder cannot be removed.
     pub fn finish(mut self) -> Result<ErasureOutcome, StoreError> {
-        remove_dir(&self.state_dir.join(NEW_DIR))?;
+        [NEW_DIR, KEPT_DIR].iter().try_for_each(|dir| remove_dir(&self.state_dir.join(dir)))?;
         let data = std::mem::take(&mut self.eraser.found);
         Ok(ErasureOutcome { data, unread_files: std::mem::take(&mut self.unread_files) })
     }
@@ -292,4 +292,4 @@ impl Drop for Erasure {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

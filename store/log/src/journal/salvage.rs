@@ -19,7 +19,7 @@ use crate::base::row_batch::RowBatch;
 use crate::base::rows::{self, LOST, StoredValue, row_of_path, stored_in};
 use crate::base::watermark::{StoreCounts, Watermark, WatermarkValues};
 use crate::journal::opening::{lines_in, tree_after};
-use crate::segments::{ReadableGroup, SegmentFiles, Segments, heal_snapshot, visit_snapshot};
+use crate::segments::{KEPT_DIR, ReadableGroup, SegmentFiles, Segments, heal_snapshot, visit_snapshot};
 use domain_audit::event::LostRow;
 use domain_audit::leaf::{LoggedRows, hidden_members};
 use domain_audit::log_tree::LogTree;
@@ -62,7 +62,7 @@ pub(super) fn continue_with_salvage(
             None => Err(error),
         },
         Ok(segments) => {
-            engine.note_segment_damage(&damage);
+            engine.note_segment_damage(&damage.with_detail(&format!("the files are kept in {KEPT_DIR}")));
             Ok(segments)
         }
     }
@@ -111,6 +111,7 @@ fn replace_segments(
     // after a kill, the next start must not use what is left of the previous database
     mark.now.walked = 0;
     mark.write_synced().map_err(|source| StoreError::Io { path: engine.dir().to_owned(), source })?;
+    segments.files().keep_damaged()?;
     segments.replace_by(&snapshot)?;
     adopt_database(engine, new, mark, counts)
 }

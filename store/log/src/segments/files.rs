@@ -4,7 +4,7 @@ mod copies;
 mod extent;
 mod values;
 
-use super::frames::{Frames, FramesReader, FramesWriter};
+use super::frames::{FRAME_BYTES, Frames, FramesReader, FramesWriter, readable_frames};
 use super::group::{GROUP_MAX_BYTES, GroupEnd, StoredGroup, find_after};
 use super::open_segments::{OpenSegment, OpenSegments};
 use crate::base::database::SegmentDamage;
@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::{fs, io};
@@ -24,6 +25,7 @@ use store_base::disk::link_if_exists;
 use store_base::error::StoreError;
 use store_base::files::{StateFile, remove_file, remove_if_exists, rename, sync_dir, write_synced};
 
+pub(crate) use copies::KEPT_DIR;
 pub(crate) use extent::{SnapshotExtent, is_segment_name};
 
 /// The folder of the segments in the state directory.
@@ -80,6 +82,8 @@ pub(crate) struct SegmentFiles {
     other_dir: PathBuf,
     /// Whether the files that an erasure has rewritten are read in place of the segments.
     reads_erased: bool,
+    /// The content of a segment that is read in place of its file, with its number.
+    merged: Option<(u64, Arc<[u8]>)>,
     open: Arc<OpenSegments>,
     damage: Arc<SegmentDamage>,
     /// Held while the file of a sealed segment is replaced.
@@ -137,6 +141,7 @@ impl SegmentFiles {
             dir: state_dir.join(SEGMENTS_DIR),
             other_dir: state_dir.join(COPIES_DIR),
             reads_erased: false,
+            merged: None,
             open: Arc::default(),
             damage: Arc::default(),
             replacing: Arc::default(),
@@ -365,6 +370,9 @@ impl SegmentFiles {
 
     /// Opens segment `number` for reads of parts of it.
     pub(super) fn open_to_read(&self, number: u64) -> io::Result<OpenSegment> {
+        if let Some((_, content)) = self.merged.as_ref().filter(|(merged, _)| *merged == number) {
+            return Ok(OpenSegment::Merged(Arc::clone(content)));
+        }
         let (file, is_compressed) = self.open_file(number)?;
         if is_compressed {
             Frames::open(file).map(OpenSegment::Compressed)
@@ -373,16 +381,10 @@ impl SegmentFiles {
         }
     }
 
-    /// Opens segment `number`, and reads its content uncompressed. The table of its frames can be damaged.
+    /// Opens segment `number`, and reads its content uncompressed.
     fn open(&self, number: u64) -> Result<Box<dyn Read>, StoreError> {
-        let open = || match self.open_to_read(number) {
-            Err(error) if error.kind() == ErrorKind::InvalidData => {
-                let (file, _) = self.open_file(number)?;
-                Ok(Box::new(zstd::Decoder::new(file)?) as Box<dyn Read>)
-            }
-            opened => opened.map(OpenSegment::into_read),
-        };
-        open().map_err(|source: io::Error| self.read_error(number, source))
+        let opened = self.open_to_read(number).map_err(|source| self.read_error(number, source));
+        opened.map(OpenSegment::into_read)
     }
 
     /// Links segment `number` into the folder `copy`, compressed if it is.
@@ -416,7 +418,7 @@ impl SegmentFiles {
 
     /// The head of segment `number`, or of its copy if the segment is damaged.
     pub(crate) fn head(&self, number: u64) -> Result<SegmentHead, StoreError> {
-        self.or_copy(|files| {
+        self.or_copy(number, |files| {
             let mut bytes = Vec::new();
             let read = files.open(number)?.take(SegmentHead::BYTES).read_to_end(&mut bytes);
             read.map_err(|source| files.read_error(number, source))?;
@@ -452,9 +454,11 @@ impl SegmentFiles {
         for (segment, copies) in by_segment {
             let read = copies.iter().map(|(files, number)| files.read_readable(*number));
             let read: Vec<_> = read.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+            let is_damaged = read.iter().any(ReadableContent::is_damaged);
+            let read: Vec<_> = read.iter().map(ReadableContent::bytes).collect();
             let mut rests: Vec<&[u8]> = read
                 .iter()
-                .map(|(bytes, _)| bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default())
+                .map(|bytes| bytes.get(SegmentHead::BYTES as usize..).unwrap_or_default())
                 .collect();
             let mut visited = None;
             while let Some(group) = next_group(&mut rests, entries, visited) {
@@ -466,24 +470,36 @@ impl SegmentFiles {
                 }
             }
             let has_remains = rests.iter().any(|rest| rest.iter().any(|byte| *byte != 0));
-            last = (segment, has_remains || read.iter().any(|(_, is_damaged)| *is_damaged));
+            last = (segment, has_remains || is_damaged);
         }
         Ok(last)
     }
 
-    /// The content of segment `number` as far as it can be read, and whether a part of it cannot; `None` if it is missing.
+    /// The content of segment `number` as far as it can be read; `None` if it is missing. The table of its frames is not needed.
     ///
     /// # Errors
     /// The file cannot be read now, for another reason than damage.
-    fn read_readable(&self, number: u64) -> Result<Option<(Vec<u8>, bool)>, StoreError> {
-        let Some(segment) = no_damage(self.open(number))? else { return Ok(None) };
-        let mut bytes = Vec::new();
-        let read = segment.take(2 * GROUP_MAX_BYTES as u64).read_to_end(&mut bytes);
-        let read = no_damage(read.map_err(|source| self.read_error(number, source)))?;
-        if read.is_none() {
+    fn read_readable(&self, number: u64) -> Result<Option<ReadableContent>, StoreError> {
+        let read_error = |source| self.read_error(number, source);
+        let opened = self.open_file(number).and_then(|(file, form)| Ok((file.metadata()?.len(), file, form)));
+        let Some((length, file, is_compressed)) = no_damage(opened.map_err(read_error))? else {
+            return Ok(None);
+        };
+        let mut pieces = Vec::new();
+        for at in (0..length.min(REST_MAX_BYTES)).step_by(FRAME_BYTES) {
+            let mut bytes = vec![0; FRAME_BYTES.min(usize::try_from(length - at).unwrap_or(FRAME_BYTES))];
+            let read = file.read_exact_at(&mut bytes, at).map_err(read_error);
+            pieces.push(no_damage(read)?.map(|()| bytes));
+        }
+        let mut content = ReadableContent(pieces);
+        if is_compressed {
+            content =
+                ReadableContent(readable_frames(&content.bytes(), REST_MAX_BYTES as usize / FRAME_BYTES));
+        }
+        if content.is_damaged() {
             tracing::warn!(file = self.name_of(number), "a segment can be read only in part");
         }
-        Ok(Some((bytes, read.is_none())))
+        Ok(Some(content))
     }
 
     /// The number in the head of the file with this number; `None` if the head is damaged.
@@ -703,8 +719,8 @@ impl SegmentFiles {
     }
 }
 
-/// The next group after entry `entries` in copies of a segment, or the earliest one after a gap. Cuts the groups before it off, and
-/// the one that was `visited`.
+/// The next group after entry `entries` in copies of a segment, or the earliest one after a gap; of two forms the one that an erasure has
+/// changed. Cuts the groups before it off, and the one that was `visited`.
 fn next_group<'b>(
     rests: &mut [&'b [u8]],
     entries: u64,
@@ -717,7 +733,9 @@ fn next_group<'b>(
             *rest = after;
         }
         if let Some((group, _)) = find_after(rest, entries)
-            && next.as_ref().is_none_or(|next| group.previous.entries < next.previous.entries)
+            && next.as_ref().is_none_or(|next| {
+                (group.previous.entries, next.is_changed()) < (next.previous.entries, group.is_changed())
+            })
         {
             next = Some(group);
         }
@@ -758,6 +776,28 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// The most bytes after the groups: more than the space for a group of any length. Without a limit, a compressed segment of 1 MB keeps a
 /// start busy for minutes.
 const REST_MAX_BYTES: u64 = 2 * GROUP_MAX_BYTES as u64;
+
+/// The content of a segment in pieces of the length of a frame; `None` for each that is damaged or cannot be read.
+#[derive(Debug, Clone)]
+struct ReadableContent(Vec<Option<Vec<u8>>>);
+
+impl ReadableContent {
+    fn is_damaged(&self) -> bool {
+        self.0.iter().any(Option::is_none)
+    }
+
+    /// The content, with zeros for what is damaged.
+    fn bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|piece| piece.as_deref().unwrap_or(&[0; FRAME_BYTES])).copied().collect()
+    }
+
+    /// This content with the pieces of `other` for what is damaged.
+    fn or(mut self, other: &Self) -> Self {
+        let pieces = self.0.iter_mut().zip(&other.0).filter(|(piece, _)| piece.is_none());
+        pieces.for_each(|(piece, other)| piece.clone_from(other));
+        self
+    }
+}
 
 /// A segment whose groups are read.
 pub(crate) struct SegmentGroups<'f> {

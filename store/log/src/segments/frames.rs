@@ -3,18 +3,22 @@
 //! A table at the end has the lengths of the frames. It is that of zstd's seekable format, which zstd skips when it decompresses the
 //! whole file.
 
+use memchr::memmem;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use store_base::files::StateFile;
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::find_frame_compressed_size;
 
 /// The uncompressed length of a frame, in bytes. The last one is shorter.
 pub(super) const FRAME_BYTES: usize = if cfg!(test) { 1024 } else { 32 * 1024 };
 /// zstd's fastest level: its files are a fifth larger than those of the default level.
 const COMPRESSION_LEVEL: i32 = 1;
 
+/// The magic number of a frame.
+const FRAME_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// The magic number of a frame that zstd skips.
 const SKIPPED_MAGIC: u32 = 0x184D_2A5E;
 /// The magic number at the end of a table.
@@ -167,14 +171,35 @@ impl Frames {
         }
         let mut compressed = vec![0; length];
         self.file.read_exact_at(&mut compressed, start)?;
-        let content = DECOMPRESSOR.with_borrow_mut(|decompressor| match decompressor {
-            Some(decompressor) => decompressor.decompress(&compressed, expected),
-            None => decompressor.insert(Decompressor::new()?).decompress(&compressed, expected),
-        });
-        content.map_err(|error| damaged(&error.to_string())).and_then(|content| {
+        decompress(&compressed, expected).and_then(|content| {
             if content.len() == expected { Ok(content) } else { Err(damaged("a frame has another length")) }
         })
     }
+}
+
+/// The content of a frame, at most `max` bytes.
+fn decompress(compressed: &[u8], max: usize) -> io::Result<Vec<u8>> {
+    let content = DECOMPRESSOR.with_borrow_mut(|decompressor| match decompressor {
+        Some(decompressor) => decompressor.decompress(compressed, max),
+        None => decompressor.insert(Decompressor::new()?).decompress(compressed, max),
+    });
+    content.map_err(|error| damaged(&error.to_string()))
+}
+
+/// The content of the frames in `file`, at most `frames_max`; `None` for each that is damaged. The table of frames is not needed.
+pub(super) fn readable_frames(file: &[u8], frames_max: usize) -> Vec<Option<Vec<u8>>> {
+    let (mut frames, mut rest) = (Vec::new(), file);
+    while !rest.is_empty() && !rest.starts_with(&SKIPPED_MAGIC.to_le_bytes()) && frames.len() < frames_max {
+        let length = find_frame_compressed_size(rest).ok();
+        let split = length.and_then(|length| rest.split_at_checked(length));
+        let content = split.and_then(|(frame, _)| decompress(frame, FRAME_BYTES).ok());
+        let is_known = |(_, next): &(_, &[u8])| content.is_some() || next.starts_with(&FRAME_MAGIC);
+        // damage can hide the length of the frame
+        let next = || memmem::find(rest.get(1..)?, &FRAME_MAGIC).and_then(|at| rest.get(at + 1..));
+        rest = split.filter(is_known).map(|(_, next)| next).or_else(next).unwrap_or_default();
+        frames.push(content);
+    }
+    frames
 }
 
 /// Reads all frames, one after the other.

@@ -8,8 +8,14 @@
 //! checksum, which the next group names.
 
 use crate::base::row_batch::RowBatch;
+use memchr::memmem;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::iter;
 
 const MAGIC: &[u8; 4] = b"grp1";
+/// The start of both magic numbers.
+const MAGIC_START: &[u8; 3] = b"grp";
 /// The magic number of a group whose rows were changed by an erasure.
 const CHANGED_MAGIC: &[u8; 4] = b"grp2";
 /// The length of a head, in bytes.
@@ -22,7 +28,7 @@ pub(crate) const GROUP_MAX_BYTES: usize = 128 * 1024 * 1024;
 pub(crate) const APPENDED_MAX_BYTES: usize = GROUP_MAX_BYTES / 2;
 
 /// The position after a group: what the next one must continue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct GroupEnd {
     /// The checksum that the group had at first; 0 before the first one.
     pub(crate) checksum: u32,
@@ -130,14 +136,39 @@ pub(crate) fn decode(bytes: &[u8], previous: GroupEnd) -> Option<(StoredGroup<'_
 
 /// The first complete group in `bytes` that begins after entry `entries` or later, and the bytes after it.
 pub(crate) fn find_after(bytes: &[u8], entries: u64) -> Option<(StoredGroup<'_>, &[u8])> {
-    let is_group = |rest: &&[u8]| rest.starts_with(MAGIC) || rest.starts_with(CHANGED_MAGIC);
-    let starts = (0..bytes.len()).filter_map(|at| bytes.get(at..)).filter(is_group);
+    let starts = memmem::find_iter(bytes, MAGIC_START).filter_map(|at| bytes.get(at..));
     // the first group of a store has no entries
     let is_after = |group: &StoredGroup<'_>| {
         group.previous.entries >= entries
             && (group.end.entries > group.previous.entries || group.end.entries == 0)
     };
     starts.filter_map(decode_any).find(|(group, _)| is_after(group))
+}
+
+/// The groups after `end`, each from one of `contents`, which can be damaged. Of two forms of a group, the one that an erasure has changed is
+/// taken, and of two such ones that of the content with more of them.
+/// Returns their bytes, and the end of the last one.
+pub(crate) fn merge(contents: &[Vec<u8>], mut end: GroupEnd) -> (Vec<u8>, GroupEnd) {
+    let groups_in = |mut rest| {
+        iter::from_fn(move || {
+            let (group, after) = find_after(rest, 0)?;
+            rest = after;
+            Some((group.previous, group))
+        })
+    };
+    let mut indexes: Vec<HashMap<_, _>> =
+        contents.iter().map(|content| groups_in(content).collect()).collect();
+    indexes.sort_by_key(|groups| Reverse(groups.values().filter(|group| group.is_changed()).count()));
+    let mut merged = Vec::new();
+    loop {
+        // a group is taken once, so that the loop ends
+        let found: Vec<_> = indexes.iter_mut().filter_map(|groups| groups.remove(&end)).collect();
+        let Some(group) = found.iter().find(|group| group.is_changed()).or(found.first()) else {
+            return (merged, end);
+        };
+        merged.extend_from_slice(group.bytes);
+        end = group.end;
+    }
 }
 
 /// The group at the start of `bytes` and the bytes after it; `None` unless it is complete.

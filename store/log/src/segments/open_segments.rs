@@ -40,6 +40,8 @@ impl Weighter<(u64, u64), Arc<Vec<u8>>> for FrameWeighter {
 pub(super) enum OpenSegment {
     Plain(File),
     Compressed(Frames),
+    /// The content that is in no file.
+    Merged(Arc<[u8]>),
 }
 
 impl OpenSegment {
@@ -48,6 +50,7 @@ impl OpenSegment {
         match self {
             Self::Plain(file) => Box::new(file),
             Self::Compressed(frames) => Box::new(FramesReader::new(frames)),
+            Self::Merged(content) => Box::new(io::Cursor::new(content)),
         }
     }
 }
@@ -87,6 +90,11 @@ impl OpenSegments {
                 let mut value = vec![0; length];
                 file.read_exact_at(&mut value, at)?;
                 return Ok(value);
+            }
+            OpenSegment::Merged(content) => {
+                let start = usize::try_from(at).unwrap_or(usize::MAX);
+                let value = content.get(start..).and_then(|rest| rest.get(..length));
+                return value.map(<[u8]>::to_vec).ok_or(io::ErrorKind::UnexpectedEof.into());
             }
             OpenSegment::Compressed(frames) => frames,
         };

@@ -19,7 +19,7 @@ mod dropping;
 const ADDRESS: &str = "ada@example.org";
 
 /// The files under `dir` that have `text`, compressed segments included.
-fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
+pub(in crate::journal) fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();

@@ -7,7 +7,7 @@ use crate::base::row_write::RowWrite;
 use crate::journal::JournalRecord;
 use crate::journal::testing::open_with;
 use crate::journal::tests::{at, delivered, fill, id, open, options, rows_of, whole_log};
-use crate::segments::visit_rows;
+use crate::segments::{KEPT_DIR, visit_rows};
 use domain_audit::event::ServiceStopped;
 use domain_base::event::AuditEvent;
 use domain_verdict::delivery::VerdictDelivery;
@@ -18,6 +18,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
 use tempfile::TempDir;
+
+mod pairs;
 
 /// The files below `dir` that are not folders, with paths relative to it.
 fn files_in(dir: &Path) -> Vec<PathBuf> {
@@ -438,6 +440,8 @@ fn segment_that_is_damaged_like_its_copy_costs_its_rows_and_nothing_else() {
     let (mut journal, store) = open(dir.path());
     let (log, counts) = (whole_log(&store), journal.counts());
     damage_both(dir.path(), 2);
+    let read = |file: &str| fs::read(dir.path().join(file)).expect("the file is readable");
+    let damaged = ["segments/0000000002.zst", "segments.copy/0000000002.zst"].map(read);
     assert!(store.check_segments(|| true).is_err());
     let mut healing = journal.begin_healing().expect("the next segment begins");
     let written = healing.write(&|| true);
@@ -458,9 +462,15 @@ fn segment_that_is_damaged_like_its_copy_costs_its_rows_and_nothing_else() {
             Err(error) => panic!("{name}: {error}"),
         }
     }
-    assert!(store.segment_damage().is_some());
+    assert!(store.segment_damage().is_some_and(|damage| damage.contains(KEPT_DIR)));
+    let kept = ["segments-0000000002.zst", "segments.copy-0000000002.zst"];
+    assert_eq!(kept.map(|name| read(&format!("{KEPT_DIR}/{name}"))), damaged);
+    assert_eq!(files_in(&dir.path().join(KEPT_DIR)), kept.map(|name| dir.path().join(KEPT_DIR).join(name)));
     heal(&mut journal);
     assert!(store.check_segments(|| true).expect("a snapshot is in place of the segments"));
+    let plan = RemovalPlan { sessions: [(id(1000), 1)].into(), ..RemovalPlan::default() };
+    pairs::erase(&mut journal, plan);
+    assert!(!dir.path().join(KEPT_DIR).exists());
     store.audit_all().expect("nothing else is missing");
     fill(&mut journal, 1000..1010);
     drop((journal, store));

@@ -4,24 +4,40 @@
 //! damaged or missing is read from its copy, and soon written again from it, as a damaged copy is from its segment.
 
 use super::{
-    COMPRESSED, INCOMPLETE, ReadSegment, SegmentEnd, SegmentFiles, SegmentHead, copy_file, no_damage,
+    COMPRESSED, INCOMPLETE, ReadSegment, ReadableContent, SegmentEnd, SegmentFiles, SegmentHead, copy_file,
+    no_damage,
 };
-use crate::segments::group::{StoredGroup, decode, find_after};
+use crate::segments::group::{StoredGroup, find_after, merge};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
+use store_base::disk::link_if_exists;
 use store_base::error::StoreError;
 use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, sync_dir, write_synced};
 
+/// The folder in the state directory of segments that could not be repaired.
+pub(crate) const KEPT_DIR: &str = "segments.damaged";
+
+/// What a segment and its copy have together.
+struct MergedSegment {
+    content: Vec<u8>,
+    /// Whether the segment has all of it, at the same place.
+    is_own: bool,
+    /// Whether one of them has a group that does not follow.
+    has_later: bool,
+}
+
 impl SegmentFiles {
-    /// The result of `read` for these files, or for their copies if these files are damaged. The damage is noted, so that it is repaired.
+    /// The result of `read`, which reads segment `number`, for these files; or for their copies if these files are damaged; or for the groups
+    /// that are whole in either. The damage is noted, so that it is repaired.
     ///
     /// # Errors
-    /// An error other than damage; the damage of these files if the copies are damaged, too.
+    /// An error other than damage; the damage of these files if the other forms are damaged, too.
     pub(super) fn or_copy<T>(
         &self,
+        number: u64,
         mut read: impl FnMut(&Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let damage = match read(self) {
@@ -29,7 +45,40 @@ impl SegmentFiles {
             result => return result,
         };
         self.damage.note(&damage);
-        no_damage(read(&self.copy()))?.ok_or(damage)
+        if let Some(result) = no_damage(read(&self.copy()))? {
+            return Ok(result);
+        }
+        let Some(merged) = self.merged(number)? else { return Err(damage) };
+        no_damage(read(&merged))?.ok_or(damage)
+    }
+
+    /// These files with what [`SegmentFiles::merge`] has found of segment `number`.
+    fn merged(&self, number: u64) -> Result<Option<Self>, StoreError> {
+        let merged = |MergedSegment { content, .. }| Self {
+            merged: Some((number, content.into())),
+            open: Arc::default(),
+            ..self.clone()
+        };
+        Ok(self.merge(number)?.map(merged))
+    }
+
+    /// The head of segment `number`, and its groups that follow each other, from the file and from its copy; `None` if both heads are damaged.
+    /// If frames of both are damaged, a group can be in those frames of one that the other lacks: its checksum tells.
+    fn merge(&self, number: u64) -> Result<Option<MergedSegment>, StoreError> {
+        let read = [self.read_readable(number)?, self.copy().read_readable(number)?];
+        let both = match &read {
+            [Some(own), Some(other)] if own.is_damaged() => Some(own.clone().or(other)),
+            _ => None,
+        };
+        let contents: Vec<Vec<u8>> =
+            read.iter().chain([&both]).flatten().map(ReadableContent::bytes).collect();
+        let mut heads = contents.iter().filter_map(|content| SegmentHead::from_bytes(content));
+        let Some(head) = heads.find(|head| head.number == number) else { return Ok(None) };
+        let (groups, end) = merge(&contents, head.previous);
+        let content = [head.to_bytes(), groups].concat();
+        let is_own = read.iter().take(1).flatten().any(|own| own.bytes().starts_with(&content));
+        let has_later = contents.iter().any(|content| find_after(content, end.entries).is_some());
+        Ok(Some(MergedSegment { content, is_own, has_later }))
     }
 
     /// Passes the groups of segment `number` to `visit`, and reads the segment to its end, which `check_end` must accept. If the segment is
@@ -44,7 +93,7 @@ impl SegmentFiles {
         visit: &mut dyn FnMut(StoredGroup<'_>) -> Result<(), StoreError>,
     ) -> Result<ReadSegment, StoreError> {
         let (mut last, mut refused) = (None, None);
-        let read = self.or_copy(|files| {
+        let read = self.or_copy(number, |files| {
             let groups = files.groups(number)?;
             last = last.or(Some(groups.head().previous));
             let read = groups.walk(|group| {
@@ -100,10 +149,11 @@ impl SegmentFiles {
         self.put_copy(number).map(|()| true)
     }
 
-    /// Writes segment `number`, which is sealed, again from its copy if it is damaged, or the copy from the segment.
+    /// Writes segment `number`, which is sealed, and its copy again if one is damaged or they differ. Each group is that of either file; where
+    /// they differ, it is the one that an erasure has changed.
     ///
     /// # Errors
-    /// The damage of the segment, if both are damaged.
+    /// The damage of the segment, if a group is damaged in both.
     pub(in crate::segments) fn heal(&self, number: u64) -> Result<(), StoreError> {
         let _replacing = self.lock_replacing();
         self.heal_locked(number)
@@ -112,48 +162,49 @@ impl SegmentFiles {
     /// As [`SegmentFiles::heal`], while the files cannot be replaced.
     pub(super) fn heal_locked(&self, number: u64) -> Result<(), StoreError> {
         let copy = self.copy();
-        match self.check(number) {
-            Ok(()) => match copy.check(number) {
-                Err(damage) if damage.damage().is_some() => {
-                    tracing::warn!(damage = damage.damage(), "the copy of a segment is written again");
-                    self.put_copy(number)
-                }
-                checked => checked.and_then(|()| self.heal_difference(number)),
-            },
-            Err(damage) if damage.damage().is_some() => {
-                if no_damage(copy.check(number))?.is_none() {
-                    return Err(damage);
-                }
-                tracing::warn!(damage = damage.damage(), "a segment is written again from its copy");
-                copy.write_to(self, number)
+        let damage_of = |checked: Result<(), StoreError>| match checked {
+            Err(damage) if damage.damage().is_some() => Ok(Some(damage)),
+            checked => checked.map(|()| None),
+        };
+        let [own, other] = [damage_of(self.check(number))?, damage_of(copy.check(number))?];
+        if own.is_none() && other.is_none() && !self.differs_from(&copy, number)? {
+            return Ok(());
+        }
+        let damage = own.as_ref().or(other.as_ref()).and_then(StoreError::damage);
+        tracing::warn!(
+            segment = number,
+            damage,
+            "a segment or its copy is damaged or older, and is written again"
+        );
+        let merged = self.merge(number)?;
+        match (merged, own) {
+            (Some(MergedSegment { is_own: true, .. }), None) => self.put_copy(number),
+            (Some(merged), None) => self.put_merged(number, &merged.content),
+            (Some(merged), Some(damage)) => {
+                no_damage(self.put_merged(number, &merged.content))?.ok_or(damage)
             }
-            Err(error) => Err(error),
+            (None, own) => Err(own.unwrap_or_else(|| self.missing(number))),
         }
     }
 
-    /// Writes the older one of segment `number` and its copy again if both are whole and differ: an erasure has changed more groups of the
-    /// later one.
-    fn heal_difference(&self, number: u64) -> Result<(), StoreError> {
-        let copy = self.copy();
-        if !self.differs_from(&copy, number)? {
-            return Ok(());
-        }
-        let changed = |files: &Self| {
-            let mut changed = 0;
-            files.groups(number)?.walk(|group| {
-                changed += u64::from(group.is_changed());
-                Ok(())
-            })?;
-            Ok::<u64, StoreError>(changed)
-        };
-        let (of_segment, of_copy) = (changed(self)?, changed(&copy)?);
-        tracing::warn!(
-            segment = number,
-            of_segment,
-            of_copy,
-            "a segment and its copy differ; the older one is written again"
-        );
-        if of_segment < of_copy { copy.write_to(self, number) } else { self.put_copy(number) }
+    /// Writes segment `number`, which is sealed, and its copy with this content.
+    ///
+    /// # Errors
+    /// It lacks groups, or a file cannot be written.
+    fn put_merged(&self, number: u64, content: &[u8]) -> Result<(), StoreError> {
+        let compressed = self.compressed_path(number);
+        self.write_compressed(number, &compressed, |file| {
+            tracing::warn!(
+                segment = number,
+                "a segment and its copy are written again from what each has whole"
+            );
+            file.write_all(content)
+                .map(|()| true)
+                .map_err(|source| StoreError::write_error(&compressed, source))
+        })?;
+        self.open_segments().clear();
+        self.put_copy(number)?;
+        self.remove_plain(number)
     }
 
     /// Whether segment `number` and its copy in `copy` are both compressed, and are other files.
@@ -184,6 +235,42 @@ impl SegmentFiles {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the segments before the last one that cannot be repaired, and their copies, in a folder of their own.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the folder cannot be written.
+    pub(crate) fn keep_damaged(&self) -> Result<(), StoreError> {
+        let (kept, copy) = (self.state_dir.join(KEPT_DIR), self.copy());
+        let existing = &self.existing_numbers()? | &copy.existing_numbers()?;
+        let last = existing.iter().rev().nth(1).copied().unwrap_or_default();
+        for number in self.numbers_up_to(last) {
+            let is_whole = |files: &Self| {
+                if number != last {
+                    return no_damage(files.check(number)).map(|checked| checked.is_some());
+                }
+                // the new segment after it does not tell where it ends
+                let read = no_damage(files.groups(number).and_then(|groups| groups.walk(|_| Ok(()))))?;
+                Ok(read.is_some_and(|read| read.remains.is_none()))
+            };
+            if is_whole(self)? || is_whole(&copy)? {
+                continue;
+            }
+            create_dir_all(&kept).map_err(|source| StoreError::write_error(&kept, source))?;
+            for path in [self, &copy]
+                .into_iter()
+                .flat_map(|files| [files.path(number), files.compressed_path(number)])
+            {
+                let name =
+                    path.strip_prefix(&self.state_dir).unwrap_or(&path).to_string_lossy().replace('/', "-");
+                // that of an earlier damage has the same name
+                remove_if_exists(&kept.join(&name))
+                    .map_err(|source| StoreError::write_error(&kept, source))?;
+                link_if_exists(&path, &kept.join(name))?;
+            }
+        }
+        if kept.exists() { sync_dir(&kept) } else { Ok(()) }
     }
 
     /// Reads all sealed segments and their copies. Calls `proceed` after each; returns false if `proceed` stopped the check.
@@ -326,31 +413,9 @@ impl SegmentFiles {
     pub(in crate::segments) fn restore_last(&self, number: u64) -> Result<Option<StoreError>, StoreError> {
         // another schema version is no damage
         no_damage(self.head(number))?;
-        let contents = [self.read_readable(number)?, self.copy().read_readable(number)?];
-        let contents: Vec<Vec<u8>> = contents.into_iter().map(|read| read.unwrap_or_default().0).collect();
-        let head = contents.iter().filter_map(|content| SegmentHead::from_bytes(content));
-        let Some(head) = head.into_iter().find(|head| head.number == number) else { return Ok(None) };
-        let mut merged = head.to_bytes();
-        let (mut end, mut is_restored) =
-            (head.previous, !contents.first().is_some_and(|own| own.starts_with(&merged)));
-        loop {
-            let found = contents.iter().enumerate().find_map(|(copy, content)| {
-                let (group, _) = decode(content.get(merged.len()..)?, end)?;
-                Some((copy, group))
-            });
-            let Some((copy, group)) = found else { break };
-            is_restored |= copy > 0;
-            end = group.end;
-            merged.extend_from_slice(group.bytes);
-        }
-        if !is_restored {
-            return Ok(None);
-        }
+        let Some(merged) = self.merge(number)?.filter(|merged| !merged.is_own) else { return Ok(None) };
         let damage = self.damaged(number, "a group is damaged");
-        let has_later = |content: &Vec<u8>| {
-            content.get(merged.len()..).is_some_and(|rest| find_after(rest, end.entries).is_some())
-        };
-        if contents.iter().any(has_later) {
+        if merged.has_later {
             return Err(damage);
         }
         tracing::error!(
@@ -358,7 +423,7 @@ impl SegmentFiles {
             "the last segment is written again with the groups of its copy"
         );
         let (path, incomplete) = (self.path(number), self.path(number).with_extension(INCOMPLETE));
-        write_synced(&incomplete, merged.as_slice())
+        write_synced(&incomplete, merged.content.as_slice())
             .and_then(|()| rename(&incomplete, &path))
             .map_err(|source| StoreError::write_error(&path, source))?;
         self.open_segments().clear();

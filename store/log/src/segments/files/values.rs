@@ -20,7 +20,7 @@ impl SegmentFiles {
 
 impl SegmentValues for SegmentFiles {
     fn read(&self, position: &ValuePosition) -> Result<Vec<u8>, StoreError> {
-        self.or_copy(|files| files.value_at(position)).map_err(|error| match error {
+        self.or_copy(position.segment, |files| files.value_at(position)).map_err(|error| match error {
             // if a read fails because of damage, the journal rebuilds the database from the remaining data
             StoreError::Short { dir, detail } => StoreError::Corrupt { dir, detail },
             error => error,
