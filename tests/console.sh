@@ -9,7 +9,7 @@ if [[ -z $chromium ]] || ! command -v npm >/dev/null; then
     exit "${BROWSER_REQUIRED:-0}"
 fi
 firefox=$(command -v firefox-esr || command -v firefox || true)
-if [[ -z $firefox ]]; then echo "skipped: what an earlier server has left in Firefox (firefox-esr is not here)"; fi
+if [[ -z $firefox ]]; then echo "skipped: attacks of an earlier server in Firefox (firefox-esr is not here)"; fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cp tests/console/* "$folder"

@@ -118,8 +118,8 @@ impl ConsoleArgs {
         let console = Console::new(options.clone(), Access::new(origin)).await?;
         if self.ip {
             print_note(&format!(
-                "oraclectl: what an earlier server of 127.0.0.1:{port} has left in the browser can read these pages and act on them; open \
-                 the link in a new private window"
+                "oraclectl: a script that an earlier server of 127.0.0.1:{port} has left in the browser can read these pages and act on \
+                 them; open the link in a new private window"
             ));
         }
         let (sender, mut lines) = mpsc::channel(1);

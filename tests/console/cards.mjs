@@ -36,7 +36,7 @@ for await (const line of createInterface({ input: createReadStream(process.argv[
   const pieces = head.frame.split(EMPTY);
   const slots = card.slots.map(([shown, data]) => `<dl>${shown}</dl>\n<script type="application/json">${data}</script>`);
   const html = pieces.map((piece, index) => piece + (slots[index] ?? "")).join("");
-  // what a card leaves counts for no other one
+  // the memory that a card leaves must not count for the next one
   if (process.env.HEAP) await devtools.send("HeapProfiler.collectGarbage");
   const { states, key, seconds } = await page.evaluate(async (html) => {
     const shown = new DOMParser().parseFromString(html, "text/html");

@@ -41,7 +41,7 @@ const steal = (session) => `{
   }).finally(() => { document.documentElement.dataset.ended = ""; });
 }`;
 
-/** What an earlier server serves: the browser keeps it. */
+/** The pages and scripts of an earlier server, which the browser keeps. */
 const attacks = {
   script: {
     page: () => `<script src="${SCRIPT_PATH}" onload="document.title = 'left'"></script>`,
@@ -103,7 +103,7 @@ async function startConsole(port, further) {
   return { link, renewLink, stop };
 }
 
-/** Opens the overview, and returns what is noted there. It is either the attack's, or has the console's own script, which reports that updates arrive. */
+/** Opens the overview, and returns its note: that of the attack, or that of the console's own script, which reports that updates arrive. */
 async function logIn(page, link) {
   await page.goto(link);
   await page.waitForFunction(() => location.pathname === "/" && (document.documentElement.dataset.earlier

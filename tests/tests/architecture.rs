@@ -518,7 +518,7 @@ fn faults_of_security_page(page: &str, tests: &BTreeSet<String>) -> Vec<String> 
     unknown.chain(claims.map(str::to_owned)).collect()
 }
 
-/// A claim about security that no test holds stays on the page when it is no longer true.
+/// Without a test, a claim about security would stay on the page when it is no longer true.
 #[test]
 fn security_page_names_an_existing_test_for_each_claim() {
     let mut tests = BTreeSet::new();

@@ -59,13 +59,13 @@ async fn lose_the_tail<'w>(
     c.signal("STOP");
     assert_eq!((submit(&a, "cs_3").await, submit(&b, "cs_4").await), (201, 201));
     [&a, &b].into_iter().for_each(|host| host.signal("STOP"));
-    // the server answers what they have asked
+    // the server answers the requests that they have sent
     sleep(Duration::from_secs(1)).await;
     assert!(execute(cluster, "DELETE FROM oracled_group WHERE after > $1", before) >= 2);
     ([a, b, c], before)
 }
 
-/// The idle host reads a session that the log has lost, and all hosts have it again at last.
+/// The idle host reads a session that the log has lost. In the end, all hosts have it again.
 async fn read_after_a_loss(durability: &'static str) {
     let Some(cluster) = start_cluster() else { return };
     let cluster = cluster.with_durability(durability);

@@ -1228,7 +1228,7 @@ async fn recall_verdict(daemon: &DaemonProcess<'_>, session: &str) -> String {
     run
 }
 
-/// Shows in real browsers that nothing runs in the console that an earlier server of its port has left; `tests/console.sh` calls it.
+/// Shows in real browsers that no script of an earlier server of the port runs in the console; `tests/console.sh` calls it.
 #[tokio::test]
 #[ignore = "needs chromium or firefox, and npm: `just console`"]
 async fn browser_runs_nothing_of_an_earlier_server_of_the_port() {
@@ -1252,7 +1252,7 @@ async fn browser_runs_nothing_of_an_earlier_server_of_the_port() {
     walk.arg("earlier.mjs").current_dir(&folder).env("ORACLECTL", json!(own).to_string());
     let status = tokio::task::spawn_blocking(move || walk.status()).await.expect("it does not panic");
     assert!(status.expect("node starts").success());
-    // the attack works, and not where the console has a name of its own
+    // the attack succeeds with `--ip`, and fails if the console has a name of its own
     let released = log(&mut daemon.control().await, "event=order_released").await;
     let released: BTreeSet<_> = released.iter().filter_map(|entry| entry["session_id"].as_str()).collect();
     assert_eq!(released, with_ip.iter().map(String::as_str).collect());

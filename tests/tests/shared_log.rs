@@ -246,7 +246,7 @@ fn run(server: &PostgresServer, statements: &str) {
     client.batch_execute(statements).expect("the tables exist");
 }
 
-/// Lets a host settle, which the other one has not done yet.
+/// Lets a host begin to settle before the other one.
 fn begin_to_settle(log: &mut PostgresLog, own: GroupsEnd) {
     assert_refused(log.settle(), "has not compared its log");
     log.connect(own).expect("it answers");

@@ -65,7 +65,7 @@ pub struct JournalReport {
     pub low_space: Option<(String, Timestamp)>,
     /// Why `oracle_log.jsonl` lags behind the journal.
     pub mirror_lag: Option<String>,
-    /// The damage of the segments that is being repaired, and since when it is known.
+    /// The damage of the segments that is being repaired, and the time at which it was found.
     pub segment_damage: Option<(String, Timestamp)>,
     /// The rows that every copy has lost.
     #[serde(skip)]

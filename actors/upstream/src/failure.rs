@@ -30,7 +30,7 @@ pub struct RequestFailure {
     pub rejects_caller: bool,
     /// Whether the failure does not count against the upstream's health: in test mode, a query has chosen it for itself.
     pub spares_health: bool,
-    /// Details in the daemon's own words, or in those of the system and of its libraries: one short line without secrets.
+    /// Details that the daemon, the system or a library wrote: one short line without secrets.
     pub detail: String,
     /// The text of the upstream. `Display` does not show it.
     pub text: UpstreamText,

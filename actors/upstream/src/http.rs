@@ -295,8 +295,8 @@ pub(crate) fn client(tls: bool) -> ClientBuilder {
     if tls { builder.https_only(true) } else { builder.tls_certs_only([]) }
 }
 
-/// Converts an error of the HTTP client. The result contains no URL, no header and nothing else of an answer: the innermost error is one of
-/// the system, or a fixed text of a library. A name in a certificate arrives before the request is sent.
+/// Converts an error of the HTTP client. The result contains no URL, no header and no other part of an answer: the innermost
+/// error is one of the system, or a fixed text of a library. A name in a certificate arrives before the request is sent.
 pub(crate) fn failure(error: &reqwest::Error) -> RequestFailure {
     let kind = match () {
         () if is_shortage(error) => RequestFailureKind::Shortage,

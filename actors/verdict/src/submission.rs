@@ -46,7 +46,7 @@ pub struct Submission {
     pub prompt: Option<VerdictPrompt>,
     /// How the model generated the verdict; `None` for a submitted one.
     pub generation_trace: Option<GenerationTrace>,
-    /// The entries of earlier commits from which its delivery follows: the attempt that generated it, or what a kept answer follows from.
+    /// The entries of earlier commits from which its delivery follows: the attempt that generated it, or those of a kept answer.
     pub evidence: Vec<EvidenceEntry>,
 }
 

@@ -482,7 +482,7 @@ pub(crate) fn refused(message: String) -> CtlError {
 /// Refuses entries of a daemon in test mode, unless they are allowed.
 pub(crate) fn check_test_mode(is_test: bool, is_allowed: bool) -> Result<(), CtlError> {
     if is_test && !is_allowed {
-        let message = "the entries are of a daemon in test mode, so they are about no verdict for a customer; `--allow-test-mode` accepts them";
+        let message = "the entries are of a daemon in test mode, whose verdicts no customer gets; `--allow-test-mode` accepts them";
         return Err(refused(message.to_owned()));
     }
     Ok(())

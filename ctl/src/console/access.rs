@@ -192,7 +192,7 @@ impl IntoResponse for RequestFault {
                             printed.\n";
                 (StatusCode::MISDIRECTED_REQUEST, text).into_response()
             }
-            Self::OtherPage => refused("The request was refused: the request was made by another page."),
+            Self::OtherPage => refused("The request was refused: another page made it."),
             Self::ServiceWorker => refused("The request was refused: the console has no service worker."),
         }
     }

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// The value in place of a word that is not kept.
 pub const OTHER_WORD: &str = "other";
-/// The longest word of an upstream that is kept, in characters.
+/// The maximum length of a word of an upstream that is kept, in characters.
 const WORD_MAX_CHARS: usize = 64;
 
 /// A text that an upstream wrote, or a cause that contains one. It can quote the request, so it is stored only where an erasure of the
@@ -29,7 +29,7 @@ impl UpstreamText {
         &self.0
     }
 
-    /// `class` in the daemon's own words, and this text after it.
+    /// The text `class`, which the daemon wrote, followed by this text.
     #[must_use]
     pub fn after(&self, class: &impl fmt::Display) -> Self {
         Self(if self.0.is_empty() { class.to_string() } else { format!("{class}: {}", self.0) })

@@ -32,7 +32,7 @@ const PAGE: &str = include_str!("card/page.js");
 pub const FRAMES: &str = include_str!("card/frames.json");
 /// The SHA-256 of the first frame, whose cards could be forged. It was never released.
 pub const WITHDRAWN_FRAME: &str = "6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96200";
-/// The most bytes of a card.
+/// The maximum size of a card, in bytes.
 pub const CARD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const LAYOUT_START: &str = "<script type=\"application/json\" id=\"layout\">";
@@ -43,7 +43,7 @@ const DATA_END: &str = "</script>";
 /// The most facts of a check without sources that a card lists, and their total size in bytes.
 const FACTS_MAX: usize = 100;
 const FACTS_BYTES_MAX: usize = 32 * 1024;
-/// The most values of the entries and the document of a part. A text with more than are left is shown as it is.
+/// The maximum number of values that a part shows of its entries and its document. A text with more values than remain is shown as it is.
 const SHOWN_VALUES: usize = 10_000;
 
 /// The data of a part of a card.

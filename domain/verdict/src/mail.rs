@@ -173,7 +173,7 @@ impl OutboxMail {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailSendFailure {
     pub kind: RequestFailureKind,
-    /// The error, with what the service wrote.
+    /// The error, with the text of the service.
     pub cause: UpstreamText,
     /// Whether the service or the mail caused the failure.
     pub fault: MailFailureCause,

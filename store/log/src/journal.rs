@@ -245,7 +245,7 @@ impl Journal {
         let files = Arc::clone(&self.files);
         // a reader opens views under the same lock: before the rows change, or after it
         let views = files.lock_views(writes);
-        // before its entries, whose proofs need them
+        // the hashes first: the proofs of the entries need them
         engine.set_log_hashes(hashes);
         let applied = engine.apply_group(rows, last_seq);
         drop(views);

@@ -118,7 +118,7 @@ fn error_of(error: &Error) -> SharedLogError {
     match cause.code() {
         code if *code == SqlState::UNDEFINED_TABLE => refused(NO_CLUSTER),
         code if *code == SqlState::INSUFFICIENT_PRIVILEGE => refused(format_args!(
-            "{text}; the section *Rights* of docs/cluster.md has what the owner of the tables grants, and what only the owner can do"
+            "{text}; the section *Rights* of docs/cluster.md lists the rights that the owner of the tables grants, and the actions that only the owner can do"
         )),
         // the user, its password or the database
         code if ["28", "3D", "42"].iter().any(|class| code.code().starts_with(class)) => refused(text),

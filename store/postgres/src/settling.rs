@@ -75,7 +75,7 @@ pub(crate) fn settle(
         // the epoch of this host has ended, so the host compares again
         if pauses == 0 || other == *host {
             return Ok(Err(failed(format_args!(
-                "the server was started again or promoted, or has lost entries, and the host {other} has not compared its log with it yet; start it, or wait: the others continue without it after 10 s, or after two minutes if it has contact with the server"
+                "the host {other} has not compared its log with the server since the server was restarted, was promoted or lost entries; start this host, or wait: the others continue without it after 10 s, or after 2 min if it has contact with the server"
             ))));
         }
         pauses -= 1;

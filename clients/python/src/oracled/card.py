@@ -25,15 +25,15 @@ WITHDRAWN_FRAME = "6659664fb052db29819557251b5a779deacfa45bf8ae9afef3d54b3ba2c96
 
 CARD_BYTES_MAX = 16 * 1024 * 1024
 DATA_DEPTH = 5
-"""The levels of the data of a part."""
+"""The number of levels of the data of a part."""
 ENTRY_DEPTH, ENTRY_MEMBERS = 32, 256
-"""The most levels and members of an entry. The log writes fewer."""
+"""The maximum numbers of levels and of members of an entry. The log writes fewer."""
 SHOWN_DEPTH, SHOWN_PATH = 32, 256
-"""The most levels, and characters of a path, of a text that is shown by its values. Any other is shown as it is."""
+"""The maximum numbers of levels, and of characters of a path, of a text that is shown by its values. Any other text is shown as it is."""
 SHOWN_VALUES = 10_000
-"""The most values of the entries and the document of a part. A text with more than are left is shown as it is."""
+"""The maximum number of values that a part shows of its entries and its document. A text with more than remain is shown as it is."""
 LAYOUT_NAMES = 6
-"""The most names of a path in a layout."""
+"""The maximum number of names of a path in a layout."""
 WITNESSES_MAX = 100
 TIME_MAX = 253_402_207_200
 """The latest time of a cosignature, in seconds: the year 9999."""
@@ -409,7 +409,7 @@ def read_entry(id: str, line: str, hashes: list[str]) -> Entry:
     require(id, second == "event" and EVENT.fullmatch(event) is not None, "an entry has no event")
     names = iter(own)
     for name, salt in salts.items():
-        # with any other salt, the beginning of the value could be moved into it: the hash has no border between them
+        # with any other salt, the beginning of the value could be moved into it: the hash has no separator between them
         is_own = name in names and SALT.fullmatch(salt) is not None
         require(id, is_own, "the salts of an entry are not those of its members")
     hidden = {name: f'{{"sha256":"{sha256(salt[1:-1] + own[name])}"}}' for name, salt in salts.items()}
@@ -457,7 +457,7 @@ def check_entries(
 
 
 def check_named(layout: dict[str, Any], entries: list[Entry], delivery: Entry) -> None:
-    """Checks that the delivery names each entry of a part, or the entry the delivery."""
+    """Checks that the delivery names each entry of a part, or that the entry names the delivery."""
     id = layout["id"]
     for entry in entries:
         named, naming = delivery.links, entry.links

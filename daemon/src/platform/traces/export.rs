@@ -223,8 +223,8 @@ impl SpanExporter {
         self.has_failed = failure.is_some();
     }
 
-    /// Sends a batch. Returns the number of spans that the collector rejected. Its message is not read, because the service log keeps no
-    /// text of others.
+    /// Sends a batch. Returns the number of spans that the collector rejected. Its message is not read, because the service log keeps
+    /// no text of an upstream.
     async fn post(&self, batch: Vec<EndedSpan>) -> Result<u64, String> {
         let scope_spans = ScopeSpans {
             scope: Some(InstrumentationScope { name: "oracled".to_owned(), ..Default::default() }),

@@ -12,12 +12,12 @@ use domain_rules::FactSet;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// The most levels and members of an entry. The log writes fewer.
+/// The maximum numbers of levels and of members of an entry. The log writes fewer.
 const ENTRY_DEPTH: usize = 32;
 const ENTRY_MEMBERS: usize = 256;
 /// The numbers of entries are smaller, so that each reader reads them exactly.
 const SEQ_END: u64 = 1_000_000_000_000_000;
-/// The most witnesses of a checkpoint.
+/// The maximum number of witnesses of a checkpoint.
 const WITNESSES_MAX: usize = 100;
 
 const NO_TEXTS: &str = "a text belongs to no entry";
@@ -157,7 +157,7 @@ impl CardEntry {
         Ok(Self { seq, event, itself, links, line: line.clone(), members })
     }
 
-    /// Checks that the delivery names the entry, or the entry the delivery.
+    /// Checks that the delivery names the entry, or that the entry names the delivery.
     fn check_named(&self, delivery: &Self) -> Result<(), Fault> {
         let names = |one: &Self, other: &Self| one.links.as_ref().map(|links| links.contains(&other.itself));
         let (named, naming) = (names(delivery, self), names(self, delivery));

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 /// The path of a value, and its text. A number keeps its digits.
 pub(super) type JsonLeaf = (String, String);
 
-/// The most levels, and characters of a path, of a text that is shown by its values. Any other is shown as it is.
+/// The maximum numbers of levels, and of characters of a path, of a text that is shown by its values. Any other text is shown as it is.
 const SHOWN_DEPTH: usize = 32;
 const SHOWN_PATH: usize = 256;
-/// The most names of a path in a layout.
+/// The maximum number of names of a path in a layout.
 const LAYOUT_NAMES: usize = 6;
 
 /// An object or a list that is being read.

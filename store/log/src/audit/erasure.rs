@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
 
-/// The most entries of a row of the log: each line has a number, an event and a time.
+/// The maximum number of entries of a row of the log: each line has a number, an event and a time.
 const ROW_ENTRIES_MAX: u64 = rows::ONE_CHUNK_BYTES as u64 / 48;
 
 /// Maximum number of sessions whose ids are searched in a content before it is parsed.

@@ -354,7 +354,7 @@ impl LoggedRemovals {
     }
 }
 
-/// The version of a row that is not whole.
+/// The version of an incomplete row.
 fn torn() -> RowVersion {
     (0, start_of(&Sha256Hex::of(b"")))
 }

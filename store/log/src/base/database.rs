@@ -72,7 +72,7 @@ pub(crate) trait SegmentValues: Debug + Send + Sync {
     fn damage(&self) -> &Arc<SegmentDamage>;
 }
 
-/// The number of damages that are noted.
+/// The maximum number of noted damages.
 const NOTED_MAX: usize = 20;
 
 /// The damage of the segments and their copies that was found and not repaired yet.
@@ -92,7 +92,7 @@ impl SegmentDamage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The damage in words; `None` if there is none.
+    /// The damage as a text; `None` if there is none.
     pub(crate) fn text(&self) -> Option<String> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (!noted.is_empty()).then(|| noted.iter().map(String::as_str).collect::<Vec<_>>().join("; "))

@@ -163,7 +163,7 @@ pub(crate) struct StoreEngine {
     /// Whether new entries are marked as those of a daemon in test mode.
     is_test: AtomicBool,
     durable_seq: AtomicU64,
-    /// Held while the rows of a group become visible, until its entries are.
+    /// Held from the first visible row of a group until its entries are visible.
     applying: RwLock<()>,
     /// The numbers of durable rows; `None` until the database is open.
     counts: RwLock<Option<StoreCounts>>,
@@ -553,7 +553,7 @@ impl StoreEngine {
     }
 
     /// Applies the changes of a committed group, after which the log has `entries` entries, and makes these visible. If that fails, the
-    /// database is closed: no reader may find it without them.
+    /// database is closed: no reader may see rows without their entries.
     pub(crate) fn apply_group(&self, rows: RowBatch, entries: u64) -> Result<(), StoreError> {
         let applied = self.with(|db| {
             let _applying = self.applying.write().unwrap_or_else(PoisonError::into_inner);

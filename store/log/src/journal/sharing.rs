@@ -319,7 +319,7 @@ impl Journal {
         Err(self.shared_error(compared.err().unwrap_or_else(changed)))
     }
 
-    /// The error of a host that has other groups than the shared log, unless that does not answer.
+    /// The error of a host that has other groups than the shared log, unless the shared log does not answer.
     fn fork(&mut self) -> StoreError {
         let own = OwnGroups { tables: &self.tables, segments: &self.segments };
         let Some(shared) = &mut self.shared else { return self.diverged_error() };

@@ -42,7 +42,7 @@ struct FakeEngine {
     groups: Vec<SharedGroup>,
     /// The last entry that was appended in this epoch.
     mark: u64,
-    /// Appends, with how often hosts had found a loss when each was sent.
+    /// Appends, with the number of losses that hosts had found when each was sent.
     late: Vec<(usize, GroupsEnd, SharedGroup)>,
     random: Rng,
     /// One call in this many has no answer; 0 if all have.
@@ -51,7 +51,7 @@ struct FakeEngine {
     loses_next: bool,
     /// How often the engine was replaced by an older copy of itself.
     epoch: usize,
-    /// How often hosts have found that it lost groups within an epoch.
+    /// The number of times that hosts have found lost groups within an epoch.
     losses: usize,
     /// The hosts of whose groups it has all since then.
     settled: BTreeSet<usize>,
