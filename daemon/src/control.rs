@@ -379,6 +379,7 @@ pub async fn read_status(
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
         segment_damage: journal.segment_damage.map(|(damage, _)| damage),
+        copies_missing: journal.missing_copies,
         lost_rows: journal.lost_rows,
         model: describe_model(&service, &start.config),
         prompt: describe_prompts(&service, &start.config),

@@ -90,6 +90,8 @@ pub struct StatusReport {
     pub mirror_lag: Option<String>,
     /// The damage of the segments that was found, and that the daemon repairs from their copies.
     pub segment_damage: Option<String>,
+    /// The segments whose copies cannot be written, and why. The daemon tries again every second.
+    pub copies_missing: Option<String>,
     /// The rows that every copy has lost, since a segment and the database were damaged. A read of one fails with `record_damaged`.
     pub lost_rows: Vec<LostRow>,
     /// The oracle that makes verdicts, and the model's name; or why there is none.

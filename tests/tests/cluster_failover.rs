@@ -121,6 +121,8 @@ async fn host_with_entries_that_the_others_have_replaced_ends_with_a_code_of_its
     let a = worlds[0].serve().await;
     assert_eq!(b.wait().code(), Some(3), "its next start would end so, too");
     fs::remove_dir_all(worlds[1].state()).expect("it is removed");
+    // no group is removed between the backup and the join
+    set_appended(&cluster, "clock_timestamp()");
     let b = cluster.join(&worlds[1], &worlds[0]).await;
     assert_eq!(submit(&b, "cs_4").await, 201);
     let lost = get(&mut b.routes().await, "/cache/cs_3").await;
@@ -182,8 +184,12 @@ async fn host_that_was_away_when_an_asynchronous_standby_was_promoted_finds_the_
 
 /// Lets a day pass for all groups of the server. Returns the number of its groups.
 fn age_groups(cluster: &TestCluster) -> i64 {
-    let aged = cluster.server.as_ref().expect("it runs").call(|client| {
-        client.execute("UPDATE oracled_group SET appended = appended - interval '25 h'", &[])?;
+    set_appended(cluster, "appended - interval '25 h'")
+}
+
+fn set_appended(cluster: &TestCluster, time: &'static str) -> i64 {
+    let aged = cluster.server.as_ref().expect("it runs").call(move |client| {
+        client.execute(&format!("UPDATE oracled_group SET appended = {time}"), &[])?;
         client.query_one("SELECT count(*) FROM oracled_group", &[])?.try_get(0)
     });
     aged.expect("the server has the table")

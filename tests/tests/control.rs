@@ -136,6 +136,7 @@ async fn status_reports_state_and_counts_of_the_daemon() {
         ("fallback_entries", json!(0)),
         ("mirror_lag", json!(null)),
         ("segment_damage", json!(null)),
+        ("copies_missing", json!(null)),
         ("lost_rows", json!([])),
         ("in_flight", json!(0)),
         ("control_connections", json!(1)),

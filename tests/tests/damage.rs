@@ -6,9 +6,9 @@ use oracled_tests::{
     DaemonProcess, DaemonWorld, GOOD, PATIENCE, copy_dir, document, eventually, get, post, submission,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -531,10 +531,11 @@ async fn status_of(daemon: &DaemonProcess<'_>) -> Value {
     document(&get(&mut daemon.control().await, "/v1/status").await)
 }
 
-async fn damage_gauge(daemon: &DaemonProcess<'_>) -> String {
+async fn gauge(daemon: &DaemonProcess<'_>, name: &str) -> String {
     let metrics = get(&mut daemon.routes().await, "/metrics").await;
     let text = String::from_utf8(metrics.body.to_vec()).expect("valid UTF-8");
-    text.lines().find(|line| line.starts_with("oracled_segments_damaged ")).expect("the gauge").to_owned()
+    let is_named = |line: &&str| line.split(' ').next() == Some(name);
+    text.lines().find(is_named).expect("the gauge").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -567,7 +568,7 @@ async fn everything_is_served_from_the_copy_while_a_segment_cannot_be_repaired()
         reasons.contains("state_damaged since 20") && reasons.contains("segment 1")
     })
     .await;
-    assert_eq!(damage_gauge(&daemon).await, "oracled_segments_damaged 1");
+    assert_eq!(gauge(&daemon, "oracled_segments_damaged").await, "oracled_segments_damaged 1");
     let doctor = world.ctl_in_thread(&["doctor"]).await;
     let report = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(report.contains("state_damaged since 20"), "{doctor:?}");
@@ -580,11 +581,43 @@ async fn everything_is_served_from_the_copy_while_a_segment_cannot_be_repaired()
         status["segment_damage"].is_null() && !status["degraded"].to_string().contains("state_damaged")
     })
     .await;
-    assert_eq!(damage_gauge(&daemon).await, "oracled_segments_damaged 0");
+    assert_eq!(gauge(&daemon, "oracled_segments_damaged").await, "oracled_segments_damaged 0");
     let recovered = get(&mut daemon.control().await, "/v1/log?event=storage_recovered&after=0").await;
     let recovered: Value = serde_json::from_slice(&recovered.body).expect("one entry");
     assert!(recovered["failed_at"].as_str() < recovered["timestamp"].as_str(), "{recovered}");
     assert!(world.ctl_in_thread(&["verify-log", &backup, "--key", &key]).await.status.success());
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_that_cannot_be_written_degrade_the_daemon_until_they_are_written() {
+    let world = with_sealed_segment().await;
+    let copies = world.state().join("segments.copy");
+    fs::remove_dir_all(&copies).expect("the removal succeeds");
+    symlink("missing", &copies).expect("the link is created");
+    let daemon = world.serve().await;
+    eventually("the missing copies are reported", async || {
+        let status = status_of(&daemon).await;
+        status["copies_missing"].is_string() && status["degraded"].to_string().contains("copies_missing")
+    })
+    .await;
+    assert_eq!(gauge(&daemon, "oracled_copies_missing").await, "oracled_copies_missing 1");
+    let doctor = world.ctl_in_thread(&["doctor"]).await;
+    assert_eq!(doctor.status.code(), Some(1), "{doctor:?}");
+    let shown = world.ctl_in_thread(&["status"]).await;
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("copies"), "{shown:?}");
+
+    fs::remove_file(&copies).expect("the link is removed");
+    let names_in = |folder: &str| -> BTreeSet<_> {
+        let files = fs::read_dir(world.state().join(folder)).into_iter().flatten().flatten();
+        files.map(|file| file.file_name()).filter(|name| name != "spare").collect()
+    };
+    eventually("the copies are written", async || {
+        let is_whole = names_in("segments") == names_in("segments.copy");
+        is_whole && status_of(&daemon).await["copies_missing"].is_null()
+    })
+    .await;
+    assert_eq!(gauge(&daemon, "oracled_copies_missing").await, "oracled_copies_missing 0");
     assert!(daemon.stop().success());
 }
 

@@ -67,6 +67,8 @@ pub struct JournalReport {
     pub mirror_lag: Option<String>,
     /// The damage of the segments that is being repaired, and the time at which it was found.
     pub segment_damage: Option<(String, Timestamp)>,
+    /// The segments whose copies could not be written, and why.
+    pub missing_copies: Option<String>,
     /// The rows that every copy has lost.
     #[serde(skip)]
     pub lost_rows: Vec<LostRow>,
@@ -402,6 +404,7 @@ impl Logger {
             segment_damage: journal
                 .segment_damage()
                 .map(|damage| (damage, self.damaged_since().unwrap_or_else(|| self.clock.now()))),
+            missing_copies: journal.missing_copies(),
             lost_rows: self.lost_rows.clone(),
             fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
         };

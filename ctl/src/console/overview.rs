@@ -222,6 +222,7 @@ fn daemon_needs(status: &StatusReport) -> Vec<Need> {
     let faults = [
         (status.journal_failure.clone(), "The journal rejects entries"),
         (status.segment_damage.clone(), "The segments are damaged, and are written again from their copies"),
+        (status.copies_missing.clone(), "The copies of segments cannot be written"),
         ((!status.lost_rows.is_empty()).then(|| list_lost_rows(&status.lost_rows)), "Rows are lost"),
     ];
     for (fault, title) in faults {

@@ -597,6 +597,10 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
             "wait until oracled has written them again; if it cannot, see its service log",
         )
     });
+    let copies = status.copies_missing.as_ref().map(|missing| {
+        let remedy = "free disk space, or check the folder segments.copy; oracled tries again every second";
+        CheckResult::fault("daemon", missing.clone(), remedy)
+    });
     let lost = Some(&status.lost_rows).filter(|lost| !lost.is_empty()).map(|lost| {
         let value = format!("rows are lost: {}", list_lost_rows(lost));
         CheckResult::fault("daemon", value, "restore a backup, or see docs/recover.md#damage")
@@ -627,7 +631,7 @@ fn check_status(status: &StatusReport) -> Vec<CheckResult> {
             "take one with `oraclectl backup`, or enable `oracled-backup.timer`",
         )
     });
-    let state = [Some(ready), version, lag, damage, lost, backup, unsent].into_iter().flatten();
+    let state = [Some(ready), version, lag, damage, copies, lost, backup, unsent].into_iter().flatten();
     state.chain(witness).chain(held).chain(messages).collect()
 }
 

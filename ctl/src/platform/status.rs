@@ -78,6 +78,9 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
     if let Some(damage) = status.segment_damage {
         shown.push(("segments", format!("damaged, and written again from their copies: {damage}")));
     }
+    if let Some(missing) = status.copies_missing {
+        shown.push(("copies", missing));
+    }
     if !status.lost_rows.is_empty() {
         shown.push(("lost", list_lost_rows(&status.lost_rows)));
     }

@@ -507,9 +507,12 @@ impl DaemonService {
         let recalls = self.system.recalls.failing_since().map(|since| {
             format!("recall_reports_late since {since:.0}: recalled verdicts could not be reported; the service log has the cause, and the daemon retries")
         });
-        let JournalReport { segment_damage, lost_rows, .. } = self.journal_report();
+        let JournalReport { segment_damage, missing_copies, lost_rows, .. } = self.journal_report();
         let damage = segment_damage.map(|(damage, since)| {
             format!("state_damaged since {since:.0}: {damage}; the daemon writes the segments again from their copies")
+        });
+        let missing_copies = missing_copies.map(|missing| {
+            format!("copies_missing: {missing}; the daemon tries again every second; free disk space, or check the folder segments.copy")
         });
         let lost = lost_rows.len();
         let lost = (lost > 0).then(|| {
@@ -523,6 +526,7 @@ impl DaemonService {
             .chain(held)
             .chain(recalls)
             .chain(damage)
+            .chain(missing_copies)
             .chain(lost)
             .collect()
     }

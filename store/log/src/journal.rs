@@ -322,6 +322,9 @@ impl Journal {
             }
             self.sync_database();
         }
+        if self.failure.is_none() {
+            self.segments.retry_copies();
+        }
         self.segments.sync_copy();
         self.mirror.repair(&self.tables, self.mark.now.counts.entries);
         self.engine.reserve_space();

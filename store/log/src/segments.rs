@@ -265,11 +265,11 @@ impl Segments {
         Ok(())
     }
 
-    /// Writes a group that is committed to the copy, too. If that fails, the segment has no copy until it is sealed.
+    /// Writes a group that is committed to the copy, too. If that fails, [`Segments::retry_copies`] writes the copy again.
     fn write_copy(&mut self, bytes: &[u8]) {
         let Some(copy) = &self.last.copy else { return };
         if let Err(error) = copy.write_all_at(bytes, self.last.len) {
-            tracing::warn!(%error, segment = self.last.number, "the segment has no copy until it is sealed");
+            self.files.segment_damage().note_copy(self.last.number, Err::<(), _>(error));
             self.last.copy = None;
         }
         self.last.is_copy_behind = true;
@@ -280,6 +280,20 @@ impl Segments {
         if self.last.copy.is_none() {
             let end = SegmentEnd { group: self.last.end, len: self.last.len };
             self.last.copy = self.files.open_copy(self.last.number, end);
+        }
+    }
+
+    /// Tries again to write the copies that could not be written.
+    pub(crate) fn retry_copies(&mut self) {
+        let (missing, number) = (self.files.segment_damage().numbers_without_copy(), self.last.number);
+        if missing.contains(&number) {
+            // the file may have what could not be synced
+            self.last.copy = None;
+            drop(remove_if_exists(&self.files.copy().path(number)));
+            self.open_copy();
+        }
+        if missing.iter().any(|missing| *missing < number) {
+            self.keeper.send(KeeperTask::Copies(number));
         }
     }
 
@@ -298,7 +312,7 @@ impl Segments {
     /// Has the copy of the last segment synced, if it has new groups.
     pub(crate) fn sync_copy(&mut self) {
         if let Some(copy) = self.last.copy.as_ref().filter(|_| self.last.is_copy_behind) {
-            self.keeper.send(KeeperTask::Sync(Arc::clone(copy)));
+            self.keeper.send(KeeperTask::Sync(self.last.number, Arc::clone(copy)));
             self.last.is_copy_behind = false;
         }
     }
@@ -428,8 +442,10 @@ enum KeeperTask {
     Prepare(u64),
     /// Compresses the segment with this number, whose groups end at this byte, if that is known.
     Compress(u64, Option<u64>),
-    /// Syncs the copy of the last segment.
-    Sync(Arc<StateFile>),
+    /// Syncs the copy of the last segment, which has this number.
+    Sync(u64, Arc<StateFile>),
+    /// Writes the copies of segments before this one that could not be written.
+    Copies(u64),
 }
 
 /// The handle of the thread. When it is dropped, the thread ends after the tasks that wait.
@@ -502,9 +518,17 @@ fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<StateFile>>) 
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, "could not prepare the next segment; commits are slower"),
         },
-        KeeperTask::Sync(copy) => {
+        KeeperTask::Sync(number, copy) => {
+            // only a new file is known to be complete then
             if let Err(error) = copy.sync_data() {
-                tracing::warn!(%error, "could not sync the copy of the last segment");
+                files.segment_damage().note_copy(number, Err::<(), _>(error));
+            }
+        }
+        KeeperTask::Copies(last) => {
+            for number in
+                files.segment_damage().numbers_without_copy().into_iter().filter(|number| *number < last)
+            {
+                note_copy(files, number, files.heal(number));
             }
         }
         KeeperTask::Compress(number, len) => {
@@ -518,19 +542,25 @@ fn run(files: &SegmentFiles, task: KeeperTask, slot: &Mutex<Option<StateFile>>) 
 }
 
 fn put_missing_copy(files: &SegmentFiles, number: u64) {
-    match files.put_missing_copy(number) {
-        Ok(is_put) => tracing::debug!(segment = number, is_put, "the copy of a segment was looked for"),
-        Err(error) => {
-            tracing::warn!(%error, segment = number, "could not write the copy of a segment");
-            files.segment_damage().note(&error);
-        }
+    note_copy(files, number, files.put_missing_copy(number));
+}
+
+/// Notes whether the copy of segment `number` was written, or the damage of the segment.
+fn note_copy<T>(files: &SegmentFiles, number: u64, written: Result<T, StoreError>) {
+    match written {
+        Err(damage) if damage.damage().is_some() => files.segment_damage().note(&damage),
+        written => drop(files.segment_damage().note_copy(number, written)),
     }
 }
 
 fn compress(files: &SegmentFiles, number: u64, len: Option<u64>) {
-    if let Err(error) = files.compress(number, len) {
-        tracing::warn!(%error, segment = number, "could not compress a segment");
-        files.segment_damage().note(&error);
+    match files.compress(number, len) {
+        Ok(()) => note_copy(files, number, Ok(())),
+        // its copy is as it was
+        Err(error) => {
+            tracing::warn!(%error, segment = number, "could not compress a segment");
+            files.segment_damage().note(&error);
+        }
     }
 }
 

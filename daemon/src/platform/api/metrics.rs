@@ -125,6 +125,11 @@ fn write_gauges(text: &mut MetricsText, service: &DaemonService) {
             flag(journal.segment_damage.is_some()),
         ),
         (
+            "copies_missing",
+            "whether the copies of segments cannot be written",
+            flag(journal.missing_copies.is_some()),
+        ),
+        (
             "lost_rows",
             "rows that every copy has lost, and that were not set again",
             journal.lost_rows.len() as u64,

@@ -5,11 +5,11 @@
 
 use crate::base::database_error::database_error;
 use sled::IVec;
-use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{Debug, Display};
 use std::ops::{Deref, RangeBounds};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use store_base::error::StoreError;
@@ -77,25 +77,63 @@ const NOTED_MAX: usize = 20;
 
 /// The damage of the segments and their copies that was found and not repaired yet.
 #[derive(Debug, Default)]
-pub(crate) struct SegmentDamage(Mutex<BTreeSet<String>>);
+pub(crate) struct SegmentDamage {
+    noted: Mutex<BTreeSet<String>>,
+    /// The segments whose copies cannot be written, and why.
+    without_copy: Mutex<BTreeMap<u64, String>>,
+}
 
 impl SegmentDamage {
     /// Notes `error`, if it is damage.
     pub(crate) fn note(&self, error: &StoreError) {
-        let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         if noted.len() < NOTED_MAX {
             noted.extend(error.damage().map(str::to_owned));
         }
     }
 
     pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// The damage as a text; `None` if there is none.
     pub(crate) fn text(&self) -> Option<String> {
-        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         (!noted.is_empty()).then(|| noted.iter().map(String::as_str).collect::<Vec<_>>().join("; "))
+    }
+
+    fn without_copy(&self) -> MutexGuard<'_, BTreeMap<u64, String>> {
+        self.without_copy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether the copy of segment `number` was written. Returns what was written.
+    pub(crate) fn note_copy<T>(&self, number: u64, written: Result<T, impl Display>) -> Option<T> {
+        match written {
+            Ok(written) => {
+                if self.without_copy().remove(&number).is_some() {
+                    tracing::info!(segment = number, "the segment has a copy again");
+                }
+                Some(written)
+            }
+            Err(error) => {
+                if self.without_copy().insert(number, error.to_string()).is_none() {
+                    tracing::warn!(%error, segment = number, reason = "copies_missing", "the copy of a segment cannot be written; it is tried again");
+                }
+                None
+            }
+        }
+    }
+
+    /// The segments whose copies could not be written.
+    pub(crate) fn numbers_without_copy(&self) -> Vec<u64> {
+        self.without_copy().keys().copied().collect()
+    }
+
+    /// The first segment whose copy cannot be written, and their number, as a text; `None` if there is none.
+    pub(crate) fn missing_copies(&self) -> Option<String> {
+        let without = self.without_copy();
+        let (number, cause) = without.first_key_value()?;
+        Some(format!("segments without a copy: {}; the first one, segment {number}: {cause}", without.len()))
     }
 }
 

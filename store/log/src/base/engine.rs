@@ -102,6 +102,12 @@ impl TableReader {
         self.engine.values.damage().text()
     }
 
+    /// The segments whose copies could not be written, and why; `None` if all have one.
+    #[must_use]
+    pub fn missing_copies(&self) -> Option<String> {
+        self.engine.values.damage().missing_copies()
+    }
+
     /// Notes that a reader of the segments has returned `error`, if it is damage.
     pub fn note_segment_damage(&self, error: &StoreError) {
         self.engine.note_segment_damage(error);

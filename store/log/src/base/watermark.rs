@@ -378,6 +378,10 @@ fn first_fault(bytes: &[u8]) -> Option<usize> {
         if let Some(at) = rest.position(|byte| *byte != 0) {
             return Some(start + SLOT_BYTES + at);
         }
+        // an earlier version writes no bytes after the last slot
+        if ![SLOT_BYTES, SLOT_STRIDE_BYTES as usize].contains(&part.len()) {
+            return Some(start + part.len());
+        }
     }
     // the first write has only the first slot
     let is_next = match generations.as_slice() {
@@ -463,6 +467,10 @@ mod tests {
             let mut damaged = whole.clone();
             damaged.resize(whole.len().max(at + 1), 0);
             damaged[at] ^= 1;
+            // a cut file is damaged, too
+            if at == 2 * stride - 1 {
+                damaged.truncate(at);
+            }
             fs::write(&path, &damaged).expect("the write succeeds");
             assert!(Watermark::verify_file(dir.path()).is_err(), "{at}");
             let opened = Watermark::open(dir.path()).expect("one slot is whole").expect("it exists");

@@ -49,6 +49,12 @@ impl Journal {
         self.tables.segment_damage()
     }
 
+    /// The segments whose copies could not be written; `None` if all have one. It is tried again once a second.
+    #[must_use]
+    pub fn missing_copies(&self) -> Option<String> {
+        self.tables.missing_copies()
+    }
+
     /// Notes that the segments of `healing` are whole.
     pub fn finish_healing(&mut self, healing: SegmentHealing) {
         drop(healing);

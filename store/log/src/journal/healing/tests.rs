@@ -15,6 +15,7 @@ use domain_verdict::session::SessionRecord;
 use memchr::memmem;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use store_base::error::StoreError;
 use tempfile::TempDir;
@@ -416,6 +417,50 @@ fn killed_store_with_a_damaged_segment_opens_with_all_rows_or_not_at_all() {
         }
     }
     assert!(opened > 0);
+}
+
+#[test]
+fn copies_that_cannot_be_written_are_reported_until_they_are_written() {
+    let (dir, _older) = filled();
+    let (copies, moved) = (dir.path().join("segments.copy"), dir.path().join("moved"));
+    let link = || symlink("missing", &copies).expect("the link is created");
+    fs::remove_dir_all(&copies).expect("the removal succeeds");
+    link();
+    let (mut journal, store) = open(dir.path());
+    let is_missing = |store: &TableReader| store.missing_copies().is_some();
+    assert!(is_missing(&store), "the last segment has no copy");
+    let wait = |journal: &mut Journal, expected: bool| {
+        for _ in 0..2000 {
+            journal.sync_pending_work();
+            if journal.missing_copies().is_some() == expected {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("{:?}", journal.missing_copies());
+    };
+    wait(&mut journal, true);
+    fill(&mut journal, 400..410);
+    fs::remove_file(&copies).expect("the link is removed");
+    wait(&mut journal, false);
+    assert!(store.check_segments(|| true).expect("all segments have their copies"));
+
+    // while it is open, the next segment has none
+    fs::rename(&copies, &moved).expect("the rename succeeds");
+    link();
+    let mut next = 500;
+    while !is_missing(&store) {
+        fill(&mut journal, next..next + 10);
+        next += 10;
+    }
+    fs::remove_file(&copies).expect("the link is removed");
+    fs::rename(&moved, &copies).expect("the rename succeeds");
+    wait(&mut journal, false);
+    drop((journal, store));
+    let rows = rows_of(dir.path());
+    // the copies alone have everything
+    fs::remove_dir_all(dir.path().join("segments")).expect("the removal succeeds");
+    assert_rebuilt(dir.path(), &rows, "from the copies");
 }
 
 /// Changes a bit in the middle of segment `number` and of its copy.

@@ -10,7 +10,7 @@ use super::{
 use crate::segments::group::{StoredGroup, find_after, merge};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 use store_base::disk::link_if_exists;
@@ -375,21 +375,16 @@ impl SegmentFiles {
         }
     }
 
-    /// The file of the copy of segment `number`, to which groups are written; `None` if it cannot be written: the segment then has no
-    /// copy until it is sealed.
+    /// The file of the copy of segment `number`, to which groups are written; `None` if it cannot be written, which is noted.
     pub(in crate::segments) fn begin_copy(&self, head: SegmentHead) -> Option<StateFile> {
         let copy = self.copy();
-        let create = || {
+        let create = || -> io::Result<StateFile> {
             create_dir_all(copy.dir())?;
             let file = StateFile::create(&copy.path(head.number))?;
             file.write_all_at(&head.to_bytes(), 0)?;
             Ok(file)
         };
-        create()
-            .inspect_err(|error: &std::io::Error| {
-                tracing::warn!(%error, segment = head.number, "the segment has no copy until it is sealed");
-            })
-            .ok()
+        self.damage.note_copy(head.number, create())
     }
 
     /// Writes the copies of the files 1 to `last`, which are compressed, into their folder, which is created.
@@ -432,7 +427,7 @@ impl SegmentFiles {
     }
 
     /// Opens the copy of segment `number`, the last one, for further groups; its groups end with `end`. It is written again if it has
-    /// other groups. `None` if it cannot be written.
+    /// other groups. `None` if it cannot be written, which is noted.
     pub(in crate::segments) fn open_copy(&self, number: u64, end: SegmentEnd) -> Option<Arc<StateFile>> {
         let copy = self.copy();
         let is_whole = copy.groups(number).and_then(|groups| groups.walk(|_| Ok(()))).is_ok_and(|read| {
@@ -443,11 +438,7 @@ impl SegmentFiles {
         let opened = written.and_then(|()| {
             StateFile::open(&path).map(Arc::new).map_err(|source| StoreError::Io { path, source })
         });
-        opened
-            .inspect_err(
-                |error| tracing::warn!(%error, segment = number, "the segment has no copy until it is sealed"),
-            )
-            .ok()
+        self.damage.note_copy(number, opened)
     }
 }
 
