@@ -12,6 +12,7 @@ use memchr::memmem;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::iter;
+use std::ops::Range;
 
 const MAGIC: &[u8; 4] = b"grp1";
 /// The start of both magic numbers.
@@ -26,6 +27,11 @@ pub(crate) const GROUP_MAX_BYTES: usize = 128 * 1024 * 1024;
 /// The longest group that is appended, in bytes: a full one, and one more record. An erasure can lengthen it, and a snapshot can add
 /// other rows to it.
 pub(crate) const APPENDED_MAX_BYTES: usize = GROUP_MAX_BYTES / 2;
+
+/// Differing bytes of a group and its copy that are this far apart are two places.
+const APART_BYTES: usize = 16;
+/// The most places at which a group and its copy differ, of which all combinations are tried.
+const PLACES_MAX: usize = 4;
 
 /// The position after a group: what the next one must continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -169,6 +175,42 @@ pub(crate) fn merge(contents: &[Vec<u8>], mut end: GroupEnd) -> (Vec<u8>, GroupE
         merged.extend_from_slice(group.bytes);
         end = group.end;
     }
+}
+
+/// The group after `previous` that begins both contents and is damaged in both, at different bytes; and its end.
+pub(crate) fn combine(own: &[u8], other: &[u8], previous: GroupEnd) -> Option<(Vec<u8>, GroupEnd)> {
+    [own, other].into_iter().find_map(|head| {
+        let length = GROUP_HEAD_BYTES + length_of_rows(head.get(..GROUP_HEAD_BYTES)?)?;
+        combine_bytes(own.get(..length)?, other.get(..length)?, |bytes| Some(decode(bytes, previous)?.0.end))
+    })
+}
+
+/// The bytes that `check` accepts, with its result: at each place where the two differ, those of one of them.
+pub(crate) fn combine_bytes<T>(
+    own: &[u8],
+    other: &[u8],
+    check: impl Fn(&[u8]) -> Option<T>,
+) -> Option<(Vec<u8>, T)> {
+    let mut places: Vec<Range<usize>> = Vec::new();
+    let differing = own.iter().zip(other).enumerate().filter(|(_, (own, other))| own != other);
+    for (at, _) in differing {
+        if let Some(place) = places.last_mut().filter(|place| at < place.end + APART_BYTES) {
+            place.end = at + 1;
+            continue;
+        }
+        // an erasure has changed one of them
+        if places.len() == PLACES_MAX {
+            return None;
+        }
+        places.push(at..at + 1);
+    }
+    (0..1_u32 << places.len()).find_map(|choice| {
+        let mut bytes = own.to_vec();
+        for (_, place) in places.iter().enumerate().filter(|(index, _)| choice >> index & 1 == 1) {
+            bytes.get_mut(place.clone())?.copy_from_slice(other.get(place.clone())?);
+        }
+        check(&bytes).map(|checked| (bytes, checked))
+    })
 }
 
 /// The group at the start of `bytes` and the bytes after it; `None` unless it is complete.

@@ -7,7 +7,7 @@ use super::{
     COMPRESSED, INCOMPLETE, ReadSegment, ReadableContent, SegmentEnd, SegmentFiles, SegmentHead, copy_file,
     no_damage,
 };
-use crate::segments::group::{StoredGroup, find_after, merge};
+use crate::segments::group::{StoredGroup, combine, combine_bytes, find_after, merge};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -62,8 +62,9 @@ impl SegmentFiles {
         Ok(self.merge(number)?.map(merged))
     }
 
-    /// The head of segment `number`, and its groups that follow each other, from the file and from its copy; `None` if both heads are damaged.
-    /// If frames of both are damaged, a group can be in those frames of one that the other lacks: its checksum tells.
+    /// The head of segment `number`, and its groups that follow each other, from the file and from its copy; `None` if both heads are damaged at
+    /// the same bytes. If frames of both are damaged, a group can be in those frames of one that the other lacks: its checksum tells. It also
+    /// tells which bytes of a group are right that is damaged in both at different bytes.
     fn merge(&self, number: u64) -> Result<Option<MergedSegment>, StoreError> {
         let read = [self.read_readable(number)?, self.copy().read_readable(number)?];
         let both = match &read {
@@ -72,10 +73,25 @@ impl SegmentFiles {
         };
         let contents: Vec<Vec<u8>> =
             read.iter().chain([&both]).flatten().map(ReadableContent::bytes).collect();
+        let pair = |at: usize| Some((contents.first()?.get(at..)?, contents.get(1)?.get(at..)?));
         let mut heads = contents.iter().filter_map(|content| SegmentHead::from_bytes(content));
-        let Some(head) = heads.find(|head| head.number == number) else { return Ok(None) };
-        let (groups, end) = merge(&contents, head.previous);
-        let content = [head.to_bytes(), groups].concat();
+        let combined_head = || {
+            let (own, other) = pair(0)?;
+            let length = SegmentHead::BYTES as usize;
+            Some(combine_bytes(own.get(..length)?, other.get(..length)?, SegmentHead::from_bytes)?.1)
+        };
+        let head = heads.find(|head| head.number == number).or_else(combined_head);
+        let Some(head) = head.filter(|head| head.number == number) else { return Ok(None) };
+        let (mut content, mut end) = (head.to_bytes(), head.previous);
+        loop {
+            let (groups, merged_end) = merge(&contents, end);
+            content.extend_from_slice(&groups);
+            end = merged_end;
+            let both = pair(content.len()).and_then(|(own, other)| combine(own, other, end));
+            let Some((group, next)) = both else { break };
+            content.extend_from_slice(&group);
+            end = next;
+        }
         let is_own = read.iter().take(1).flatten().any(|own| own.bytes().starts_with(&content));
         let has_later = contents.iter().any(|content| find_after(content, end.entries).is_some());
         Ok(Some(MergedSegment { content, is_own, has_later }))

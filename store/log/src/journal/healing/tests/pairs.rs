@@ -48,6 +48,23 @@ fn flip_both(random: &mut fastrand::Rng, dir: &Path) -> String {
     format!("{}: {flipped:?} in the parts {first} and {second}", name.display())
 }
 
+/// Flips a bit in the head or a group of the last segment, and another bit in the same one of its copy.
+fn flip_one_group(random: &mut fastrand::Rng, dir: &Path) -> String {
+    let mut files = files_in(&dir.join("segments"));
+    files.retain(|path| !path.ends_with("spare") && path.extension().is_none() && parts_of(path).len() > 2);
+    let own = files.pop().expect("the last segment has groups");
+    let other = dir.join("segments.copy").join(own.file_name().expect("a file has a name"));
+    let starts = parts_of(&own);
+    let number = random.usize(..starts.len() - 1);
+    let (start, end) = (starts[number], starts[number + 1]);
+    let middle = start.midpoint(end);
+    let mut parts = [start..middle - 10, middle + 10..end];
+    random.shuffle(&mut parts);
+    let [first, second] = parts;
+    let flipped = [flip(random, &own, first), flip(random, &other, second)];
+    format!("{}: {flipped:?} in the part {number}", own.display())
+}
+
 /// A store with a snapshot in place of its first segments, and some segments after it.
 fn with_snapshot() -> TempDir {
     let (dir, _older) = filled();
@@ -71,7 +88,7 @@ pub(super) fn erase(journal: &mut Journal, plan: RemovalPlan) {
     erasure.finish().expect("the disk is writable");
 }
 
-fn check_pairs(cases: usize) {
+fn check_pairs(cases: usize, flip: fn(&mut fastrand::Rng, &Path) -> String) {
     let stores = [filled().0, with_snapshot()];
     let rows = stores.each_ref().map(|store| rows_of(store.path()));
     let seed = fastrand::u64(..);
@@ -79,7 +96,7 @@ fn check_pairs(cases: usize) {
     for n in 0..cases {
         let (damaged, rows) = (copy_of(stores[n % 2].path()), &rows[n % 2]);
         let has_database = n / 2 % 2 == 0;
-        let what = format!("seed {seed}, case {n}, {}", flip_both(&mut random, damaged.path()));
+        let what = format!("seed {seed}, case {n}, {}", flip(&mut random, damaged.path()));
         if !has_database {
             fs::remove_dir_all(damaged.path().join("store")).expect("the removal succeeds");
         }
@@ -99,13 +116,24 @@ fn check_pairs(cases: usize) {
 
 #[test]
 fn damages_in_different_frames_of_a_segment_and_its_copy_lose_nothing() {
-    check_pairs(32);
+    check_pairs(32, flip_both);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn damages_in_different_frames_of_a_segment_and_its_copy_lose_nothing_in_500_stores() {
-    check_pairs(500);
+    check_pairs(500, flip_both);
+}
+
+#[test]
+fn damages_at_different_bytes_of_one_group_and_its_copy_lose_nothing() {
+    check_pairs(16, flip_one_group);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn damages_at_different_bytes_of_one_group_and_its_copy_lose_nothing_in_500_stores() {
+    check_pairs(500, flip_one_group);
 }
 
 /// An erasure ends after it has replaced all copies and some segments, and a bit of one file flips: the next erasure removes everything
