@@ -75,18 +75,13 @@ pub(crate) async fn run(options: &GlobalOptions, out: &mut dyn Write) -> Result<
             format!("rejects entries: {failure}; {} in the service log", status.fallback_entries),
         ));
     }
-    if let Some(damage) = status.segment_damage {
-        shown.push(("segments", format!("damaged, and written again from their copies: {damage}")));
-    }
-    if let Some(missing) = status.copies_missing {
-        shown.push(("copies", missing));
-    }
+    let damaged = |damage| ("segments", format!("damaged, and written again from their copies: {damage}"));
+    shown.extend(status.segment_damage.map(damaged));
+    shown.extend(status.copies_missing.map(|missing| ("copies", missing)));
     if !status.lost_rows.is_empty() {
         shown.push(("lost", list_lost_rows(&status.lost_rows)));
     }
-    if let Some(lag) = status.mirror_lag {
-        shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
-    }
+    shown.extend(status.mirror_lag.map(|lag| ("oracle_log.jsonl", format!("lags behind the log: {lag}"))));
     Ok(out.write_all(format_pairs(&shown).as_bytes())?)
 }
 
