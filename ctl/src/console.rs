@@ -83,8 +83,8 @@ use tokio::time::sleep;
 /// Serve a console for browsers on this machine
 ///
 /// It prints a login link that can be used once. Enter prints a new one, and ends the current login. The console has your rights: it
-/// uses the daemon's sockets. It accepts connections from your own processes on this machine only. Its name is another one at each
-/// start, so that nothing runs in its pages that another server has left in the browser. For another machine, forward the port:
+/// uses the daemon's sockets. It accepts connections from your own processes on this machine only. It has another name at each
+/// start, so that scripts of another server, which the browser still has, do not run in its pages. For another machine, forward the port:
 /// `ssh -t -o ExitOnForwardFailure=yes -L 127.0.0.1:7627:127.0.0.1:7627 -L '[::1]:7627:127.0.0.1:7627' HOST oraclectl console`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples(&["oraclectl console", "oraclectl console --port 8080"]))]
@@ -92,8 +92,8 @@ pub(crate) struct ConsoleArgs {
     /// The TCP port on 127.0.0.1 and [::1]; 0 selects a free one
     #[arg(long, default_value_t = 7627)]
     port: u16,
-    /// Use http://127.0.0.1:PORT, for a browser that does not find names below localhost. What another server of the port has left in
-    /// the browser runs in the console, too
+    /// Use http://127.0.0.1:PORT, for a browser that does not find names below localhost. Scripts of another server of the port, which
+    /// the browser still has, can run in the console then
     #[arg(long)]
     ip: bool,
     /// End when standard input ends, for a console that another process starts

@@ -47,10 +47,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// The pause before an interrupted erasure is tried again.
 const PAUSE: Duration = Duration::from_secs(60);
+/// The longest wait for a repair of the segments.
+const REPAIR_TAKES: Duration = Duration::from_secs(30);
 /// The pause before the database is replaced, if a long read prevented it.
 const FINISH_PAUSE: Duration = Duration::from_millis(200);
 
@@ -256,9 +258,9 @@ impl ErasureService {
     /// # Errors
     /// An erasure or a backup is in progress; an earlier erasure is not complete; or the log cannot be read.
     pub async fn hold(&self) -> Result<OwnedMutexGuard<()>, ErasureError> {
-        // a repair of the segments holds the turn for some seconds
+        // a repair of the segments holds the turn for some seconds, and an erasure for longer
         if self.0.store.segment_damage().is_some() {
-            drop(self.wait_for_turn().await);
+            drop(timeout(REPAIR_TAKES, self.wait_for_turn()).await);
         }
         let turn = Arc::clone(&self.0.turn).try_lock_owned().map_err(|_| ErasureError::InProgress)?;
         let is_complete = match &self.0.hosts {

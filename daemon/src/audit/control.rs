@@ -426,7 +426,7 @@ fn damage_problem(error: &StoreError) -> Problem {
             STATE_DAMAGED,
             format!(
                 "no backup was made, since it could not be restored: {damage}. Keep the earlier backups. oracled rebuilds the store from \
-                 what is left; see docs/recover.md#damage, and repeat the backup in a minute"
+                 the undamaged data (docs/recover.md#damage)"
             ),
         ),
         None => error.into(),

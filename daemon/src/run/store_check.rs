@@ -123,7 +123,7 @@ async fn check_mirror(service: &Arc<DaemonService>, stopped: &watch::Receiver<bo
 }
 
 /// Writes the segments again from their copies whenever damage of them was found, until the daemon stops. If a segment is damaged like its
-/// copy, the store is rebuilt from what is left, and the rows that are lost are logged.
+/// copy, the store is rebuilt from the undamaged data, and the rows that are lost are logged.
 async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Receiver<bool>) {
     loop {
         let mut pause = RETRY_PAUSE;
@@ -135,7 +135,7 @@ async fn heal_when_damaged(service: Arc<DaemonService>, mut stopped: watch::Rece
                     let damage = damage.to_cause();
                     tracing::error!(
                         damage,
-                        "a segment is damaged like its copy; the store is rebuilt from what is left"
+                        "a segment is damaged like its copy; the store is rebuilt from the undamaged data"
                     );
                     if let Err(error) = service.system.log.rebuild_database(damage).await {
                         tracing::error!(error, "could not rebuild the store");

@@ -8,5 +8,5 @@ problem_codes! {
     /// The entry of the log was dropped by `retention.log_days`. `detail` has the first entry that is left.
     ENTRY_DROPPED = 410: "Read a later entry. An export or a backup from before has the entry.",
     /// A segment of the log is damaged or missing, so that a backup could not be restored; `detail` names it.
-    STATE_DAMAGED = 500: "Repeat the backup in a minute: the daemon rebuilds the store from what is left. If that fails, keep the earlier backups, and read the service log.",
+    STATE_DAMAGED = 500: "Repeat the backup in a minute: the daemon rebuilds the store from the undamaged data. If that fails, keep the earlier backups, and read the service log.",
 }

@@ -48,8 +48,9 @@ pub struct LogEntry {
     #[schema(nullable = false)]
     pub trace_id: Option<TraceId>,
     /// The entries of the same delivery that came before it, by increasing numbers; absent if there are none. `verdict_cached` names the
-    /// attempt, the crosscheck, the evaluation, the policy and the release from which the delivery follows. `order_delivered` and
-    /// `regen_divergence_check` name `verdict_cached`. An entry of an older version has none. It is erased where session ids are.
+    /// attempt, the crosscheck, the evaluation, the policy, the stop of the order and the release from which the delivery follows.
+    /// `order_delivered` and `regen_divergence_check` name `verdict_cached`. An entry of an older version has none. It is erased where
+    /// session ids are.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<EntryLink>,
     /// The process whose request caused it; absent if the daemon acted on its own.

@@ -77,7 +77,7 @@ pub struct RequestCaller {
     pub owner_uid: Option<u32>,
 }
 
-/// The owner of what an application asked for.
+/// The application, or the user, that a verification belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct RequestOwner {
     /// The application.

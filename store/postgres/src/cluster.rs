@@ -63,7 +63,7 @@ CREATE TABLE IF NOT EXISTS oracled_meter (
 /// Removes the whole cluster, of which a host has all.
 pub(crate) const DROP: &str = "DROP TABLE IF EXISTS oracled_key, oracled_meter, oracled_lease, oracled_host, oracled_group, oracled_cluster";
 /// The version of the tables and of the form of a group.
-pub(crate) const PROTOCOL: i32 = 1;
+pub(crate) const PROTOCOL: i32 = 2;
 
 pub(crate) const CLUSTER: &str = "SELECT store_id, protocol, log_key, held_key FROM oracled_cluster";
 
@@ -140,7 +140,10 @@ impl PostgresSettings {
             )))
         };
         if *protocol != PROTOCOL {
-            Err(refused(format_args!("its protocol is {protocol}, and this host knows {PROTOCOL}")))
+            Err(refused(format_args!(
+                "its protocol is {protocol}, and this host knows {PROTOCOL}; run the same version of oracled on all hosts, or replace it with \
+                 `oraclectl cluster init --reset`"
+            )))
         } else if *store_id != id_of(self.store_id) {
             Err(refused("it is of another cluster"))
         } else if identity.log_key != self.identity.log_key {
