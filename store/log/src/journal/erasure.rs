@@ -267,7 +267,7 @@ impl Erasure {
         Ok(database)
     }
 
-    /// Removes what is left of the erasure, and the segments that could not be repaired: nobody can tell what they have.
+    /// Removes what is left of the erasure, and the segments that could not be repaired, which can have erased data.
     ///
     /// # Errors
     /// A folder cannot be removed.

@@ -20,7 +20,7 @@ use store_base::files::{StateFile, create_dir_all, remove_if_exists, rename, syn
 /// The folder in the state directory of segments that could not be repaired.
 pub(crate) const KEPT_DIR: &str = "segments.damaged";
 
-/// What a segment and its copy have together.
+/// The groups that a segment and its copy have together.
 struct MergedSegment {
     content: Vec<u8>,
     /// Whether the segment has all of it, at the same place.
@@ -63,8 +63,8 @@ impl SegmentFiles {
     }
 
     /// The head of segment `number`, and its groups that follow each other, from the file and from its copy; `None` if both heads are damaged at
-    /// the same bytes. If frames of both are damaged, a group can be in those frames of one that the other lacks: its checksum tells. It also
-    /// tells which bytes of a group are right that is damaged in both at different bytes.
+    /// the same bytes. If frames of both are damaged, a group can be in those frames of one that the other lacks. A group that is
+    /// damaged in both at different bytes is put together from both. Its checksum must be right then.
     fn merge(&self, number: u64) -> Result<Option<MergedSegment>, StoreError> {
         let read = [self.read_readable(number)?, self.copy().read_readable(number)?];
         let both = match &read {
@@ -266,7 +266,7 @@ impl SegmentFiles {
                 if number != last {
                     return no_damage(files.check(number)).map(|checked| checked.is_some());
                 }
-                // the new segment after it does not tell where it ends
+                // the segment after it is new, and has another end of the groups before it
                 let read = no_damage(files.groups(number).and_then(|groups| groups.walk(|_| Ok(()))))?;
                 Ok(read.is_some_and(|read| read.remains.is_none()))
             };

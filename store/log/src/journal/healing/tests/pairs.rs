@@ -152,7 +152,7 @@ fn check_erasures(cases: usize) {
         };
         journal.commit(&[record]).expect("the commit succeeds").remove(0).expect("it is not stale");
     }
-    // nothing is written to the last segment
+    // the last segment has no group
     journal.segments.seal().expect("the next segment begins");
     let up_to = journal.counts().entries;
     let plan = || RemovalPlan { sessions: erased.map(|n| (id(n), up_to)).into(), ..RemovalPlan::default() };
