@@ -828,7 +828,7 @@ export interface components {
             consecutive_failures: number;
             /** @description Whether an administrator holds its circuit open. */
             held_open: boolean;
-            /** @description Its last error, cut at 200 characters. */
+            /** @description The kind of its last error. What the oracle wrote is in the entries of the session that asked it. */
             last_error?: string | null;
             /**
              * Format: date-time

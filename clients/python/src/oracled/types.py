@@ -759,7 +759,7 @@ class OracleHealthStatus(TypedDict):
     held_open: bool
     """Whether an administrator holds its circuit open."""
     last_error: NotRequired[str | None]
-    """Its last error, cut at 200 characters."""
+    """The kind of its last error. What the oracle wrote is in the entries of the session that asked it."""
     last_failure_at: NotRequired[str | None]
     """The time of its last failure."""
     last_success_at: NotRequired[str | None]
